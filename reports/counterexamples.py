@@ -16,8 +16,8 @@ MOST_BYTES = 256 * 1024
 
 _KINDS = {
     case_file.SUFFIX: "the conversation, byte for byte",
-    "_raw.py": "plays it with nothing but Python",
-    "_stompy.py": "plays it with stomp.py",
+    "_raw.py": "plays it and judges it again, with nothing but Python",
+    "_stompy.py": "plays it and judges it again, with stomp.py",
 }
 
 
@@ -57,7 +57,7 @@ def violation_of(run: Run, case: CaseRow) -> list[str]:
         return []
 
 
-def replay(case: CaseRow) -> str:
-    """The command that tries the counterexample again."""
+def replay(run: Run, case: CaseRow) -> str:
+    """The command that tries the counterexample again, on the target as the run was given it."""
     name = f"{case_file.slug(case.target, case.case)}{case_file.SUFFIX}"
-    return shlex.join(["brokerproof", "replay", name, "--target", case.target])
+    return shlex.join(["brokerproof", "replay", name, "--target", run.asked_for(case.target)])

@@ -65,6 +65,17 @@ class Run:
             if isinstance(target, dict) and isinstance(target.get("name"), str)
         )
 
+    def asked_for(self, target: str) -> str:
+        """What ``--target`` was given for a target, such as a file; its name if that is unknown."""
+        asked = self.header.get("asked")
+        texts = asked.get("targets") if isinstance(asked, dict) else None
+        if not isinstance(texts, list) or len(texts) != len(self.targets):
+            return target
+        named = {
+            str(listed["name"]): text for listed, text in zip(self.targets, texts, strict=True)
+        }
+        return str(named.get(target, target))
+
     @property
     def results(self) -> Path:
         """The file with one line per case and target."""

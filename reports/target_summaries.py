@@ -3,6 +3,7 @@ each."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,8 @@ class Broker:
     capabilities."""
 
     target: str
+    asked_for: str
+    """What ``--target`` was given for it, quoted for a shell."""
     facts: Mapping[str, Any]
     bars: tuple[Bar, ...]
     sources: Mapping[str, Mapping[str, int]]
@@ -99,6 +102,7 @@ def brokers(
         brokers_of_targets.append(
             Broker(
                 target=target,
+                asked_for=shlex.quote(run.asked_for(target)),
                 facts=listed,
                 bars=own,
                 sources=_sources(groups, columns, bar.column),

@@ -24,6 +24,9 @@ from brokerproof.harness.trace.events import Advanced, LinkFaulted
 from brokerproof.harness.worlds.link import LinkFaults
 from brokerproof.harness.worlds.virtual import VirtualWorld
 
+BEYOND_THE_WIRE = "the case changed the broker's limits or resources, which a script cannot"
+"""Why the bytes of such a case are not kept: played alone they mean something else."""
+
 
 class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJudge):
     """A target as one case sees it: peers, time, the machine's resources, and a place for
@@ -79,6 +82,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         ``node`` is one node of a target that has "cluster"; the default is its first.
         """
         self.record_note(f"{_place(node)} is short of {resource}")
+        self.example_record.wire.unkept = BEYOND_THE_WIRE
         self.target.raise_alarm(self.world, resource, node)
 
     def clear_alarm(self, resource: str, *, node: str = "") -> None:
@@ -100,12 +104,14 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         "memory-paging". For targets that have "alarms".
         """
         self.record_note(f"the limits are set: memory {memory}, disk {disk}, paging {paging}")
+        self.example_record.wire.unkept = BEYOND_THE_WIRE
         self.target.set_limits(self.world, LimitsSet(memory, disk, paging))
 
     def readings(self, reading: ResourcesRead) -> None:
         """Give the broker a reading of its machine's memory and disk. For virtual targets, which
         have "readings"."""
         self.record_note(f"the machine: {reading}")
+        self.example_record.wire.unkept = BEYOND_THE_WIRE
         assert isinstance(self.world, VirtualWorld)
         self.world.feed(reading)
 

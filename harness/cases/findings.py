@@ -119,8 +119,9 @@ class CaseRecord(Judge):
     ) -> bool:
         """Record a finding for each of ``requirements`` and return ``held``; the case goes on.
 
-        ``uncertain`` is why a violation is no evidence against the broker. Raises ``ValueError``
-        for a requirement that the case does not cite.
+        ``uncertain`` is why a violation is no evidence against the broker. ``expectation`` is what
+        should have happened, for scripts that confirm a fix. Raises ``ValueError`` for a
+        requirement that the case does not cite.
         """
         seen = Seen.HELD if held else Seen.VIOLATED
         named = _ids(requirements)
@@ -157,10 +158,18 @@ class CaseRecord(Judge):
         self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen, detail=detail))
 
     def require(
-        self, requirements: Requirements, held: bool, detail: str, *, uncertain: str | None = None
+        self,
+        requirements: Requirements,
+        held: bool,
+        detail: str,
+        *,
+        uncertain: str | None = None,
+        expectation: Expectation | None = None,
     ) -> None:
         """Like :meth:`record_finding`, but a violation ends the case."""
-        if not self.record_finding(requirements, held, detail, uncertain=uncertain):
+        if not self.record_finding(
+            requirements, held, detail, uncertain=uncertain, expectation=expectation
+        ):
             raise Violated(detail)
 
     def control(self, held: bool, detail: str) -> None:
@@ -331,13 +340,16 @@ class MeasurementJudge(CaseRecord):
             reason = f"the host was late by {least / ms(1):g} ms or more in every gap"
             self._never_reached(requirements, detail, reason)
             return True
-        expectation = Expectation(
-            kind="duration",
-            words=label,
-            since=worst.since,
-            value=worst.length,
-            bounds=(worst.low, worst.high),
-        )
+        if until is None:
+            expectation = Expectation(
+                kind="duration",
+                words=label,
+                since=worst.since,
+                value=worst.length,
+                bounds=(worst.low, worst.high),
+            )
+        else:
+            expectation = self.signs_of_life(label, instants[0], bounds)
         uncertain = (
             None if worst.distance < -margin else f"within the margin of {margin / ms(1):g} ms"
         )
@@ -347,6 +359,19 @@ class MeasurementJudge(CaseRecord):
             detail,
             uncertain=uncertain,
             expectation=expectation,
+        )
+
+    def signs_of_life(
+        self, label: str, since: Instant, bounds: tuple[Duration, Duration]
+    ) -> Expectation:
+        """The expectation that from ``since``, when bytes arrived, until now a periodic sender is
+        heard in gaps within ``bounds``."""
+        jitter = self.sending_jitter(bounds[1])
+        return Expectation(
+            kind="signs",
+            words=label,
+            since=since,
+            bounds=(max(0, bounds[0] - jitter), bounds[1] + jitter),
         )
 
     def _gaps(self, instants: Sequence[Instant], bounds: tuple[Duration, Duration]) -> list[_Gap]:

@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.counterexamples.player import Came, Part, Ref, Secret
-from brokerproof.harness.counterexamples.script_builder import Composed, Line
+from brokerproof.harness.counterexamples.script_builder import (
+    COUNTED,
+    Composed,
+    Line,
+    mark_decidable,
+)
 from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.input_file import BadInput, OneSentence
@@ -107,6 +112,9 @@ def _lines(talk: Composed) -> Iterator[dict[str, Any]]:
     expected = dict(talk.expected)
     if isinstance(expected.get("body"), bytes):
         expected["body"] = _encoded(expected["body"])
+    for key in ("want", "ignored"):
+        if key in expected:
+            expected[key] = [_encoded(body) for body in expected[key]]
     yield {"step": "expectation", **expected}
 
 
@@ -167,7 +175,21 @@ def read(path: Path) -> CaseFile:
 
 MOST_SECONDS = 86_400
 """No pause and no wait of a recording is longer than a day."""
-_KINDS = ("frame", "silence", "end", "duration", "count", "words")
+_KINDS = (
+    "frame",
+    "absence",
+    "silence",
+    "end",
+    "open",
+    "messages",
+    "window",
+    "signs",
+    "duration",
+    "count",
+    "words",
+)
+_WITH_CONN = (*COUNTED, "end", "open", "window")
+"""Kinds of expectation that name a connection."""
 
 
 def _text_of(values: Mapping[str, Any], key: str) -> str:
@@ -208,23 +230,37 @@ def _check_step(line: Line, came: Mapping[int, list[Came]]) -> None:
         _number_of(fields, "within_s", MOST_SECONDS)
 
 
-def _check_expectation(expected: Mapping[str, Any]) -> None:
+def _check_expectation(expected: Mapping[str, Any], came: Mapping[int, list[Came]]) -> None:
     if expected["kind"] not in _KINDS:
         raise ValueError(f"the expectation's kind is {expected['kind']!r:.60}")
     _text_of(expected, "words")
-    if expected["kind"] in ("frame", "silence"):
+    if expected["kind"] in COUNTED:
         _number_of(expected, "before", 1 << 31)
         if expected["command"] is not None:
             _text_of(expected, "command")
         for name, value in expected["headers"]:
             if not isinstance(name, str) or not isinstance(value, str):
                 raise TypeError("the expectation's headers should be pairs of texts")
-    if expected["kind"] == "duration" and "lo_s" in expected:
+    if expected["kind"] in ("duration", "signs") and "lo_s" in expected:
         _number_of(expected, "lo_s", MOST_SECONDS)
-        if expected["hi_s"] is not None:
+        if expected["hi_s"] is not None or expected["kind"] == "signs":
             _number_of(expected, "hi_s", MOST_SECONDS)
-    if not isinstance(expected.get("conn", 0), int):
-        raise TypeError("the expectation's conn should be a number")
+    if expected["kind"] == "messages":
+        if expected["match"] not in ("in order", "in any order", "among others"):
+            raise ValueError(f"the expectation's match is {expected['match']!r:.60}")
+        conns = [conn for conn, first in expected["conns"] if type(first) is int and first >= 0]
+        if len(conns) < len(expected["conns"]) or not set(conns) <= came.keys():
+            raise ValueError("the expectation's conns should be connections with a number each")
+    if expected["kind"] == "window":
+        _number_of(expected, "total", 1 << 31)
+        if type(expected["window"]) is not int or type(expected["cumulative"]) is not bool:
+            raise TypeError("the expectation's window should be a number, cumulative true or false")
+    if "conn" in expected or expected["kind"] in _WITH_CONN:
+        conn = expected["conn"]
+        if type(conn) is not int or conn not in came:
+            raise ValueError(
+                f"the expectation names the connection {conn!r:.60}, which is not open"
+            )
 
 
 def _conversation(values: list[dict[str, Any]]) -> Composed | None:
@@ -257,7 +293,11 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
     expected = {k: v for k, v in expectation.items() if k != "step"}
     if isinstance(expected.get("body"), dict):
         expected["body"] = _bytes_of(expected["body"])
-    _check_expectation(expected)
+    for key in ("want", "ignored"):
+        if key in expected:
+            expected[key] = [_bytes_of(body) for body in expected[key]]
+    _check_expectation(expected, came)
+    mark_decidable(expected, lines)
     acceptors = [str(acceptor) for acceptor in header["acceptors"]]
     return Composed(lines, expected, came, ended, _text_of(header, "mark").encode(), acceptors)
 

@@ -1,8 +1,7 @@
-"""Plays a recorded STOMP conversation again, byte for byte, and says whether the same thing went
-wrong.
+"""Plays a recorded STOMP conversation again, byte for byte, and keeps what arrives this time.
 
 This file needs Python 3.11 and nothing else. It is used by ``brokerproof replay`` and is copied
-whole into every ``*_raw.py`` script.
+into every script of a counterexample, with ``decision.py``, which judges what arrived.
 
 What cannot be the same twice is filled in while playing: the ids by which ACK and NACK name a
 message come from the MESSAGE that arrived this time, and destination names get a new mark of the
@@ -11,7 +10,6 @@ same length.
 
 from __future__ import annotations
 
-import argparse
 import secrets
 import select
 import socket
@@ -23,12 +21,6 @@ from typing import Any, NamedTuple
 
 PATIENCE_S = 10.0
 """Longest wait of a step for a frame that arrived when this was recorded."""
-FLOOR_S = 0.05
-"""A measured time within this of a bound, or within a fiftieth of it, decides nothing."""
-VOLATILE = frozenset(
-    {"message-id", "ack", "session", "timestamp", "server", "expires", "heart-beat"}
-)
-"""Headers whose values differ from run to run without meaning anything."""
 
 
 def show(text: str = "") -> None:
@@ -58,12 +50,14 @@ Part = bytes | Ref | Secret
 
 
 class Came(NamedTuple):
-    """A frame, in the escapes of the wire. ``at`` is in seconds."""
+    """A frame, in the escapes of the wire. ``at`` is in seconds; ``size`` is in bytes and counts
+    the NUL and an end of line that came directly behind it."""
 
     at: float
     command: str
     headers: list[tuple[str, str]]
     body: bytes
+    size: int = 0
 
     def get(self, name: str) -> str | None:
         """The first value of that header."""
@@ -75,9 +69,8 @@ class Came(NamedTuple):
         body = f" {self.body[:80]!r}" + (
             f"… ({len(self.body)} bytes)" if len(self.body) > 80 else ""
         )
-        return f"{self.command} {headers}{body if self.body else ''}".encode(
-            "utf-8", "replace"
-        ).decode()
+        line = f"{self.command} {headers}{body if self.body else ''}".rstrip()
+        return line.encode("utf-8", "replace").decode()
 
 
 class Frames:
@@ -106,12 +99,32 @@ class Frames:
             end = start + int(length) if length.isdecimal() else self._pending.find(b"\0", start)
             if end < 0 or end >= len(self._pending):
                 return arrivals
-            arrivals.append(Came(at, command, headers, bytes(self._pending[start:end])))
+            behind = self._pending[end + 1 : end + 3]
+            size = end + 1 + (1 if behind[:1] == b"\n" else 2 if behind == b"\r\n" else 0)
+            arrivals.append(Came(at, command, headers, bytes(self._pending[start:end]), size))
             del self._pending[: end + 1]
 
 
+class Diverged(Exception):
+    """The conversation took another course before the point that decides: one sentence."""
+
+
+class Settled(NamedTuple):
+    """An ACK or NACK of the ``nth`` MESSAGE (from 1) of ``conn``, sent when ``seen`` MESSAGEs had
+    arrived there."""
+
+    conn: int
+    nth: int
+    seen: int
+
+
 class Player:
-    """The verbs of a recorded conversation, over sockets. ``say`` is told every step."""
+    """The verbs of a recorded conversation, over sockets. ``say`` is told every step.
+
+    ``recorded`` is what arrived when it was recorded: ``came`` has the frames of each connection
+    (command, headers, body), and ``ended`` the connections that the broker ended. Verbs raise
+    :class:`Diverged`.
+    """
 
     def __init__(
         self,
@@ -120,7 +133,9 @@ class Player:
         passcode: str,
         mark: bytes = b"",
         say: Callable[[str], None] | None = None,
+        recorded: Mapping[str, Any] | None = None,
     ) -> None:
+        recorded = recorded or {"came": {}, "ended": []}
         self._endpoints, self._say = endpoints, say or show
         self._secrets = {"login": login.encode(), "passcode": passcode.encode()}
         self.mark = mark
@@ -128,8 +143,23 @@ class Player:
         self.came: dict[int, list[Came]] = {}
         self.ended: dict[int, tuple[float, str]] = {}
         self.marks: dict[str, float] = {}
+        self.heard: dict[int, list[float]] = {}
+        """Instants at which bytes arrived, heartbeats too, by connection."""
+        self.settled: list[Settled] = []
         self.late: list[str] = []
         """Frames of the recording that did not come this time."""
+        self._recorded = {
+            int(conn): [Came(0, *frame) for frame in frames]
+            for conn, frames in recorded["came"].items()
+        }
+        self._ended_then = frozenset(recorded["ended"])
+        self._step = 0
+        self._acted_at = 0.0
+        """Instant of the last step that was ours: the broker has its time to answer from then."""
+        self._answered_from: dict[int, int] = {}
+        """Frames that had arrived at that instant, by connection."""
+        self._in_vain = 0.0
+        """Seconds since then in which what was waited for did not arrive."""
         self._readers: dict[int, Frames] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._gone: set[int] = set()
@@ -139,50 +169,71 @@ class Player:
 
     def open(self, conn: int, acceptor: str) -> None:
         """Connect."""
-        self.came[conn], self._readers[conn] = [], Frames()
+        self._act()
+        self.came[conn], self.heard[conn], self._readers[conn] = [], [], Frames()
         self._dial(conn, acceptor)
         self._tell(conn, f"opened to {acceptor}")
 
     def send(self, conn: int, *parts: Part, mark: str = "") -> None:
         """Write these bytes in one go. ``mark`` gives the moment a name."""
-        data = b"".join(self._bytes_of(part) for part in parts)
-        if mark:
-            self.marks[mark] = self.now()
-        self._tell(
-            conn,
-            f"→ {_shown([self._renamed(part) if isinstance(part, bytes) else part for part in parts])}",  # noqa: E501
-        )
-        if conn not in self._gone and conn not in self.ended:
-            self._write(conn, data)
+        if self._begin_send(conn, parts, mark):
+            self._write(conn, b"".join(self._bytes_of(part) for part in parts))
 
     def receive(
-        self, conn: int, count: int, like: str, *, within: float = PATIENCE_S, mark: str = ""
+        self,
+        conn: int,
+        count: int,
+        like: str,
+        *,
+        needed: bool = False,
+        within: float = PATIENCE_S,
+        mark: str = "",
     ) -> None:
-        """Wait until ``count`` frames have come on this connection since it was opened. ``like`` is
-        what came once."""
-        self._wait(self.now() + within, lambda: len(self.came[conn]) >= count or conn in self.ended)
-        if len(self.came[conn]) < count:
-            self.late.append(f"connection {conn}, frame {count}: {like}")
-            self._tell(conn, f"… did not come this time: {like}")
-        elif mark:
-            self.marks[mark] = self.came[conn][count - 1].at
+        """Wait until the frame that was number ``count`` on this connection when this was recorded
+        has arrived, ``within`` so many seconds of our last step. ``like`` is how it looked.
+
+        A frame that is ``needed`` belongs to the way to the point that decides.
+        """
+        self._step += 1
+        began = self.now()
+        self._wait(
+            max(began, self._acted_at + within),
+            lambda: self._find(conn, count) is not None or conn in self.ended,
+        )
+        frame = self._find(conn, count)
+        if frame is not None:
+            if mark:
+                self.marks[mark] = frame.at
+            return
+        self._in_vain += self.now() - began
+        if needed:
+            raise self._diverged(conn, f"{like} should have come")
+        self.late.append(f"connection {conn}: {like}")
+        self._tell(conn, f"… did not come this time: {like}")
 
     def ends(self, conn: int, how: str, *, within: float = PATIENCE_S, mark: str = "") -> None:
-        """Wait until the broker ends the connection, as it did once (``how``)."""
-        self._wait(self.now() + within, lambda: conn in self.ended)
+        """Wait until the broker ends the connection, as it did once (``how``), ``within`` so many
+        seconds of our last step."""
+        self._step += 1
+        began = self.now()
+        self._wait(max(began, self._acted_at + within), lambda: conn in self.ended)
         if conn not in self.ended:
+            self._in_vain += self.now() - began
             self.late.append(f"connection {conn}: the end ({how})")
             self._tell(conn, f"… the broker did not end it this time ({how})")
         elif mark:
             self.marks[mark] = self.ended[conn][0]
 
     def pause(self, seconds: float) -> None:
-        """Let time pass."""
-        self._say(f"{self.now():9.3f}  pause of {seconds:g} s")
-        self._wait(self.now() + seconds, lambda: False)
+        """Let time pass. What was waited in vain since our last step counts."""
+        self._step += 1
+        left = max(0.0, seconds - self._in_vain)
+        self._say(f"{self.now():9.3f}  pause of {left:g} s")
+        self._wait(self.now() + left, lambda: False)
 
     def leave(self, conn: int, how: str) -> None:
         """End the connection from our side: EOF (in order) or RESET."""
+        self._act()
         self._tell(conn, f"ended by us ({how})")
         self._gone.add(conn)
         self._hang_up(conn, how)
@@ -192,6 +243,7 @@ class Player:
     def arrived(self, conn: int, data: bytes) -> None:
         """Bytes came."""
         at = self.now()
+        self.heard[conn].append(at)
         for frame in self._readers[conn].feed(at, data):
             self.came[conn].append(frame)
             self._tell(conn, f"← {frame.line()}")
@@ -201,19 +253,75 @@ class Player:
         self.ended[conn] = (self.now(), how)
         self._tell(conn, f"✕ ended by the broker ({how})")
 
+    def messages(self, conn: int) -> list[Came]:
+        """The MESSAGE frames that arrived on a connection."""
+        return [frame for frame in self.came.get(conn, ()) if frame.command == "MESSAGE"]
+
+    def renamed(self, data: bytes) -> bytes:
+        """Recorded bytes with this run's mark instead of the recorded one."""
+        return data.replace(self.mark, self.new_mark) if self.mark else data
+
+    def _act(self) -> None:
+        self._step += 1
+        self._acted_at, self._in_vain = self.now(), 0.0
+        self._answered_from = {conn: len(frames) for conn, frames in self.came.items()}
+
+    def _begin_send(self, conn: int, parts: Sequence[Part], mark: str) -> bool:
+        """Note a step that writes ``parts``; return True if the connection can be written to."""
+        for part in parts:
+            if isinstance(part, Ref) and self._referred(part) is None:
+                raise self._diverged(
+                    part.conn,
+                    f"MESSAGE number {part.nth} with the header {part.header}, which is to be"
+                    " named now, should have come",
+                )
+        if conn in self.ended and conn not in self._ended_then:
+            raise self._diverged(conn, "the connection should be open for what is sent now")
+        self._act()
+        for part in parts:
+            if isinstance(part, Ref):
+                self.settled.append(Settled(part.conn, part.nth, len(self.messages(part.conn))))
+        if mark:
+            self.marks[mark] = self.now()
+        shown = [self.renamed(part) if isinstance(part, bytes) else part for part in parts]
+        self._tell(conn, f"→ {_shown(shown)}")
+        return conn not in self._gone and conn not in self.ended
+
+    def _find(self, conn: int, count: int) -> Came | None:
+        """The frame that is now what number ``count`` of ``conn`` was when this was recorded."""
+        then = self._recorded.get(conn, [])[:count]
+        if len(then) < count:
+            return None
+        alike = [frame for frame in self.came[conn] if self._is(frame, then[-1])]
+        nth = sum(_key(frame) == _key(then[-1]) for frame in then)
+        return alike[nth - 1] if nth <= len(alike) else None
+
+    def _is(self, frame: Came, recorded: Came) -> bool:
+        command, value = _key(recorded)
+        return _key(frame) == (command, self.renamed(value))
+
+    def _diverged(self, conn: int, wanted: str) -> Diverged:
+        """The exception of a conversation that cannot go on as it was recorded."""
+        since = self.came.get(conn, [])[self._answered_from.get(conn, 0) :]
+        instead = "; ".join(frame.line()[:200] for frame in since[:3]) or "nothing"
+        if len(since) > 3:
+            instead += f" and {len(since) - 3} more"
+        gone = ", and the broker had ended the connection" if conn in self.ended else ""
+        return Diverged(
+            f"the conversation took another course at step {self._step}: on connection {conn}"
+            f" {wanted}, as when this was recorded; {instead} came{gone}"
+        )
+
+    def _referred(self, ref: Ref) -> str | None:
+        messages = self.messages(ref.conn)
+        return messages[ref.nth - 1].get(ref.header) if ref.nth <= len(messages) else None
+
     def _bytes_of(self, part: Part) -> bytes:
         if isinstance(part, Secret):
             return self._secrets[part.name][part.start : part.end]
         if isinstance(part, Ref):
-            messages = [frame for frame in self.came[part.conn] if frame.command == "MESSAGE"]
-            value = messages[part.nth - 1].get(part.header) if part.nth <= len(messages) else None
-            return (value if value is not None else "no-such-message").encode(
-                "utf-8", "surrogateescape"
-            )
-        return self._renamed(part)
-
-    def _renamed(self, data: bytes) -> bytes:
-        return data.replace(self.mark, self.new_mark) if self.mark else data
+            return (self._referred(part) or "").encode("utf-8", "surrogateescape")
+        return self.renamed(part)
 
     def _tell(self, conn: int, text: str) -> None:
         self._say(f"{self.now():9.3f}  {conn}  {text}")
@@ -273,168 +381,14 @@ class Player:
             sock.close()
 
 
-def decide(
-    expected: Mapping[str, Any], recorded: Mapping[str, Any], player: Player
-) -> tuple[bool | None, str]:
-    """True if what was expected came (True), was missed again (False), or cannot be told (None),
-    and a sentence."""
-    kind, conn = expected["kind"], expected.get("conn")
-    if kind in ("frame", "silence") and conn in player.came:
-        count = sum(_fits(frame, expected, player) for frame in player.came[conn])
-        came = f"{count} came"
-        if kind == "frame":
-            enough = count > expected["before"]
-            return (
-                enough,
-                (
-                    f"expected {expected['words']} (number {expected['before'] + 1} of its kind),"
-                    f" {came}"
-                ),
-            )
-        quiet = count <= expected["before"] and conn not in player.ended
-        gone = ", and the broker ended the connection" if conn in player.ended else ""
-        return (
-            quiet,
-            f"expected no more than {expected['before']} of {expected['words']}, {came}{gone}",
-        )
-    if kind == "end" and conn in player.came:
-        return conn in player.ended, f"expected the broker to end connection {conn}"
-    if kind == "duration" and {"since", "until"} <= player.marks.keys():
-        value = player.marks["until"] - player.marks["since"]
-        low, high = expected["lo_s"], expected["hi_s"]
-        words = (
-            f"{expected['words']}: {value:.3f} s, should be between {low:g} s and"
-            f" {high if high else 'any time'} s"
-        )
-        margin = max(FLOOR_S, (high or low) / 50)
-        if low <= value and (high is None or value <= high):
-            return True, words
-        beyond = value < low - margin or (high is not None and value > high + margin)
-        return (False if beyond else None), words
-    return _compare(recorded, player)
-
-
-def _fits(frame: Came, expected: Mapping[str, Any], player: Player) -> bool:
-    command, body = expected.get("command"), expected.get("body")
-    if command is None or (expected["kind"] == "silence" and frame.command == "ERROR"):
-        return True
-    if frame.command != command or (body is not None and frame.body != body):
-        return False
-    old, new = player.mark.decode(), player.new_mark.decode()
-    headers = [
-        (name, value.replace(old, new) if old else value) for name, value in expected["headers"]
-    ]
-    return all(frame.get(name) == value for name, value in headers)
-
-
-def _compare(recorded: Mapping[str, Any], player: Player) -> tuple[bool | None, str]:
-    """Without an expectation that can be checked here: the same behaviour is the same violation."""
-    for conn, frames in recorded["came"].items():
-        now = [
-            _essence(frame.command, frame.headers, frame.body, player)
-            for frame in player.came.get(int(conn), [])
-        ]
-        then = [_essence(command, headers, body, None) for command, headers, body in frames]
-        if now[: len(then)] != then or len(now) > len(then):
-            return (
-                None,
-                (
-                    f"on connection {conn} something else came than when this was recorded; compare"
-                    " them yourself"
-                ),
-            )
-        if (int(conn) in player.ended) != (int(conn) in recorded["ended"]):
-            return (
-                None,
-                (
-                    f"connection {conn} ended otherwise than when this was recorded; compare them"
-                    " yourself"
-                ),
-            )
-    return False, "the broker did exactly what it did when this was recorded"
-
-
-def _essence(
-    command: str, headers: Sequence[tuple[str, str]], body: bytes, player: Player | None
-) -> tuple[str, list[tuple[str, str]], bytes]:
-    """A frame without what differs from run to run."""
-    if command == "ERROR":
-        return command, [], b""
-    new, old = (
-        (player.new_mark.decode(), player.mark.decode())
-        if player is not None and player.mark
-        else ("", "")
-    )
-    kept = [
-        (name, value.replace(new, old) if new else value)
-        for name, value in headers
-        if name not in VOLATILE
-    ]
-    return command, sorted(kept), body
+def _key(frame: Came) -> tuple[str, bytes]:
+    """The command and what tells a frame from others of its kind in every run."""
+    if frame.command == "RECEIPT":
+        return frame.command, (frame.get("receipt-id") or "").encode("utf-8", "surrogateescape")
+    return frame.command, frame.body if frame.command == "MESSAGE" else b""
 
 
 def _shown(parts: Sequence[Part]) -> str:
     shown = [f"<{part.name}>" if isinstance(part, Secret) else f"<{part.header}>" if isinstance(part, Ref) else  # noqa: E501
              repr(part[:300])[2:-1] + ("…" if len(part) > 300 else "") for part in parts]  # fmt: skip  # noqa: E501
     return "".join(shown)
-
-
-def main(
-    play: Callable[[Player], None],
-    expected: Mapping[str, Any],
-    recorded: Mapping[str, Any],
-    fields: Mapping[str, Any],
-) -> int:
-    """The command line of a script: plays, prints, judges. Returns 0 (came as expected), 1 (did
-    not) or 2 (unknown)."""
-    parser = argparse.ArgumentParser(description=fields["what"])
-    first, *others = fields["acceptors"]
-    parser.add_argument("address", metavar="HOST:PORT", help=f"the broker's acceptor ({first})")
-    parser.add_argument("--login", default="")
-    parser.add_argument("--passcode", default="")
-    parser.add_argument(
-        "--acceptor", action="append", default=[], metavar="NAME=HOST:PORT", help=", ".join(others)
-    )
-    given = parser.parse_args()
-    named = dict(option.partition("=")[::2] for option in given.acceptor) | {first: given.address}
-    missing = [option for option in others if option not in named]
-    if missing:
-        parser.error(
-            f"this conversation uses other acceptors too: add --acceptor {missing[0]}=HOST:PORT"
-        )
-    endpoints = {}
-    for name, text in named.items():
-        host, _, port = text.rpartition(":")
-        if not host or not port.isdecimal():
-            parser.error(f"{text!r} should be HOST:PORT")
-        endpoints[name] = (host.strip("[]"), int(port))
-    player = Player(endpoints, given.login, given.passcode, fields["mark"])
-    try:
-        play(player)
-    except OSError as problem:
-        show(f"cannot connect: {problem}")
-        return 2
-    finally:
-        player.close()
-    held, words = decide(expected, recorded, player)
-    show()
-    for requirement in fields["requirements"]:
-        show(
-            f"{requirement['id']} ({requirement['level']}, {requirement['source']}):"
-            f" {requirement['statement']}"
-        )
-    show(f"When it was recorded: {fields['detail']}")
-    show(f"Now: {words}")
-    for line in player.late:
-        show(f"  did not come this time: {line}")
-    show(
-        {
-            True: "It came as expected.",
-            False: "It is violated again.",
-            None: "This cannot be decided here.",
-        }[held]
-    )
-    return {True: 0, False: 1, None: 2}[held]
-
-
-__all__ = ["Came", "Frames", "Part", "Player", "Ref", "Secret", "decide", "main"]

@@ -143,9 +143,7 @@ def run_case(
 def run_bytes(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -> Answer:
     """Play the recorded bytes and judge by the recorded expectation."""
     if file.conversation is None:
-        return Answer(
-            ERROR, f"and its bytes were not kept: {file.header.get('bytes')}", "octets", why
-        )
+        return Answer(ERROR, f"its bytes were not kept: {file.header.get('octets')}", "octets", why)
     try:
         held, detail = target_playback.play(run.target, file.conversation, say)
     except Unreachable as problem:

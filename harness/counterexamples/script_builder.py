@@ -7,12 +7,13 @@ was left of the time after it was a pause on purpose.
 
 from __future__ import annotations
 
-import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from brokerproof.harness.counterexamples.decision import decidable
 from brokerproof.harness.counterexamples.player import PATIENCE_S, Came, Frames, Part, Ref, Secret
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
 from brokerproof.harness.protocols.byte_log import (
@@ -33,6 +34,10 @@ SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
 """A gap that is shorter is not a pause but the harness at work; by whether time was virtual."""
 NEAR: Duration = 2 * NS_PER_MS
 """Greatest distance between the instant that a measurement names and the step that it means."""
+COUNTED = ("frame", "absence", "silence")
+"""Kinds of expectation that count frames which fit a shape."""
+AGAIN_S = 0.25
+"""By how much later than when it was recorded a frame that should not come may come again."""
 _SHORTEST_MARK = 6
 """A mark shorter than this (``1``) might stand elsewhere too and is not replaced."""
 
@@ -59,6 +64,15 @@ class Composed:
     ended: list[int]
     mark: bytes
     acceptors: list[str]
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The frames that arrived and the connections that the broker ended, for a player."""
+        came = {
+            conn: [(frame.command, frame.headers, frame.body) for frame in frames]
+            for conn, frames in self.came.items()
+        }
+        return {"came": came, "ended": self.ended}
 
 
 def compose(log: ByteLog, violation: Violation, identity: Identity, *, virtual: bool) -> Composed:
@@ -95,11 +109,15 @@ def compose(log: ByteLog, violation: Violation, identity: Identity, *, virtual: 
                 lines.append(Line(step.at, "send", step.conn, parts=parts))
             case ClosedByUs():
                 lines.append(Line(step.at, "leave", step.conn, {"how": step.how.value}))
-    expected = _expected(violation, came)
-    _give_time(lines, expected)
-    _mark_duration(lines, violation.expectation)
+    opened = [step.conn for step in steps if isinstance(step, Opened)]
+    expected = _expected(violation, came, opened, _heard_at(steps, violation.expectation))
     until = violation.expectation.until if violation.expectation is not None else None
-    lines += _pause(last, violation.at + remaining(until, violation.at), SHORTEST_PAUSE[virtual])
+    end = violation.at + remaining(until, violation.at)
+    _mark_times(lines, violation.expectation, expected.get("conn"))
+    mark_decidable(expected, lines)
+    _give_time(lines, expected, end)
+    _mark_needed(lines, expected)
+    lines += _pause(last, end, SHORTEST_PAUSE[virtual])
     mark = log.mark.encode() if len(log.mark) >= _SHORTEST_MARK else b""
     acceptors = list(dict.fromkeys(step.acceptor for step in steps if isinstance(step, Opened)))
     return Composed(
@@ -187,25 +205,59 @@ def _cut(data: bytes, begin: int, hidden: list[tuple[int, int, str]]) -> Iterato
         yield data[at - begin :]
 
 
-def _expected(violation: Violation, came: Mapping[int, list[Came]]) -> dict[str, Any]:
+def _heard_at(steps: list[Step], expectation: Expectation | None) -> int | None:
+    """The connection on which bytes arrived at the instant from which signs of life count."""
+    if expectation is None or expectation.kind != "signs":
+        return None
+    conns = (
+        step.conn for step in steps if isinstance(step, Received) and step.at == expectation.since
+    )
+    return next(conns, None)
+
+
+def _expected(
+    violation: Violation, came: Mapping[int, list[Came]], opened: list[int], heard: int | None
+) -> dict[str, Any]:
     expectation = violation.expectation
     if expectation is None:
         return {"kind": "words", "words": violation.detail}
     fields: dict[str, Any] = {"kind": expectation.kind, "words": expectation.words}
-    if expectation.conn is not None:
-        fields["conn"] = expectation.conn
-    if expectation.kind in ("frame", "silence"):
+    conn = heard if expectation.conn is None else expectation.conn
+    if conn is not None:
+        fields["conn"] = conn
+    if expectation.kind in COUNTED:
         command, headers, body = (
             expectation.shape if expectation.shape is not None else (None, (), None)
         )
-        fitting = sum(_fits(frame, expectation) for frame in came.get(expectation.conn or 0, ()))
+        fitting = sum(
+            _fits(frame, fields | {"command": command, "headers": headers, "body": body})
+            for frame in came.get(conn or 0, ())
+        )
         fields |= {
             "command": command,
             "headers": headers,
             "body": body,
             "before": fitting - expectation.extra,
         }
-    if expectation.kind == "duration" and expectation.bounds is not None:
+    if expectation.arrivals is not None:
+        arrivals = expectation.arrivals
+        judged = [[conn, _messages_in(came, conn) - count] for conn, count in arrivals.judged] or [
+            [opened[-1], 0]
+        ]
+        fields |= {
+            "conns": judged,
+            "want": list(arrivals.want),
+            "match": arrivals.match,
+            "ignored": list(arrivals.ignored),
+        }
+    if expectation.account is not None:
+        account = expectation.account
+        fields |= {
+            "window": account.window,
+            "total": account.total,
+            "cumulative": account.cumulative,
+        }
+    if expectation.kind in ("duration", "signs") and expectation.bounds is not None:
         low, high = expectation.bounds
         fields |= {"lo_s": low / NS_PER_S, "hi_s": None if high is None else high / NS_PER_S}
     if expectation.kind == "count":
@@ -213,46 +265,108 @@ def _expected(violation: Violation, came: Mapping[int, list[Came]]) -> dict[str,
     return fields
 
 
-def _fits(frame: Came, expectation: Expectation) -> bool:
-    if expectation.shape is None or (expectation.kind == "silence" and frame.command == "ERROR"):
+def _messages_in(came: Mapping[int, list[Came]], conn: int) -> int:
+    return sum(frame.command == "MESSAGE" for frame in came.get(conn, ()))
+
+
+def _fits(frame: Came, expected: Mapping[str, Any]) -> bool:
+    command, body = expected["command"], expected["body"]
+    if command is None or (expected["kind"] == "silence" and frame.command == "ERROR"):
         return True
-    command, headers, body = expectation.shape
-    same = frame.command == command and (body is None or frame.body == body)
-    return same and all(frame.get(name) == value for name, value in headers)
+    same: bool = frame.command == command and (body is None or frame.body == body)
+    return same and all(frame.get(name) == value for name, value in expected["headers"])
 
 
-def _give_time(lines: list[Line], expected: Mapping[str, Any]) -> None:
+def _own(line: Line) -> bool:
+    """True for a step of ours: the broker answers to it."""
+    return line.verb in ("open", "send", "leave")
+
+
+def _give_time(lines: list[Line], expected: Mapping[str, Any], end: Instant) -> None:
     """Lengthen the waits for frames that arrived late, and for those expected later than they
-    arrived."""
+    arrived. What should not have come is waited for only as long as the case looked."""
     longest = expected.get("hi_s") or expected.get("lo_s") or 0.0
-    for before, line in itertools.pairwise(lines):
-        gap = (line.at - before.at) / NS_PER_S
-        if line.verb in ("receive", "ends") and gap >= 1:
+    last = next((place for place in reversed(range(len(lines))) if _own(lines[place])), 0)
+    own = lines[0].at if lines else 0
+    for place, line in enumerate(lines):
+        own = line.at if _own(line) else own
+        if line.verb not in ("receive", "ends"):
+            continue
+        gap = (line.at - own) / NS_PER_S
+        if place > last and _should_not_come(line, expected):
+            line.about["within_s"] = round(max((end - own) / NS_PER_S, gap + AGAIN_S), 3)
+        elif gap >= 1 or "mark" in line.about:
             line.about["within_s"] = round(max(gap, longest) + PATIENCE_S, 3)
 
 
-def _mark_duration(lines: list[Line], expectation: Expectation | None) -> None:
-    """Name the steps between which the time was measured, where they can be found."""
-    if (
-        expectation is None
-        or expectation.kind != "duration"
-        or expectation.since is None
-        or expectation.value is None
-    ):
+def _should_not_come(line: Line, expected: Mapping[str, Any]) -> bool:
+    if line.conn != expected.get("conn") or expected["kind"] not in ("absence", "silence", "open"):
+        return False
+    if line.frame is None:
+        return bool(expected["kind"] != "absence")
+    return expected["kind"] == "open" or _fits(line.frame, expected)
+
+
+def _mark_needed(lines: list[Line], expected: Mapping[str, Any]) -> None:
+    """Mark the frames without which the conversation is another before it comes to the point: the
+    answers before our last step, except for those that the expectation judges."""
+    if not decidable(expected):
         return
-    marks = {}
-    for mark, instant in (
-        ("since", expectation.since),
-        ("until", expectation.since + expectation.value),
-    ):
-        near = [
-            line
-            for line in lines
-            if line.verb in ("send", "receive", "ends") and abs(line.at - instant) <= NEAR
-        ]
-        if near:
-            # Where a broker says ERROR and closes at once, another may only close.
-            marks[mark] = min(near, key=lambda step: (abs(step.at - instant), step.verb != "ends"))
-    if len(marks) == 2 and marks["since"] is not marks["until"]:
-        for mark, line in marks.items():
-            line.about["mark"] = mark
+    last = next((place for place in reversed(range(len(lines))) if _own(lines[place])), 0)
+    fitting: Counter[int] = Counter()
+    messages: Counter[int] = Counter()
+    for line in lines[:last]:
+        frame = line.frame
+        if line.verb != "receive" or frame is None or line.conn is None:
+            continue
+        is_message = frame.command == "MESSAGE"
+        messages[line.conn] += is_message
+        judged = line.about.get("mark") == "until"
+        if expected["kind"] in COUNTED and line.conn == expected["conn"]:
+            fits = _fits(frame, expected)
+            fitting[line.conn] += fits
+            judged |= fits and fitting[line.conn] > expected["before"]
+        if expected["kind"] == "messages" and is_message:
+            firsts = dict(expected["conns"])
+            judged |= messages[line.conn] > firsts.get(line.conn, messages[line.conn])
+        if expected["kind"] == "window" and is_message:
+            judged |= line.conn == expected["conn"]
+        if frame.command in ("CONNECTED", "RECEIPT", "MESSAGE") and not judged:
+            line.about["needed"] = True
+
+
+def mark_decidable(expected: dict[str, Any], lines: list[Line]) -> None:
+    """Note for a time whether the steps between which it was measured were found."""
+    if expected["kind"] == "duration":
+        marks = {line.about.get("mark") for line in lines}
+        expected["decidable"] = {"since", "until"} <= marks and "lo_s" in expected
+    elif expected["kind"] == "signs":
+        marks = {line.about.get("mark") for line in lines}
+        expected["decidable"] = "since" in marks and "conn" in expected
+
+
+def _mark_times(lines: list[Line], expectation: Expectation | None, conn: int | None) -> None:
+    """Name the steps between which the time was measured, where they can be found."""
+    if expectation is None or expectation.since is None:
+        return
+    if expectation.kind == "signs":
+        line = _nearest([line for line in lines if line.conn == conn], expectation.since)
+        if line is not None:
+            line.about["mark"] = "since"
+        return
+    if expectation.kind != "duration" or expectation.value is None:
+        return
+    since = _nearest(lines, expectation.since)
+    until = _nearest(lines, expectation.since + expectation.value)
+    if since is not None and until is not None and since is not until:
+        since.about["mark"], until.about["mark"] = "since", "until"
+
+
+def _nearest(lines: list[Line], instant: Instant) -> Line | None:
+    near = [
+        line
+        for line in lines
+        if line.verb in ("send", "receive", "ends") and abs(line.at - instant) <= NEAR
+    ]
+    # Where a broker says ERROR and closes at once, another may only close.
+    return min(near, key=lambda step: (abs(step.at - instant), step.verb != "ends"), default=None)

@@ -3,12 +3,15 @@ needed to run them."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
-from brokerproof.harness.counterexamples import player
+from brokerproof.harness.counterexamples import decision, player, stompy_player
 from brokerproof.harness.counterexamples.player import Part, Ref, Secret
 from brokerproof.harness.counterexamples.script_builder import Composed, Line
 from brokerproof.harness.protocols.stomp import codec
@@ -16,6 +19,8 @@ from brokerproof.harness.protocols.stomp import codec
 MOST_LINES = 3000
 """A conversation with more steps than this is not written as a script."""
 _PIECE = 92
+_COMMENT = 98
+_OURS = "brokerproof."
 
 
 class Inexpressible(Exception):
@@ -25,12 +30,19 @@ class Inexpressible(Exception):
 def raw(header: Mapping[str, Any], talk: Composed) -> str:
     """The conversation over a plain socket, byte for byte. Raises :class:`Inexpressible`."""
     _check_length(talk)
-    needed = (
-        inspect.getsource(player)
-        .partition('"""')[2]
-        .partition('"""')[2]
-        .replace("\n__all__ =", "\n_ALL =")
-    )
+    steps = [text for line in talk.lines for text in _call(line)]
+    head = _head(header, talk, "Python 3.11 and nothing else")
+    return "\n".join([*head, *_program(header, talk, (player, decision), steps, "Player")])
+
+
+def _program(
+    header: Mapping[str, Any],
+    talk: Composed,
+    modules: Sequence[ModuleType],
+    steps: list[str],
+    kind: str,
+) -> list[str]:
+    """The source of ``modules`` and the conversation, which a player of ``kind`` plays."""
     opening = {
         "what": f"{header['case']}: {header['detail']}",
         "acceptors": talk.acceptors,
@@ -41,40 +53,56 @@ def raw(header: Mapping[str, Any], talk: Composed) -> str:
             for requirement in header["requirements"]
         ],
     }
-    recorded = {
-        "came": {
-            conn: [(f.command, f.headers, f.body) for f in frames]
-            for conn, frames in talk.came.items()
-        },
-        "ended": talk.ended,
-    }
-    return "\n".join(
-        [
-            *_head(header, "python3 THIS HOST:PORT [--login NAME --passcode WORD]", talk),
-            needed.strip("\n").removesuffix("\n"),
-            "",
-            "",
-            f"ABOUT = {opening!r}",
-            f"EXPECTED = {talk.expected!r}",
-            f"RECORDED = {recorded!r}",
-            "",
-            "",
-            "def conversation(play: Player) -> None:",
-            (
-                '    """What is sent, what came back when this was recorded, and how long the'
-                ' client waited."""'
-            ),
-            *(f"    {text}" for line in talk.lines for text in _call(line)),
-            "",
-            "",
-            'if __name__ == "__main__":',
-            "    raise SystemExit(main(conversation, EXPECTED, RECORDED, ABOUT))",
-            "",
-        ]
-    )
+    return [
+        *_source(modules),
+        "",
+        "",
+        f"ABOUT = {opening!r}",
+        f"EXPECTED = {talk.expected!r}",
+        f"RECORDED = {talk.recorded!r}",
+        "",
+        "",
+        f"def conversation(play: {kind}) -> None:",
+        (
+            '    """What is sent, what came back when this was recorded, and how long the'
+            ' client waited."""'
+        ),
+        *(f"    {text}" for text in steps),
+        "",
+        "",
+        'if __name__ == "__main__":',
+        f"    raise SystemExit(main(conversation, EXPECTED, RECORDED, ABOUT, {kind}))",
+        "",
+    ]
 
 
-def _head(header: Mapping[str, Any], usage: str, talk: Composed) -> list[str]:
+def _source(modules: Sequence[ModuleType]) -> Iterator[str]:
+    """The lines of ``modules`` as one module: the imports of all, then what they define. Docstrings
+    of modules and imports of ours are left out."""
+    whole: set[str] = set()
+    names: dict[str, set[str]] = {}
+    definitions: list[str] = []
+    for module in modules:
+        source = inspect.getsource(module)
+        lines = source.splitlines()
+        docstring, *rest = ast.parse(source).body
+        imports = [node for node in rest if isinstance(node, ast.Import | ast.ImportFrom)]
+        for node in reversed([docstring, *imports]):
+            del lines[node.lineno - 1 : node.end_lineno]
+        for node in imports:
+            if isinstance(node, ast.Import):
+                whole |= {alias.name for alias in node.names}
+            elif node.module is not None and not node.module.startswith(_OURS):
+                names.setdefault(node.module, set()).update(alias.name for alias in node.names)
+        definitions += ["", "", *"\n".join(lines).strip("\n").splitlines()]
+    yield f"from __future__ import {', '.join(names.pop('__future__'))}"
+    yield ""
+    yield from (f"import {name}" for name in sorted(whole))
+    yield from (f"from {name} import {', '.join(sorted(names[name]))}" for name in sorted(names))
+    yield from definitions
+
+
+def _head(header: Mapping[str, Any], talk: Composed, needs: str) -> list[str]:
     said = [
         f"{requirement['id']} ({requirement['level']}, {requirement['source']}):"
         f" {requirement['statement']}"
@@ -87,15 +115,37 @@ def _head(header: Mapping[str, Any], usage: str, talk: Composed) -> list[str]:
         "",
         f"What happened: {header['detail']}",
         "",
-        f"Run it: {usage}",
-        f"It takes about {_lasts(talk):g} s, as when it was recorded.",
-        "Exit 0: it came as expected; 1: it is violated again; 2: cannot be decided by a script.",
+        "Run it: python3 THIS HOST:PORT [--login NAME --passcode WORD]",
+        f"It needs {needs}. It takes about {_lasts(talk):g} s, as when it was recorded.",
+        *textwrap.wrap(_exits(talk.expected), _COMMENT),
+        "",
+        "The case itself judges more than this one conversation: pip install brokerproof, and then",
+        f"brokerproof replay {header['file']} --target HOST:PORT",
     ]
     return [
         "#!/usr/bin/env python3",
         *(f"# {text}".rstrip() for line in lines for text in line.splitlines() or [""]),
         "",
     ]
+
+
+def _exits(expected: Mapping[str, Any]) -> str:
+    """The meaning of the exit codes of a script with this expectation."""
+    if not decision.decidable(expected):
+        return (
+            "Exit 1: the broker does exactly what it did when this was recorded, so it is violated"
+            " again; 2: it does something else, and the last lines say what. Never 0: only the case"
+            " can tell whether something else is right."
+        )
+    if expected["kind"] in ("duration", "signs"):
+        near = ", or the time was too near to its bound"
+    else:
+        near = ""
+    return (
+        "Exit 0: what was violated is met now; 1: it is violated again; 2: the conversation took"
+        " another course before the point that decides, and the last lines say at which step and"
+        f" what came instead{near}."
+    )
 
 
 def _lasts(talk: Composed) -> float:
@@ -125,9 +175,10 @@ def _call(line: Line) -> Iterator[str]:
                 yield ")"
         case "receive":
             assert line.frame is not None
+            needed = ", needed=True" if line.about.get("needed") else ""
             yield (
                 f"play.receive({line.conn}, {line.about['count']},"
-                f" {line.frame.line()[:200]!r}{within}{mark})"
+                f" {line.frame.line()[:200]!r}{needed}{within}{mark})"
             )
         case "pause":
             yield f"play.pause({line.about['ms'] / 1000:g})"
@@ -193,55 +244,25 @@ def stompy(header: Mapping[str, Any], talk: Composed, versions: Mapping[int, str
     """The conversation through stomp.py. Raises :class:`Inexpressible` where its frames would not
     be the same."""
     _check_length(talk)
-    if talk.expected["kind"] == "duration":
+    if talk.expected["kind"] in ("duration", "signs"):
         raise Inexpressible("what was measured is a time, which stomp.py's threads would blur")
-    body = [text for line in talk.lines for text in _through_stomp_py(line, versions)]
-    expected = talk.expected
-    return "\n".join(
-        [
-            *_head(
-                header,
-                "python3 THIS HOST PORT [LOGIN PASSCODE]    (needs: pip install stomp.py)",
-                talk,
-            ),
-            _STOMPY_PRELUDE.strip("\n").replace("MARK", repr(talk.mark.decode())),
-            "",
-            *body,
-            "",
-            *_stompy_verdict(expected),
-            "",
-        ]
-    )
+    steps = [text for line in talk.lines for text in _through_stomp_py(line, versions)]
+    head = _head(header, talk, "Python 3.11 and stomp.py (pip install stomp.py)")
+    modules = (player, stompy_player, decision)
+    return "\n".join([*head, *_program(header, talk, modules, steps, "StompPyPlayer")])
 
 
 def _through_stomp_py(line: Line, versions: Mapping[int, str]) -> Iterator[str]:
-    conn = line.conn
+    version = versions.get(line.conn or 0, "1.2")
     match line.verb:
         case "open":
-            kind = {"1.0": "Connection10", "1.1": "Connection11"}.get(
-                versions.get(conn or 0, "1.2"), "Connection12"
-            )
-            yield f"c{conn}, got{conn} = client(stomp.{kind})"
+            yield f"play.connect({line.conn}, {line.about['acceptor']!r}, {version!r})"
         case "send":
-            yield _stomp_py_frame(line, versions.get(conn or 0, "1.2"))
-        case "receive":
-            assert line.frame is not None
-            yield (
-                f"wait(lambda: len(got{conn}.frames) >= {line.about['count']}{_seconds(line)})  #"
-                f" {line.frame.line()[:80]!r}"
-            )
-        case "pause":
-            yield f"time.sleep({line.about['ms'] / 1000:g})"
-        case "ends":
-            yield f"wait(lambda: got{conn}.ended{_seconds(line)})"
-        case "leave":
-            if line.about["how"] != "EOF":
-                raise Inexpressible("a connection is cut, which stomp.py cannot do")
-            yield f"c{conn}.transport.disconnect_socket()"
-
-
-def _seconds(line: Line) -> str:
-    return f", {line.about['within_s']:g}" if "within_s" in line.about else ""
+            yield _stomp_py_frame(line, version)
+        case "leave" if line.about["how"] != "EOF":
+            raise Inexpressible("a connection is cut, which stomp.py cannot do")
+        case _:
+            yield from _call(line)
 
 
 def _stomp_py_frame(line: Line, version: str) -> str:
@@ -256,9 +277,9 @@ def _stomp_py_frame(line: Line, version: str) -> str:
         if isinstance(part, Secret) and (part.start or part.end is not None):
             raise Inexpressible("a frame is written in pieces, and stomp.py writes it whole")
         texts[place] = (
-            part.name.upper()
+            f"Secret({part.name!r})"
             if isinstance(part, Secret)
-            else f"message(got{part.conn}, {part.nth}, {part.header!r})"
+            else f"Ref({part.conn}, {part.nth}, {part.header!r})"
         )
         data += place.encode()
     frames = list(codec.Reader(version).feed(data))
@@ -273,6 +294,8 @@ def _stomp_py_frame(line: Line, version: str) -> str:
         raise Inexpressible("a frame has line ends or escapes that stomp.py would write otherwise")
     if len({name for name, _ in frame.headers}) != len(frame.headers):
         raise Inexpressible("a frame repeats a header, and stomp.py has each once")
+    if any(codec.escape(name, version) != name for name, _ in frame.headers):
+        raise Inexpressible("a header's name is escaped, and stomp.py escapes values alone")
     beats = frame.get("heart-beat") or "0,0"
     if frame.command in ("CONNECT", "STOMP") and beats != "0,0":
         raise Inexpressible("heart-beats are agreed on, and stomp.py would keep them by itself")
@@ -281,100 +304,7 @@ def _stomp_py_frame(line: Line, version: str) -> str:
     except UnicodeDecodeError:
         raise Inexpressible("a body is no text") from None
     headers = ", ".join(
-        f"{name!r}: {texts.get(value, f'fresh({value!r})')}" for name, value in frame.headers
+        f"{name!r}: {texts.get(value, repr(value))}" for name, value in frame.headers
     )
-    return f"c{line.conn}.send_frame({frame.command!r}, {{{headers}}}, {body!r})"
-
-
-def _stompy_verdict(expected: Mapping[str, Any]) -> Iterator[str]:
-    conn = expected.get("conn")
-    if expected["kind"] not in ("frame", "silence", "end"):
-        yield f"print('when it was recorded:', {expected['words']!r})"
-        yield 'print("This cannot be decided here: compare what came with the requirement.")'
-        yield "sys.exit(2)"
-        return
-    if expected["kind"] == "end":
-        yield f"held = got{conn}.ended"
-    else:
-        command, headers, body = expected["command"], list(expected["headers"]), expected["body"]
-        yield (
-            f"count = sum(fits(frame, {command!r}, {headers!r}, {body!r}) for frame in"
-            f" got{conn}.frames)"
-        )
-        if expected["kind"] == "frame":
-            yield f"held = count > {expected['before']}"
-        else:
-            yield f"held = count <= {expected['before']} and not got{conn}.ended"
-    yield f"print('expected:', {expected['words']!r})"
-    yield 'print("It came as expected." if held else "It is violated again.")'
-    yield "sys.exit(0 if held else 1)"
-
-
-_STOMPY_PRELUDE = '''
-import secrets
-import sys
-import time
-
-import stomp
-
-HOST, PORT = sys.argv[1], int(sys.argv[2])
-LOGIN, PASSCODE = (*sys.argv[3:5], "", "")[:2]
-OLD = MARK
-NEW = secrets.token_hex(len(OLD))[: len(OLD)]
-
-
-def fresh(text):
-    """Destinations get a new name in every run."""
-    return text.replace(OLD, NEW) if OLD else text
-
-
-class Listener(stomp.ConnectionListener):
-    def __init__(self):
-        self.frames, self.ended = [], False
-
-    def on_connected(self, frame):
-        self.came(frame)
-
-    def on_message(self, frame):
-        self.came(frame)
-
-    def on_receipt(self, frame):
-        self.came(frame)
-
-    def on_error(self, frame):
-        self.came(frame)
-
-    def came(self, frame):
-        print(f"{time.monotonic():.3f} <- {frame.cmd} {frame.headers} {frame.body!r}")
-        self.frames.append(frame)
-
-    def on_disconnected(self):
-        print(f"{time.monotonic():.3f} the broker ended the connection")
-        self.ended = True
-
-
-def client(kind):
-    connection, listener = kind([(HOST, PORT)], heartbeats=(0, 0), reconnect_attempts_max=1), Listener()
-    connection.set_listener("", listener)
-    connection.transport.start()
-    return connection, listener
-
-
-def wait(ready, seconds=10.0):
-    until = time.monotonic() + seconds
-    while not ready() and time.monotonic() < until:
-        time.sleep(0.005)
-
-
-def message(listener, nth, header):
-    found = [frame for frame in listener.frames if frame.cmd == "MESSAGE"]
-    return found[nth - 1].headers.get(header, "no-such-message") if nth <= len(found) else "no-such-message"
-
-
-def fits(frame, command, headers, body):
-    if command is None:
-        return True
-    same = frame.cmd == command and (body is None or frame.body in (body, body.decode("utf-8", "replace")))
-    return same and all(frame.headers.get(name) == fresh(value) for name, value in headers)
-
-'''  # noqa: E501
+    shown = f", {body!r}" if body else ""
+    return f"play.frame({line.conn}, {frame.command!r}, {{{headers}}}{shown})"

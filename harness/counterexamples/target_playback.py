@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from brokerproof.harness.counterexamples.player import PATIENCE_S, Player, decide
-from brokerproof.harness.counterexamples.script_builder import Composed
+from brokerproof.harness.counterexamples.decision import Decision, decide
+from brokerproof.harness.counterexamples.player import PATIENCE_S, Diverged, Player
+from brokerproof.harness.counterexamples.script_builder import Composed, Line
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Instant
 from brokerproof.harness.targets.target import Target
@@ -29,9 +30,11 @@ class _Ear:
 class WorldPlayer(Player):
     """The player on a target, in whichever kind of time it keeps."""
 
-    def __init__(self, target: Target, mark: bytes, say: Callable[[str], None]) -> None:
+    def __init__(self, target: Target, talk: Composed, say: Callable[[str], None]) -> None:
         identity = target.identity
-        super().__init__({}, identity.login or "", identity.passcode or "", mark, say)
+        super().__init__(
+            {}, identity.login or "", identity.passcode or "", talk.mark, say, talk.recorded
+        )
         self._world = target.world(0, None, lambda observed: None)
         self._start = self._world.now()
         self._channels: dict[int, Channel] = {}
@@ -55,39 +58,41 @@ class WorldPlayer(Player):
         self._world.close()
 
 
-def play(target: Target, talk: Composed, say: Callable[[str], None]) -> tuple[bool | None, str]:
+def play(target: Target, talk: Composed, say: Callable[[str], None]) -> Decision:
     """Play ``talk`` and judge it by the recorded expectation; see
-    :func:`brokerproof.harness.counterexamples.player.decide`.
+    :func:`brokerproof.harness.counterexamples.decision.decide`.
 
     Raises :class:`brokerproof.harness.worlds.world.Unreachable` when an acceptor of the recording
     is not there.
     """
-    player = WorldPlayer(target, talk.mark, say)
+    player = WorldPlayer(target, talk, say)
     try:
         for line in talk.lines:
-            conn, fields, mark = line.conn or 0, line.about, str(line.about.get("mark", ""))
-            within = float(fields.get("within_s", PATIENCE_S))
-            match line.verb:
-                case "open":
-                    player.open(conn, str(fields["acceptor"]))
-                case "send":
-                    player.send(conn, *line.parts, mark=mark)
-                case "receive":
-                    like = line.frame.line() if line.frame is not None else ""
-                    player.receive(conn, int(fields["count"]), like, within=within, mark=mark)
-                case "pause":
-                    player.pause(fields["ms"] / 1000)
-                case "leave":
-                    player.leave(conn, str(fields["how"]))
-                case "ends":
-                    player.ends(conn, str(fields["how"]), within=within, mark=mark)
+            _play_step(player, line)
+        return decide(talk.expected, talk.recorded, player)
+    except Diverged as problem:
+        return None, str(problem)
     finally:
         player.close()
-    recorded = {
-        "came": {
-            conn: [(frame.command, frame.headers, frame.body) for frame in frames]
-            for conn, frames in talk.came.items()
-        },
-        "ended": talk.ended,
-    }
-    return decide(talk.expected, recorded, player)
+
+
+def _play_step(player: Player, line: Line) -> None:
+    conn, fields, mark = line.conn or 0, line.about, str(line.about.get("mark", ""))
+    within = float(fields.get("within_s", PATIENCE_S))
+    match line.verb:
+        case "open":
+            player.open(conn, str(fields["acceptor"]))
+        case "send":
+            player.send(conn, *line.parts, mark=mark)
+        case "receive":
+            like = line.frame.line() if line.frame is not None else ""
+            needed = bool(fields.get("needed"))
+            player.receive(
+                conn, int(fields["count"]), like, needed=needed, within=within, mark=mark
+            )
+        case "pause":
+            player.pause(fields["ms"] / 1000)
+        case "leave":
+            player.leave(conn, str(fields["how"]))
+        case "ends":
+            player.ends(conn, str(fields["how"]), within=within, mark=mark)

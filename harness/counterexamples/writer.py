@@ -30,6 +30,7 @@ def keep(
     folder.mkdir(parents=True, exist_ok=True)
     slug = case_file.slug(run.target.identity.name, call.id)
     header["octets"] = example.wire.unkept or "kept"
+    header["file"] = f"{slug}{case_file.SUFFIX}"
     for name, suffix in (("raw", "_raw.py"), ("stompy", "_stompy.py")):
         script = folder / f"{slug}{suffix}"
         script.unlink(missing_ok=True)

@@ -60,13 +60,33 @@ class ClosedByBroker(Step):
 class Expectation:
     """An expectation that was not met, as far as it can be checked without the case.
 
-    ``shape`` is the frame's command, headers (escaped as on the wire) and body, None where the case
-    matched otherwise; ``extra`` counts the frames that should not have come; ``until`` is when the
-    wait would have ended. A duration of ``value`` since ``since`` should have been within
-    ``bounds``.
+    ``until`` is when the wait would have ended. By kind:
+
+    * "frame": one more frame of ``shape`` should have arrived on ``conn``. ``shape`` is the frame's
+      command, headers (escaped as on the wire) and body, None for any frame.
+    * "absence": ``extra`` frames of ``shape`` should not have arrived, whatever else did.
+    * "silence": nor should ERROR or the end of the connection.
+    * "end": the broker should have closed ``conn``; "open": it should not.
+    * "messages": ``arrivals`` should have been others.
+    * "window": ``account`` should have let out other messages on ``conn``.
+    * "signs": from ``since`` on, the gaps between bytes from the broker should have been within
+      ``bounds``, the time to ``until`` included.
+    * "duration": ``value`` since ``since`` should have been within ``bounds``.
+    * "count": only the case knows what it counted.
     """
 
-    kind: Literal["frame", "silence", "end", "duration", "count"]
+    kind: Literal[
+        "frame",
+        "absence",
+        "silence",
+        "end",
+        "open",
+        "messages",
+        "window",
+        "signs",
+        "duration",
+        "count",
+    ]
     words: str
     conn: int | None = None
     shape: Shape | None = None
@@ -75,6 +95,33 @@ class Expectation:
     since: Instant | None = None
     value: int | None = None
     bounds: tuple[int, int | None] | None = None
+    arrivals: Arrivals | None = None
+    account: Account | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Bodies that should have arrived, together, on some connections.
+
+    ``judged`` has each connection and how many of its MESSAGEs were judged: the last ones. Without
+    any, all MESSAGEs of the connection that was opened last were. Bodies in ``ignored`` do not
+    count. ``match`` "among others" allows any other body.
+    """
+
+    want: tuple[bytes, ...]
+    match: Literal["in order", "in any order", "among others"]
+    judged: tuple[tuple[int, int], ...] = ()
+    ignored: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A consumer window in bytes (0: one message, negative: none), the number of messages sent,
+    and True if an ACK settles all messages before its own too."""
+
+    window: int
+    total: int
+    cumulative: bool
 
 
 Shape: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bytes | None]

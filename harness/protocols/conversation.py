@@ -341,9 +341,31 @@ class Conversation(Generic[F]):
             or "nothing arrived"
         )
 
+    def wanted(self, what: Match[F]) -> Expectation | None:
+        """The expectation that one more frame which matches ``what`` arrives; None if only the
+        case can tell whether a frame matches."""
+        return self._unmet_frame("frame", what, self.world.now())
+
+    def unwanted(self, what: Match[F], count: int = 1) -> Expectation | None:
+        """The expectation that the last ``count`` frames which match ``what`` do not arrive,
+        whatever else does; None if only the case can tell whether a frame matches."""
+        return self._unmet_frame("absence", what, self.world.now(), count)
+
+    def staying_open(self) -> Expectation:
+        """The expectation that the broker has not closed this connection."""
+        return Expectation(
+            kind="open", words="the connection stays open", conn=self.conn, until=self.world.now()
+        )
+
+    def closed_by_now(self) -> Expectation:
+        """The expectation that the broker has closed this connection."""
+        return Expectation(
+            kind="end", words="the broker closes", conn=self.conn, until=self.world.now()
+        )
+
     def _unmet_frame(
         self,
-        kind: Literal["frame", "silence"],
+        kind: Literal["frame", "absence", "silence"],
         what: Match[F] | None,
         until: Instant,
         extra: int = 0,

@@ -104,7 +104,7 @@ class CasePages:
             values["baseline"] = before
         if files := kept(run, case):
             values["kept"] = [vars(file) for file in files]
-            values["replay"] = replay(case)
+            values["replay"] = replay(run, case)
             values["counterexample"] = violation_of(run, case)
         return values
 
@@ -186,6 +186,7 @@ def repeat_command(run: Run, target: str, case: str) -> str:
     function = case.partition("[")[0].rpartition(".")[2]
     header = run.header
     chosen = ("--effort", str(header.get("effort", "normal")), "--seed", str(header.get("seed", 0)))
+    target = run.asked_for(target)
     return shlex.join(["brokerproof", "run", "--target", target, "--case", function, *chosen])
 
 

@@ -16,6 +16,9 @@ from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,
     collect,
+    expected_arrivals,
+    expected_remainder,
+    expected_shares,
     left_in,
     numbered,
     publish_all,
@@ -68,6 +71,7 @@ def test_one_and_only_one_consumer_gets_a_message(
         f"{len(sent)} messages, {several} consumers,"
         f" who got {[len(received) for received in arrived]}: "
         + (f"not exactly once: {wrong!r}" if wrong else "each exactly once"),
+        expectation=expected_shares(consumers, arrived, sent),
     )
 
 
@@ -96,7 +100,12 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
         f"settled {settled!r}, lost with its consumer {orphaned!r}, reached the one that stayed"
         f" {received!r}"
     )
-    target.record_finding(ONE_CONSUMER, sorted(received) == sorted(orphaned), words)
+    target.record_finding(
+        ONE_CONSUMER,
+        sorted(received) == sorted(orphaned),
+        words,
+        expectation=expected_arrivals(staying, received, orphaned, "in any order"),
+    )
     target.record_finding(GONE_WHEN_ACKNOWLEDGED, not set(received) & set(settled), words)
 
 
@@ -140,6 +149,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
             GONE_WHEN_ACKNOWLEDGED,
             not left,
             f"in mode {ack} five messages were acknowledged; there arrived again {left!r}",
+            expectation=expected_remainder(()),
         )
 
 
@@ -233,12 +243,21 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
         COPY_FOR_EACH,
         everything == [b"before", b"during", b"meanwhile", b"after"],
         f"who stayed got {everything!r}",
+        expectation=expected_arrivals(
+            staying, everything, [b"before", b"during", b"meanwhile", b"after"]
+        ),
     )
     target.record_finding(
-        COPY_FOR_EACH, messages == [b"during"], f"who listened in between got {messages!r}"
+        COPY_FOR_EACH,
+        messages == [b"during"],
+        f"who listened in between got {messages!r}",
+        expectation=expected_arrivals(first, messages, [b"during"]),
     )
     target.record_finding(
-        ENDS_WITH_CONNECTION, later == [b"after"], f"the one that returned got {later!r}"
+        ENDS_WITH_CONNECTION,
+        later == [b"after"],
+        f"the one that returned got {later!r}",
+        expectation=expected_arrivals(second, later, [b"after"]),
     )
 
 

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.suites.steps.queues import bodies, collect, numbered, publish_all, receive
+from brokerproof.suites.steps.queues import (
+    bodies,
+    collect,
+    expected_arrivals,
+    numbered,
+    publish_all,
+    receive,
+)
 
 FIFO = "ARTEMIS-GROUPING-fifo-1"
 
@@ -105,6 +112,7 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
         FIFO,
         received == expected,
         f"the queue should hold {expected!r}, the consumer got {received!r}",
+        expectation=expected_arrivals(consumer, received, expected),
     )
 
 

@@ -335,6 +335,7 @@ def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
         silent.ended is not None,
         f"a connection silent for longer than its TTL of {ttl} ms was"
         f" {'not ' if silent.ended is None else ''}closed",
+        expectation=silent.closed_by_now(),
     )
     answer = silent.take(ERROR)
     target.record_finding(

@@ -19,6 +19,7 @@ from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles.window import WindowAccount
+from brokerproof.harness.protocols.byte_log import Account, Expectation
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
@@ -45,6 +46,19 @@ class Holder:
     held: list[Frame]
     total: int
     received: int = 0
+    cumulative: bool = False
+    """True if an ACK settles earlier messages too."""
+
+    @property
+    def expectation(self) -> Expectation:
+        """The expectation that the peer holds as many messages as the window allows."""
+        account = Account(self.account.window, self.total, self.cumulative)
+        return Expectation(
+            kind="window",
+            words=f"a window of {self.account.window}",
+            conn=self.peer.conn,
+            account=account,
+        )
 
     def collect(self) -> None:
         """Takes what the broker sends until the window is shut or everything has come, and judges
@@ -58,6 +72,7 @@ class Holder:
                     f"window {self.account.window}: holding {sum(self.account.held)} bytes in"
                     f" {len(self.held)} messages, {self.total - self.received} more are waiting,"
                     f" and none arrives ({self.peer.instead()})",
+                    expectation=self.expectation,
                 )
                 return
             self._take(message)
@@ -87,11 +102,13 @@ class Holder:
                 False,
                 f"window {self.account.window}: {count} messages of {before} bytes were held, and"
                 " another one arrived",
+                expectation=self.expectation,
             )
 
     def settle(self, position: int, command: str, mode: str) -> None:
         """ACK or NACK the message held at ``position``; in client mode that settles every earlier
         one too."""
+        self.cumulative = mode == "client"
         message = self.held[position]
         (self.peer.ack if command == "ACK" else self.peer.nack)(message)
         first = 0 if mode == "client" else position

@@ -28,16 +28,32 @@ def write_target(name: str, folder: Path) -> Path:
     return path
 
 
-def judge(path: Path, calls: Sequence[Call], folder: Path, seed: int = 1) -> list[Result]:
+def judge(
+    path: Path,
+    calls: Sequence[Call],
+    folder: Path,
+    seed: int = 1,
+    counterexamples: Path | None = None,
+) -> list[Result]:
     """The results of ``calls`` on the target of a file. Those with alarms run after the others, one
-    by one."""
+    by one. Failures leave files in ``counterexamples``, if it is given."""
     target = target_file.load(str(path))
     facts = target.start(folder)
     one_at_a_time()
     try:
         recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
         health = TargetHealth(target, seed)
-        run = Run(target, facts, requirements.load(), (), recorder, "smoke", seed, health=health)
+        run = Run(
+            target,
+            facts,
+            requirements.load(),
+            (),
+            recorder,
+            "smoke",
+            seed,
+            counterexamples=counterexamples,
+            health=health,
+        )
         alone = [call for call in calls if "alarms" in call.case.needs]
         together = [call for call in calls if "alarms" not in call.case.needs]
         with ThreadPoolExecutor(AT_ONCE) as pool:

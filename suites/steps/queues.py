@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, ms, seconds
+from brokerproof.harness.protocols.byte_log import Arrivals, Expectation
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, StompPeer, frame
@@ -64,6 +66,38 @@ def collect(target: Bench, peer: Consumer, count: int, *, quiet: Duration = QUIE
     messages = receive(target, peer, count)
     target.wait_until(lambda: peer.ended is not None, quiet)
     return messages + peer.take_messages()
+
+
+def expected_arrivals(
+    peer: Consumer,
+    received: Sequence[bytes],
+    want: Sequence[bytes],
+    match: Literal["in order", "in any order"] = "in order",
+) -> Expectation:
+    """The expectation that the bodies ``want`` arrive at ``peer`` where ``received`` did, its last
+    messages until now."""
+    return expected_shares([peer], [received], want, match)
+
+
+def expected_shares(
+    peers: Sequence[Consumer],
+    shares: Sequence[Sequence[bytes]],
+    want: Sequence[bytes],
+    match: Literal["in order", "in any order"] = "in any order",
+) -> Expectation:
+    """The expectation that the bodies ``want`` arrive at ``peers``, whichever gets which, where
+    ``shares`` did, their last messages until now."""
+    judged = tuple((peer.conn, len(share)) for peer, share in zip(peers, shares, strict=True))
+    arrivals = Arrivals(tuple(want), match, judged)
+    return Expectation(kind="messages", words="the messages", arrivals=arrivals)
+
+
+def expected_remainder(
+    want: Sequence[bytes], match: Literal["in order", "in any order", "among others"] = "in order"
+) -> Expectation:
+    """The expectation that the last :func:`left_in` returns the bodies ``want``."""
+    arrivals = Arrivals(tuple(want), match, ignored=(SENTINEL,))
+    return Expectation(kind="messages", words="what is left in the queue", arrivals=arrivals)
 
 
 def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str) -> list[Frame]:

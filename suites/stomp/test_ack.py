@@ -16,6 +16,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     collect,
+    expected_remainder,
     held,
     left_in,
     numbered,
@@ -65,7 +66,10 @@ def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: s
     consumer.close_socket(CloseHow.RESET)
     again = left_in(target, queue, version, 0)
     target.record_finding(
-        ACK_HEADERS[version], not again, f"an acknowledged message arrived again: {again!r}"
+        ACK_HEADERS[version],
+        not again,
+        f"an acknowledged message arrived again: {again!r}",
+        expectation=expected_remainder(()),
     )
 
 
@@ -118,6 +122,7 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
             "STOMP11-READING-HEADER-01",
             left == [b"held"],
             f"after an ACK without its subscription the queue had {left!r}",
+            expectation=expected_remainder([b"held"]),
         )
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, frame
-from brokerproof.suites.steps.queues import QUIET, bodies, collect, held, left_in, numbered
+from brokerproof.suites.steps.queues import (
+    QUIET,
+    bodies,
+    collect,
+    expected_arrivals,
+    expected_remainder,
+    held,
+    left_in,
+    numbered,
+)
 
 ORDERLY_DISCONNECT = {
     "1.0": ("STOMP10-DISCONNECT-01",),
@@ -42,6 +51,7 @@ def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, versi
         ORDERLY_DISCONNECT[version],
         sorted(received) == sorted(numbered(10)),
         f"10 messages before DISCONNECT, {len(received)} arrived",
+        expectation=expected_remainder(numbered(10), "in any order"),
     )
 
 
@@ -66,4 +76,5 @@ def test_disconnect_needs_no_header(target: Bench, version: str) -> None:
         BARE_DISCONNECT[version],
         left == [b"held"],
         f"after DISCONNECT the next consumer of the queue got {left!r}",
+        expectation=expected_arrivals(after, left, [b"held"]),
     )

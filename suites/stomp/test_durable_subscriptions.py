@@ -25,6 +25,7 @@ from brokerproof.suites.steps.queues import (
     SENTINEL,
     bodies,
     collect,
+    expected_arrivals,
     numbered,
     publish_all,
     receive,
@@ -173,6 +174,7 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
         OUTLIVES,
         received == [b"now"],
         f"a subscription without a name got {received!r} when it returned",
+        expectation=expected_arrivals(again, received, [b"now"]),
     )
     for who, name in subscriptions:
         delivered = [body for body in kept(target, who, topic, {NAME: name}) if body in numbered(3)]
@@ -421,6 +423,7 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
             SERVED,
             received == [b"m"],
             f"{words}; what was sent to {other.name} arrived as {received!r}",
+            expectation=expected_arrivals(again, received, [b"m"]),
         )
         target.record_not_applicable(REFUSED_WITH_ERROR, f"{words}: nothing failed")
         goes(target, again)
@@ -457,6 +460,7 @@ def test_disconnect_frees_a_durable_subscription_at_once(
             (FREED_BY_DISCONNECT, OUTLIVES),
             received == numbered(held),
             f"on connection {turn + 1} arrived {received!r}, held were {held}",
+            expectation=expected_arrivals(peer, received, numbered(held)),
         )
         peer.request("DISCONNECT")
         again = client(target, who)

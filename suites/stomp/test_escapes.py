@@ -15,7 +15,7 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer, frame
 from brokerproof.suites.steps.queues import collect
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, raw_frame, raw_line, tap, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import MOMENT, Bystander, fate
@@ -76,9 +76,11 @@ def for_version(pieces: list[str], version: str) -> str:
     return f"<é{middle}\r{middle[::-1]}>" if version == "1.2" else f"<é{middle}>"
 
 
-def exchange(target: Bench, version: str, headers: dict[str, str]) -> tuple[Frame | None, bytes]:
-    """Send one SEND with ``headers``. Return the MESSAGE that arrives for it, and the bytes of the
-    server."""
+def exchange(
+    target: Bench, version: str, headers: dict[str, str]
+) -> tuple[StompPeer, Frame | None, bytes]:
+    """Send one SEND with ``headers``. Return the consumer, the MESSAGE that arrives for it, and the
+    bytes of the server."""
     consumer, to = target.stomp(version), target.destination()
     received = tap(consumer)
     consumer.subscribe(to)
@@ -92,7 +94,7 @@ def exchange(target: Bench, version: str, headers: dict[str, str]) -> tuple[Fram
         target.record_note(
             f"no MESSAGE arrived: {consumer.instead()}; the sender: {producer.instead()}"
         )
-    return message, bytes(received)
+    return consumer, message, bytes(received)
 
 
 @case(UNESCAPED, ESCAPED, HEADER_ENCODING)
@@ -111,13 +113,23 @@ def test_any_header_text_survives_from_send_to_message(
             zip(UNESCAPED[version], OF_THESE[version], strict=True)
         )
     }
-    message, raw = exchange(target, version, {**dict(alone.values()), key: text})
+    consumer, message, raw = exchange(target, version, {**dict(alone.values()), key: text})
     if message is not None:
         for requirement, (header, sent) in alone.items():
             received = message.get(header)
-            target.require(requirement, received == sent, _fate_of(header, sent, received))
+            target.require(
+                requirement,
+                received == sent,
+                _fate_of(header, sent, received),
+                expectation=consumer.wanted(frame("MESSAGE", {header: sent}, body=b"body")),
+            )
     received = None if message is None else message.get(key)
-    target.require(target.cited, received == text, _fate_of(key, text, received))
+    target.require(
+        target.cited,
+        received == text,
+        _fate_of(key, text, received),
+        expectation=consumer.wanted(frame("MESSAGE", {key: text}, body=b"body")),
+    )
     line = raw_line(key, text, version)
     written = b"\n" + line + b"\n" in raw.replace(b"\r\n", b"\n")
     target.record_finding(ESCAPED[version], written, f"MESSAGE should have the line {line!r}")
@@ -227,9 +239,13 @@ def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) ->
         f"x{name}x",
         f"<a:b\\c{value}>",
     )  # both begin and end with no blank: 1.0 leaves trimming open
-    message, _ = exchange(target, "1.0", {key: text})
+    consumer, message, _ = exchange(target, "1.0", {key: text})
+    wanted = consumer.wanted(frame("MESSAGE", {key: text}, body=b"body"))
     target.record_finding(
-        VALUE_1_0, message is not None, f"a SEND with {key!r}: {text!r} {_fate(message)}"
+        VALUE_1_0,
+        message is not None,
+        f"a SEND with {key!r}: {text!r} {_fate(message)}",
+        expectation=wanted,
     )
     if message is None:
         return
@@ -238,6 +254,7 @@ def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) ->
         AS_IT_IS_1_0,
         received == text,
         f"{key!r}: {text!r} arrived as {received!r}",
+        expectation=wanted,
     )
 
 

@@ -140,6 +140,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
         SERVER_BEATS[version],
         len(marks) > 1,
         f"{len(marks) - 1} beats in {periods} periods of {period // NS_PER_MS} ms",
+        expectation=target.signs_of_life("silence", start, (0, periods * period)),
     )
     label = "longest gap between signs of life"
     target.judge_period(AT_LEAST_EVERY[version], label, marks, (0, period), until=target.now())
@@ -206,6 +207,7 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
         alive,
         f"{detail}: {'the connection lives' if alive else peer.instead()}",
         uncertain=peer.overdue(period + target.punctuality(period)),
+        expectation=peer.staying_open(),
     )
     if alive:
         peer.settle()

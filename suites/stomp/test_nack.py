@@ -16,6 +16,7 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,
+    expected_remainder,
     held,
     left_in,
     numbered,
@@ -96,6 +97,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
                 KEPT_WITHOUT_ACK[version],
                 left == [b"held"],
                 f"after a NACK with {words} the queue had {left!r}",
+                expectation=expected_remainder([b"held"]),
             )
 
 

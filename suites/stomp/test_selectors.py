@@ -19,7 +19,13 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.conversation import PATIENCE, Requirements
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
 from brokerproof.suites.steps import selector_model as model
-from brokerproof.suites.steps.queues import bodies, collect, numbered, receive
+from brokerproof.suites.steps.queues import (
+    bodies,
+    collect,
+    expected_arrivals,
+    numbered,
+    receive,
+)
 from brokerproof.suites.steps.refusals import bystander, refused
 
 SELECTOR_BY_VERSION = {
@@ -454,6 +460,7 @@ def test_a_queue_keeps_what_nobody_selects(
         SELECTOR,
         received == [*left, LAST],
         f"{left!r} was selected by no consumer; a consumer of all found {received!r}",
+        expectation=expected_arrivals(heir, received, [*left, LAST]),
     )
 
 
@@ -486,13 +493,19 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     second.subscribe(queue, headers={"selector": "color = 'red'"})
     again = bodies(receive(target, second, len(expected)))
     target.record_finding(
-        SELECTOR, again == expected, f"{expected!r} were held and given back, {again!r} arrived"
+        SELECTOR,
+        again == expected,
+        f"{expected!r} were held and given back, {again!r} arrived",
+        expectation=expected_arrivals(second, again, expected),
     )
     third = target.stomp("1.2")
     third.subscribe(queue)
     rest = bodies(collect(target, third, count))
     target.record_finding(
-        SELECTOR, rest == blues, f"{blues!r} were never selected, {rest!r} were left"
+        SELECTOR,
+        rest == blues,
+        f"{blues!r} were never selected, {rest!r} were left",
+        expectation=expected_arrivals(third, rest, blues),
     )
 
 

@@ -21,6 +21,8 @@ from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,
     collect,
+    expected_arrivals,
+    expected_remainder,
     held,
     left_in,
     numbered,
@@ -69,6 +71,7 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
         SENDS[version],
         sorted(received) == numbered(3),
         f"after COMMIT of three messages arrived {received!r}",
+        expectation=expected_arrivals(consumer, received, numbered(3), "in any order"),
     )
 
 
@@ -86,6 +89,7 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
         SENDS[version],
         sorted(received) == sorted(numbered(200)),
         f"of 200 messages of a transaction {len(received)} arrived",
+        expectation=expected_arrivals(consumer, received, numbered(200), "in any order"),
     )
 
 
@@ -106,6 +110,7 @@ def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, ve
         (*SENDS[version], ABORT_NAMES[version]),
         received == [b"outside", b"afterwards"],
         f"after the ABORT of three messages the consumer got {received!r}",
+        expectation=expected_arrivals(consumer, received, [b"outside", b"afterwards"]),
     )
 
 
@@ -137,6 +142,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
         IMPLICIT_ABORT[version],
         received == [b"afterwards"],
         f"the connection ended with an open transaction; {received!r} arrived",
+        expectation=expected_arrivals(consumer, received, [b"afterwards"]),
     )
 
 
@@ -194,6 +200,7 @@ def test_transactions_side_by_side_keep_apart(
         requirements,
         sorted(received) == sorted([*visible, b"end"]),
         f"visible should be {visible!r}, the consumer got {received!r}",
+        expectation=expected_arrivals(consumer, received, [*visible, b"end"], "in any order"),
     )
 
 
@@ -265,6 +272,7 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
         f"an ACK in a transaction that ended by {end}:"
         f" {'the message arrived again at once, and ' if again else ''}the next consumer"
         f" got {left!r}",
+        expectation=expected_remainder([b"one"]),
     )
 
 
@@ -284,6 +292,7 @@ def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, ver
         ACKS[version],
         left == [b"kept"],
         f"after an ACK in a committed transaction the next consumer got {left!r}",
+        expectation=expected_remainder([b"kept"]),
     )
 
 
@@ -317,6 +326,7 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
         ACK_NAMES_MESSAGE[version],
         not left,
         f"what an ABORT gave back was acknowledged; the next consumer got {left!r}",
+        expectation=expected_remainder(()),
     )
 
 
@@ -346,4 +356,5 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
         ACK_IGNORED,
         left == [b"one"],
         f"an ACK in a transaction, then {end}: the next consumer got {left!r}",
+        expectation=expected_remainder([b"one"]),
     )

@@ -10,7 +10,14 @@ from brokerproof.harness.cases.case import case
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.harness.protocols.stomp.codec import Frame
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
-from brokerproof.suites.steps.queues import QUIET, bodies, collect, numbered, publish_all
+from brokerproof.suites.steps.queues import (
+    QUIET,
+    bodies,
+    collect,
+    expected_arrivals,
+    numbered,
+    publish_all,
+)
 from brokerproof.suites.steps.refusals import bystander, refused
 
 UNSUBSCRIBED = {
@@ -57,6 +64,7 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
         UNSUBSCRIBED[version],
         received == [b"still"],
         f"after UNSUBSCRIBE the connection got {received!r}",
+        expectation=expected_arrivals(peer, received, [b"still"]),
     )
 
 
@@ -200,7 +208,10 @@ def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
     peer.publish(queue, b"after")
     received = bodies(collect(target, peer, 0))
     target.record_finding(
-        requirements, not received, f"after UNSUBSCRIBE by id arrived {received!r}"
+        requirements,
+        not received,
+        f"after UNSUBSCRIBE by id arrived {received!r}",
+        expectation=expected_arrivals(peer, received, ()),
     )
 
 
@@ -215,7 +226,10 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     peer.publish(queue, b"after")
     received = bodies(collect(target, peer, 0))
     target.record_finding(
-        NAMED_IN_1_0, not received, f"after UNSUBSCRIBE by destination arrived {received!r}"
+        NAMED_IN_1_0,
+        not received,
+        f"after UNSUBSCRIBE by destination arrived {received!r}",
+        expectation=expected_arrivals(peer, received, ()),
     )
 
 

@@ -449,3 +449,32 @@ def test_a_case_page_carries_what_was_kept(kept: Path, tmp_path: Path) -> None:
     ]
     assert all(file.text for file in files)
     assert counterexamples.kept(ReportedRun(folder, "run", {}), replace(row, verdict="PASS")) == []
+
+
+def test_the_command_of_a_report_names_the_target_as_the_run_was_given_it(tmp_path: Path) -> None:
+    row = CaseRow("run", "hermes", "units.kept", "FAIL", "", (MUST,), 1, 0.1, "{}", "{}")
+    header = {"targets": [{"name": "hermes"}], "asked": {"targets": ["my brokers/hermes.toml"]}}
+    file = f"{case_file.slug('hermes', 'units.kept')}{case_file.SUFFIX}"
+    command = counterexamples.replay(ReportedRun(tmp_path, "run", header), row)
+    assert command == f"brokerproof replay {file} --target 'my brokers/hermes.toml'"
+    unknown = counterexamples.replay(ReportedRun(tmp_path, "run", {}), row)
+    assert unknown == f"brokerproof replay {file} --target hermes"
+
+
+def test_what_a_script_cannot_do_is_not_written_as_one(
+    registered: Callable[..., Call], tmp_path: Path
+) -> None:
+    def short(target: Bench) -> None:
+        target.raise_alarm("memory")
+        target.stomp().expect(MESSAGE, within=ms(50), proves=MUST)
+
+    execute(run_on(target_file.load("reference-rabbitmq"), tmp_path), registered(short))
+    [path] = tmp_path.iterdir()
+    file = case_file.read(path)
+    assert file.conversation is None
+    assert "changed the broker's limits" in file.header["raw_why_not"]
+    answer = counterexamples_replay.run_bytes(
+        run_on(target_file.load("reference"), None), file, "asked", lambda text: None
+    )
+    assert answer.answer == counterexamples_replay.ERROR
+    assert "changed the broker's limits" in answer.detail
