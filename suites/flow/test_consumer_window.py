@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import ms
+from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.oracles.window import WindowAccount
 from brokerproof.harness.protocols.byte_log import Account, Expectation
 from brokerproof.harness.protocols.conversation import PATIENCE
@@ -48,6 +48,8 @@ class Holder:
     received: int = 0
     cumulative: bool = False
     """True if an ACK settles earlier messages too."""
+    settled: str = ""
+    """The last ACK or NACK, in words."""
 
     @property
     def expectation(self) -> Expectation:
@@ -69,9 +71,10 @@ class Holder:
                 self.target.require(
                     self.requirement,
                     False,
-                    f"window {self.account.window}: holding {sum(self.account.held)} bytes in"
-                    f" {len(self.held)} messages, {self.total - self.received} more are waiting,"
-                    f" and none arrives ({self.peer.instead()})",
+                    f"window {self.account.window}: {self.settled}{sum(self.account.held)} bytes in"
+                    f" {len(self.held)} messages are held, {self.total - self.received} more are"
+                    f" waiting, and none arrives within {PATIENCE // seconds(1)} s"
+                    f" ({self.peer.instead()})",
                     expectation=self.expectation,
                 )
                 return
@@ -112,6 +115,9 @@ class Holder:
         message = self.held[position]
         (self.peer.ack if command == "ACK" else self.peer.nack)(message)
         first = 0 if mode == "client" else position
+        count = "1 message" if position == first else f"{position + 1 - first} messages"
+        article = "an" if command == "ACK" else "a"
+        self.settled = f"after {article} {command} of {count} in mode {mode} "
         del self.held[first : position + 1]
         del self.account.held[first : position + 1]
 
