@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -330,9 +330,18 @@ def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
 
 
 def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
-    """In real time: draw every plan, then run them at the same time, each with a world of its
-    own."""
+    """In real time: draw every plan, then run them at the same time, each with a world of its own.
+    An example that the host left open is run once more, or one of many would leave open the case.
+    """
     plans: list[dict[str, Any]] = []
+
+    def example(record: ExampleRecord, number: int, plan: Mapping[str, Any]) -> ExampleRecord:
+        one_example(run, call, record, plan, seed + number, number)
+        if not any(finding.uncertain for finding in combine(record.findings)):
+            return record
+        again = ExampleRecord()
+        one_example(run, call, again, plan, seed + number, number)
+        return again
 
     def collect(**plan: Any) -> None:
         plans.append(plan)
@@ -341,12 +350,12 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int) -> None
     records = [ExampleRecord() for _ in plans]
     with ThreadPoolExecutor(SIDE_BY_SIDE_EXAMPLES, thread_name_prefix="example") as pool:
         jobs = [
-            pool.submit(one_example, run, call, record, plan, seed + number, number)
+            pool.submit(example, record, number, plan)
             for number, (plan, record) in enumerate(zip(plans, records, strict=True))
         ]
         problems = [job.exception() for job in jobs]
-    for record in records:
-        _add(total, record)
+    for record, job, problem in zip(records, jobs, problems, strict=True):
+        _add(total, record if problem is not None else job.result())
     for problem in problems:
         if problem is not None:
             raise problem

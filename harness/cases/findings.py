@@ -294,13 +294,12 @@ class MeasurementJudge(CaseRecord):
 
     def _may_be_early(self, since: Instant, value: Duration, low: Duration) -> bool:
         """True if what was measured at ``value`` may have happened far below ``low``: then the host
-        was late for all the time between the two, and what it was late by before explains nothing.
-        """
+        was late by all the time between the two, and within it. What it was late by before explains
+        nothing."""
         if self.virtual or low <= 0:
             return False
         early = max(self.world.of_host(MARGIN_FLOOR), low // LATENESS_SHARE)
-        late = self.world.lateness(since + low - early, since + value)
-        return late > early and value - late < low
+        return self.world.lateness(since + low - early, since + value) > value - (low - early)
 
     def judge_period(
         self,

@@ -148,6 +148,16 @@ def _kills(run: Run, call: Call) -> bool:
     return deviations.does_harm(run.deviations, call.id, run.facts.version)
 
 
+def _does_harm(run: Run, call: Call) -> bool:
+    """True if the case may leave a broker unusable: such a case runs last and alone."""
+    return bool(call.case.harm) or _kills(run, call)
+
+
+def _runs_alone(run: Run, item: pytest.Item) -> bool:
+    call = _call(item)
+    return call is not None and _does_harm(run, call)
+
+
 class _Session:
     """Everything between the first case and the last. The target is started only when there is a
     case to run."""
@@ -329,8 +339,10 @@ class _Session:
             one_at_a_time()
             gc.freeze()  # collections of garbage stop every thread: spare them what was collected
             harmless = []
+            # What runs last is reported last, or pytest would wait there with all behind it.
+            session.items.sort(key=functools.partial(_runs_alone, run))
             for call in calls:
-                if call.case.harm or _kills(run, call):
+                if _does_harm(run, call):
                     self._started[call.id] = functools.partial(self._execute_alone, run, call)
                 else:
                     harmless.append(call)
@@ -547,7 +559,10 @@ class _Session:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """End a process that would wait for the threads of stuck cases."""
+        """End a process that would wait for the threads of stuck cases, and spare the others a
+        collection of garbage: that of a run's results took half a second."""
+        if self._folder is not None:
+            gc.freeze()
         if self._stuck:
             sys.stdout.flush()
             os._exit(self._status)

@@ -455,6 +455,26 @@ def test_what_the_host_leaves_uncertain_is_tried_again_and_then_inconclusive() -
     assert (found.verdict, found.attempts) == (Verdict.PASS, 2)
 
 
+def test_an_example_that_was_left_open_is_run_once_more_and_no_other_is() -> None:
+    target = RealTimeTwin(target_file.load("reference"))
+    runs: list[int] = []
+
+    def late(bench: Bench, number: int) -> None:
+        runs.append(number)
+        on_time = number != 2 or runs.count(2) == needed
+        bench.record_finding(MUST, on_time, "late", uncertain="within the margin")
+
+    numbers = Over(
+        {"number": st.just(0)}, 1, always=lambda target: [{"number": n} for n in (1, 2, 3)]
+    )
+    case = made(late, MUST, over=numbers)
+    for needed, attempts in ((2, 1), (3, 2)):
+        runs.clear()
+        found = execute(run_of(target), case)
+        assert (found.verdict, found.attempts) == (Verdict.PASS, attempts)
+        assert [runs.count(number) for number in (1, 2, 3)] == [attempts, needed, attempts]
+
+
 def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_told() -> None:
     target = RealTimeTwin(target_file.load("reference"))
     tries: list[int] = []
