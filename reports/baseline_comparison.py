@@ -80,6 +80,14 @@ class Comparison:
     baseline: Baseline
     counts: Mapping[str, int]
     changes: tuple[ChangedCase, ...]
+    seed: str = ""
+    """The run's own, empty where it is not known."""
+
+    @property
+    def has_other_examples(self) -> bool:
+        """True if the baseline is known to have drawn its examples by another seed: what is new may
+        be the example, and not the fault."""
+        return bool(self.seed and self.baseline.seed) and self.seed != self.baseline.seed
 
     @property
     def total(self) -> int:
@@ -96,7 +104,11 @@ class Comparison:
         if left and self.total > len(self.changes):
             return "more changed since the baseline than the run recorded, so perhaps new"
         parts = [
-            (len(new), "new since the baseline"),
+            (
+                len(new),
+                "new since the baseline"
+                + (" (which had another seed)" if self.has_other_examples else ""),
+            ),
             (len(unjudged), "not judged in the baseline"),
             (left, "there in the baseline already"),
         ]
@@ -137,7 +149,7 @@ def comparison_of(run: Run, *, several: bool) -> Comparison | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
-    return Comparison(run.name, baseline, counts, changes)
+    return Comparison(run.name, baseline, counts, changes, str(run.header.get("seed", "")))
 
 
 def _changed_case(run: str, change: Mapping[str, Any], *, several: bool) -> ChangedCase:

@@ -143,8 +143,8 @@ def _exits(expected: Mapping[str, Any]) -> str:
         near = ""
     return (
         "Exit 0: what was violated is met now; 1: it is violated again; 2: the conversation took"
-        " another course before the point that decides, and the last lines say at which step and"
-        f" what came instead{near}."
+        " another course before the point that decides, or there was none, and the last lines say"
+        f" at which step and what came instead, or what is wrong{near}."
     )
 
 

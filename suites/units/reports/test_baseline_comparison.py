@@ -23,10 +23,14 @@ FACTS = {
 }
 
 
-def comparison(*changes: tuple[str, str | None], worse: int | None = None) -> Comparison:
-    """A comparison in which these cases of the target t fail now; each with what it was before."""
+def comparison(
+    *changes: tuple[str, str | None], worse: int | None = None, seeds: tuple[int, int] = (7, 7)
+) -> Comparison:
+    """A comparison in which these cases of the target t fail now; each with what it was before.
+    ``seeds`` are the baseline's and the run's."""
     recorded: dict[str, Any] = {
         "run": "last good",
+        "seed": seeds[0],
         "counts": {
             "worse": len(changes) if worse is None else worse,
             "undecided": 0,
@@ -37,7 +41,8 @@ def comparison(*changes: tuple[str, str | None], worse: int | None = None) -> Co
             for case, before in changes
         ],
     }
-    found = comparison_of(Run(Path(), "r", {"baseline": recorded}), several=False)
+    header = {"baseline": recorded, "seed": seeds[1]}
+    found = comparison_of(Run(Path(), "r", header), several=False)
     assert found is not None
     return found
 
@@ -92,6 +97,11 @@ def test_failures_are_new_or_were_there_already() -> None:
     assert compared.since("t", ["c.new", "c.old", "c.older"]) == (
         "1 case new since the baseline, 2 cases there in the baseline already"
     )
+
+
+def test_a_failure_of_other_examples_is_new_with_a_reservation() -> None:
+    compared = comparison(("c.new", "PASS"), seeds=(7, 8))
+    assert compared.since("t", ["c.new"]) == "new since the baseline (which had another seed)"
 
 
 def test_what_the_run_did_not_record_is_not_said_to_be_old() -> None:
