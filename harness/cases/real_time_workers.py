@@ -53,9 +53,9 @@ LEAST_AT_ONCE = 4
 """Cases at the same time in a process, or it is not worth its start."""
 LEAST_CASES = 32
 """Cases for a process."""
-MOST_PLACES = 4
+MOST_PLACES = 3
 """Times as many cases as a process runs at least are the most that it runs at the same time."""
-IDLE_SHARE = 0.12
+IDLE_SHARE = 0.25
 """Share of the processor that is idle, or no case begins beyond the places."""
 LOOK_EVERY_S = 0.1
 """Interval at which a process may begin :data:`MORE` cases beyond its places."""
