@@ -123,14 +123,17 @@ class Browser:
     def open(self, path: Path, fragment: str = "") -> float:
         """Loads a file; returns how many seconds it took, by the page's own clock, until it had
         drawn once."""
-        self._call("Page.navigate", url="about:blank")
-        self.events.clear()
-        self._call(
-            "Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else "")
-        )
-        self._until(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
+        # An empty page first, or only the fragment would change. Its load event may come late, and
+        # would be taken for the file's.
+        self._navigate("about:blank")
+        self._navigate(path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         return float(self.run("performance.now()")) / 1000
+
+    def _navigate(self, url: str) -> None:
+        self.events.clear()
+        self._call("Page.navigate", url=url)
+        self._until(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
 
     def run(self, script: str) -> Any:
         """The value of an expression of JavaScript in the page, a promise's once it is there.
