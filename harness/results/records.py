@@ -17,6 +17,8 @@ from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.model.verdicts import Seen, Verdict
 
 NAME = "results.ndjson"
+MOST_BYTES = 1 << 30
+"""Size of a file that is read at most; the results of 100,000 cases have 68 MB."""
 MOST_ATTEMPTS = 1_000_000
 """No case is run more often: what says so is no result."""
 
@@ -228,7 +230,7 @@ class Tail:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        return input_file.read_bytes(path)
+        return input_file.read_bytes(path, MOST_BYTES)
     except BadInput as problem:
         raise UnreadableResults(f"{path}: {problem}") from None
 
