@@ -55,7 +55,7 @@ class CauseLine:
     cause, whatever requirement is charged with it."""
     certainty: Certainty = field(default_factory=Certainty)
     since: tuple[str, ...] = ()
-    """What the baseline and earlier runs say of it; empty if there are none."""
+    """Sentences on it from the baseline and earlier runs; empty if there are none."""
     anchor: str = ""
     """Its place on the index, empty if it is not listed there."""
 
@@ -254,7 +254,7 @@ def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -
 
 @dataclass(frozen=True)
 class _Past:
-    """What a report knows of the time before a run: its baseline, and earlier runs."""
+    """The time before a run, as far as a report knows it: its baseline, and earlier runs."""
 
     runs: Sequence[Run]
     groups: Sequence[Group]

@@ -66,7 +66,7 @@ class Run:
         )
 
     def asked_for(self, target: str) -> str:
-        """What ``--target`` was given for a target, such as a file; its name if that is unknown."""
+        """Return the value of ``--target`` for a target, such as a file; its name if unknown."""
         asked = self.header.get("asked")
         texts = asked.get("targets") if isinstance(asked, dict) else None
         if not isinstance(texts, list) or len(texts) != len(self.targets):

@@ -53,7 +53,7 @@ class Broker:
 
     target: str
     asked_for: str
-    """What ``--target`` was given for it, quoted for a shell."""
+    """The value of ``--target`` for it, quoted for a shell."""
     facts: Mapping[str, Any]
     bars: tuple[Bar, ...]
     sources: Mapping[str, Mapping[str, int]]

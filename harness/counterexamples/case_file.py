@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from brokerproof.harness.counterexamples.player import Came, Part, Ref, Secret
 from brokerproof.harness.counterexamples.script_builder import (
@@ -26,6 +26,7 @@ from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.model.strict_json import BadJson
+from brokerproof.harness.protocols.byte_log import Kind
 from brokerproof.harness.trace.redaction import Redaction
 
 FORMAT = "brokerproof-case"
@@ -175,19 +176,7 @@ def read(path: Path) -> CaseFile:
 
 MOST_SECONDS = 86_400
 """No pause and no wait of a recording is longer than a day."""
-_KINDS = (
-    "frame",
-    "absence",
-    "silence",
-    "end",
-    "open",
-    "messages",
-    "window",
-    "signs",
-    "duration",
-    "count",
-    "words",
-)
+_KINDS = (*get_args(Kind), "words")
 _WITH_CONN = (*COUNTED, "end", "open", "window")
 """Kinds of expectation that name a connection."""
 

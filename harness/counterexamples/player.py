@@ -119,7 +119,7 @@ class Settled(NamedTuple):
 
 
 class Player:
-    """The verbs of a recorded conversation, over sockets. ``say`` is told every step.
+    """The verbs of a recorded conversation, over sockets. ``say`` gets a line for every step.
 
     ``recorded`` is what arrived when it was recorded: ``came`` has the frames of each connection
     (command, headers, body), and ``ended`` the connections that the broker ended. Verbs raise

@@ -56,6 +56,21 @@ class ClosedByBroker(Step):
     how: CloseHow
 
 
+Kind: TypeAlias = Literal[
+    "frame",
+    "absence",
+    "silence",
+    "end",
+    "open",
+    "messages",
+    "window",
+    "signs",
+    "duration",
+    "count",
+]
+"""Kinds of expectations; see :class:`Expectation`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
     """An expectation that was not met, as far as it can be checked without the case.
@@ -75,18 +90,7 @@ class Expectation:
     * "count": only the case knows what it counted.
     """
 
-    kind: Literal[
-        "frame",
-        "absence",
-        "silence",
-        "end",
-        "open",
-        "messages",
-        "window",
-        "signs",
-        "duration",
-        "count",
-    ]
+    kind: Kind
     words: str
     conn: int | None = None
     shape: Shape | None = None

@@ -38,9 +38,10 @@ class SchedulerDelay:
         """
         before, self._waited = self._waited, {}
         for thread in self._threads(self._pid):
+            if thread in self._compilers:
+                continue
             if thread not in before and self._read(thread / "comm").startswith(COMPILERS):
                 self._compilers.add(thread)
-            if thread in self._compilers:
                 continue
             counted = self._read(thread / "schedstat").split()
             if len(counted) > 1:

@@ -12,10 +12,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TypeVar
 
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.worlds.broker_core_waits import SchedulerDelay
@@ -33,12 +31,10 @@ within this time adds up, to this time at most."""
 _KEEP = 200_000
 """Readings kept: about half an hour."""
 
-Entry = TypeVar("Entry")
-
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a broker's slowest thread waited for a core between two instants of the host."""
+    """Time that a broker's slowest thread waited for a core between two instants of the host."""
 
     since: Instant
     at: Instant
@@ -103,8 +99,9 @@ class Canary:
         when there is none. With ``until`` only of what was due, or looked at, before it."""
         self._look()
         since = self._clock.on_host(since)
-        readings = list(takewhile(lambda reading: reading[0] >= since, _last_first(self._readings)))
-        looks = list(takewhile(lambda look: look.at >= since, _last_first(self._looks)))
+        # The last first.
+        readings = list(takewhile(lambda entry: entry[0] >= since, reversed(self._readings.copy())))
+        looks = list(takewhile(lambda look: look.at >= since, reversed(self._looks.copy())))
         if until is not None:
             until = self._clock.on_host(until)
             readings = [(at, late) for at, late in readings if at - late <= until]
@@ -117,10 +114,6 @@ class Canary:
         ordered = sorted(late for _, late in self._readings.copy())
         late = ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
         return self._clock.of_host(late)
-
-
-def _last_first(entries: deque[Entry]) -> Iterator[Entry]:
-    return reversed(entries.copy())
 
 
 def _worst_chain(looks: list[_Look]) -> Duration:

@@ -20,7 +20,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, Sto
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect
-from brokerproof.suites.steps.refusals import bystander, either
+from brokerproof.suites.steps.refusals import bystander, either, refusal
 from brokerproof.suites.steps.small_addresses import MESSAGES, MULTICAST, limit_of
 
 POLICIES = "ARTEMIS-PAGING-8"
@@ -330,7 +330,6 @@ def _first_refusal(target: Bench, to: Destination, count: int, size: int) -> str
     for number in range(count):
         receipt = peer.next_receipt()
         peer.publish(to, small_addresses.body(number, size), {"receipt": receipt}, receipt=False)
-        answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
-        if answer is None or answer.command == "ERROR":
-            return peer.instead() if answer is None else answer.brief()
+        if (got := refusal(peer, receipt)) is not None:
+            return got
     return None

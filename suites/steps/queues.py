@@ -12,8 +12,8 @@ from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.protocols.byte_log import Arrivals, Expectation
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, StompPeer, frame
-from brokerproof.suites.steps.refusals import either
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.steps.refusals import refusal
 
 Consumer = StompPeer | StompPyPeer
 
@@ -145,10 +145,9 @@ def subscribed_again(
         receipt = peer.next_receipt()
         fields = (*header_list(headers), ("receipt", receipt))
         peer.subscribe(to, ack=ack, headers=fields, receipt=False)
-        answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
-        if answer is not None and answer.command == "RECEIPT":
+        got = refusal(peer, receipt)
+        if got is None:
             return peer
-        got = peer.instead() if answer is None else answer.brief()
         target.control(
             target.now() < until,
             f"SUBSCRIBE to the durable subscription of a connection that ended got {got}",

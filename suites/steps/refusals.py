@@ -37,6 +37,14 @@ def offend(peer: StompPeer, command: str, headers: HeadersLike = (), body: bytes
     return receipt
 
 
+def refusal(peer: StompPeer, receipt: str) -> str | None:
+    """Return what a frame with this receipt got instead of its RECEIPT; None if that arrived."""
+    answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
+    if answer is None:
+        return peer.instead()
+    return answer.brief() if answer.command == "ERROR" else None
+
+
 def refused(
     target: Bench,
     peer: StompPeer,

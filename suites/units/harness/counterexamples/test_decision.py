@@ -1,4 +1,4 @@
-"""What was expected is found to be met, violated again, or out of reach, for each kind of
+"""An expectation is found to be met, violated again, or out of reach, for each kind of
 expectation."""
 
 from __future__ import annotations
