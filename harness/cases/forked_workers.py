@@ -146,14 +146,16 @@ class Workers:
             if not self._give_one(worker):
                 return
 
-    def _give_one(self, worker: _Worker) -> bool:
-        """Give ``worker`` the next case. Return False if it is dead, and will be found so."""
-        number = self._left[0]
+    def _give_one(self, worker: _Worker, at: int = 0) -> bool:
+        """Give ``worker`` the case at that place of those left. Return False if it is dead, and
+        will be found so."""
+        number = self._left[at]
         try:
             worker.pipe.send(self._order(number))
         except OSError:
             return False
-        worker.given.append(self._left.popleft())
+        worker.given.append(number)
+        del self._left[at]
         return True
 
     def _order(self, number: int) -> object:

@@ -40,6 +40,7 @@ from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
 from brokerproof.harness.cases.case_index import IndexedCase
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.cases.forked_workers import GRACE_S, Workers, heaviest_first
+from brokerproof.harness.cases.hypothesis_constants_patch import by_seed_alone
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
 from brokerproof.harness.cases.real_time_order import beginning_order
 from brokerproof.harness.cases.real_time_workers import Lateness, RealTimeWorkers, processes_for
@@ -60,7 +61,7 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.targets.target import Target
+from brokerproof.harness.targets.target import Target, TargetFacts
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.harness.worlds.bounds import RunStopped
 
@@ -160,7 +161,7 @@ def _runs_alone(run: Run, item: pytest.Item) -> bool:
 
 class _Session:
     """Everything between the first case and the last. The target is started only when there is a
-    case to run."""
+    case to run, or beside the collection of a run that records."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._options = config.option
@@ -171,6 +172,8 @@ class _Session:
             else Path(config.option.brokerproof_record)
         )
         self._target: Target | None = None
+        self._starting: Future[TargetFacts] | None = None
+        """The start of the target, until somebody has waited for it."""
         self._run: Run | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
@@ -216,6 +219,21 @@ class _Session:
             )
 
     # collection
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> None:
+        """Start a broker of ours while cases are collected: what records has cases, and collecting
+        them leaves a core free."""
+        options = session.config.option
+        if self._folder is None or options.collectonly or self._options.brokerproof_index:
+            return
+        _end_well()
+        target = self._load_target()
+        if target.clock is Clock.REAL and target.identity.started_here:
+            by_seed_alone()  # or Hypothesis fails where the other thread imports a module
+            starter = ThreadPoolExecutor(1, thread_name_prefix="start")
+            self._starting = starter.submit(target.start, self._logs)
+            starter.shutdown(wait=False)
 
     @pytest.fixture
     def target(self) -> None:
@@ -324,8 +342,6 @@ class _Session:
         calls = [call for item in session.items if (call := _call(item)) is not None]
         if not calls:
             return
-        if self._folder is not None:
-            _end_well()
         run = self._begin()
         if hasattr(session.config, "workerinput"):
             self._watch(run)
@@ -422,7 +438,7 @@ class _Session:
         except BadData as problem:
             pytest.exit(str(problem), returncode=_USAGE)
         try:
-            facts = target.start(self._logs)
+            facts = self._start(target)
             own_addresses.complete(target, self._options.brokerproof_seed)
         except SetUpFailed as problem:
             target.stop()
@@ -449,6 +465,12 @@ class _Session:
             health = _or_exit(lambda: TargetHealth(target, self._options.brokerproof_seed))
             self._run = replace(self._run, health=health)
         return self._run
+
+    def _start(self, target: Target) -> TargetFacts:
+        """Start ``target``, or wait until it has started. Raises
+        :class:`brokerproof.harness.targets.failure.SetUpFailed`."""
+        starting, self._starting = self._starting, None
+        return target.start(self._logs) if starting is None else starting.result()
 
     def _recorder(self, target: Target, tag: str) -> Recorder:
         return Recorder(
@@ -541,6 +563,10 @@ class _Session:
             within = _INTERRUPTED_CASES_END_WITHIN_S if self._interrupted else _CASES_END_WITHIN_S
             self._stuck = bool(wait(under_way, within).not_done)
         if self._run is None:
+            if self._starting is not None:  # no case came to it
+                wait([self._starting])
+                assert self._target is not None
+                self._target.stop()
             return
         self._run.recorder.flush()
         if self._folder is not None and isinstance(self._run.target, SocketTarget):

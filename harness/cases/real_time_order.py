@@ -19,7 +19,7 @@ from brokerproof.harness.catalogue import tables
 BUSY = frozenset({"address-full", "paging"})
 """Cases that need one of these keep a broker and its disk busy. Long cases that measure time have
 begun before them."""
-LONGEST_S = 8
+LONGEST_S = 5
 """Busy cases of so many seconds begin halfway."""
 LEAST_S = 3
 """Cases shorter than that are not in the table; among themselves they keep their order."""

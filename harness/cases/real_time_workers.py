@@ -180,10 +180,15 @@ class RealTimeWorkers(Workers):
             return
         for worker in self._workers:
             for _ in range(MORE):
-                if not self._left or BUSY & self._calls[self._left[0]].case.needs:
-                    return  # cases that keep the disk busy would keep each other from it
+                # Cases that keep the disk busy would keep each other from it.
+                at = next((at for at, n in enumerate(self._left) if not self._is_busy(n)), None)
+                if at is None:
+                    return
                 if len(worker.given) < self._most:
-                    self._give_one(worker)
+                    self._give_one(worker, at)
+
+    def _is_busy(self, number: int) -> bool:
+        return bool(BUSY & self._calls[number].case.needs)
 
     def _order(self, number: int) -> tuple[int, EarlierAttempts]:
         return number, self._earlier.get(number, EarlierAttempts())

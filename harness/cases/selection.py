@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import Protocol
 from brokerproof.harness.catalogue.areas import area_of
 
 _TOKEN = re.compile(r"\(|\)|[^\s()]+")
-_DOTTED = re.compile(r"\w+(\.\w+)+")
-"""The name of a case or of a module of cases: no words that others may contain."""
+_ID = re.compile(r"\w+(\.\w+)+(\[\S*\])?")
+"""The id of a case, its name or that of a module of cases: no words that others may contain."""
 _OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
 
@@ -60,42 +61,72 @@ class Selection:
             return False
         if self.areas and not {area_of(cited) for cited in case.requirements} & set(self.areas):
             return False
-        if self.cases and not any(names(text, case) for text in self.cases):
+        if self.cases and not self._cases.name(case):
             return False
-        return not any(names(text, case) for text in self.exclude)
+        return not self._excluded.name(case)
+
+    @functools.cached_property
+    def _cases(self) -> _Texts:
+        return _Texts(self.cases)
+
+    @functools.cached_property
+    def _excluded(self) -> _Texts:
+        return _Texts(self.exclude)
 
     def unused(self, cases: Iterable[Selectable]) -> Iterator[str]:
         """Yield the ids and words of ``cases`` and ``exclude``, and the requirements, that fit none
         of these cases: they are likely misspelled."""
         described = list(cases)
+        beginnings = {beginning for case in described for beginning in _beginnings(case.id)}
         for text in (*self.cases, *self.exclude):
-            if not any(names(text, case) for case in described):
+            if text not in beginnings and not any(_fits(text, case) for case in described):
                 yield text
         for requirement in self.requirements:
             if not any(_cites(case.requirements, requirement) for case in described):
                 yield requirement
 
 
-def names(text: str, case: Selectable) -> bool:
-    """True if ``text`` is the case's id, the beginning of it up to a dot or bracket, or words that
-    fit it. Raises :class:`BadSelection` for words that are no expression."""
-    if case.id == text or case.id.startswith((f"{text}.", f"{text}[")):
-        return True
-    if _DOTTED.fullmatch(text):
+class _Texts:
+    """Ids, beginnings of ids up to a dot or bracket, and words. There may be as many as cases
+    failed (``--last-failed``): ids are looked up, and only words are compared with every case."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = frozenset(texts)
+        self._words = [text for text in texts if not _ID.fullmatch(text)]
+
+    def name(self, case: Selectable) -> bool:
+        """True if one of them names ``case``. Raises :class:`BadSelection`."""
+        if not self._texts.isdisjoint(_beginnings(case.id)):
+            return True
+        return any(_fits(text, case) for text in self._words)
+
+
+def _beginnings(case: str) -> Iterator[str]:
+    """Yield the id of a case, and its beginnings up to a dot or a bracket."""
+    yield case
+    name = case.partition("[")[0]
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def _fits(words: str, case: Selectable) -> bool:
+    """True if ``words`` fit the case. Raises :class:`BadSelection` for what is no expression."""
+    if _ID.fullmatch(words):
         return False
     haystack = f"{case.id} {case.function} {case.source}".lower()
     terms = [
         token if token in _OPERATORS else str(token.lower() in haystack)
-        for token in _TOKEN.findall(text)
+        for token in _TOKEN.findall(words)
     ]
     try:
         # Each term is an operator, True or False: nothing of the text itself is evaluated.
         return bool(eval(" ".join(terms)))
     except SyntaxError:
-        if "[" in text:  # an id of another case: its brackets may hold spaces and operators
+        if "[" in words:  # an id of another case: its brackets may hold spaces and operators
             return False
         raise BadSelection(
-            f"{text!r} is no expression; give an id as it is printed, or words with and, or, not"
+            f"{words!r} is no expression; give an id as it is printed, or words with and, or, not"
             " and parentheses"
         ) from None
 

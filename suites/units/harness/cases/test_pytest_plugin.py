@@ -3,6 +3,7 @@ what its processes could not share is refused."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from argparse import Namespace
 from collections import Counter
@@ -163,3 +164,32 @@ def test_only_a_broker_that_is_started_here_gets_more_cases_than_there_are_place
     run = SimpleNamespace(target=target_file.load(name))
     session._begin_in_real_time(cast(Run, run), [], together)
     assert begun == [more]
+
+
+BREAKS_OFF = """
+import os, pathlib, threading
+logs = pathlib.Path(os.environ["RUN"], "logs")
+starts = any(thread.name.startswith("start") for thread in threading.enumerate())
+begun = starts or (logs / "reference-real.log").exists()
+pathlib.Path(os.environ["RUN"], "begun").write_text(str(begun))
+raise RuntimeError("the module cannot be imported")
+"""
+
+
+def test_a_broker_starts_while_cases_are_collected_and_ends_if_there_are_none(
+    tmp_path: Path,
+) -> None:
+    run, left, module = (tmp_path / name for name in ("run", "left", "test_breaks_off.py"))
+    left.mkdir()
+    module.write_text(BREAKS_OFF)
+    options = ["--brokerproof-target", "reference-real", "--brokerproof-record", str(run)]
+    ran = subprocess.run(
+        [*case_index.pytest_command(), *options, str(module)],
+        env=os.environ | {"RUN": str(run), "TMPDIR": str(left)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == pytest.ExitCode.INTERRUPTED, ran.stdout + ran.stderr
+    assert (run / "begun").read_text() == "True"
+    assert list(left.iterdir()) == [], "it was stopped, and left no folder behind"

@@ -32,7 +32,7 @@ def test_long_cases_begin_first_and_long_busy_ones_when_half_of_the_others_have_
         "flow.longer": 30,
         "flow.deep": 8,
         "flow.deeper": 99,
-        "flow.full": 7,
+        "flow.full": 4,
     }
     monkeypatch.setattr(real_time_order, "durations", lambda: seconds)
     calls = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -106,6 +106,24 @@ def workers_for(
 def waits(target: Bench) -> None:
     """Hear nothing for as long as a run may last."""
     target.stomp().expect_nothing(for_=seconds(60))
+
+
+def logged(log: Path) -> Callable[[Bench], None]:
+    """Return a case that takes a second and writes its beginning and its end to ``log``."""
+
+    def waits_a_second(target: Bench) -> None:
+        with log.open("a") as out:
+            out.write("+1\n")
+        target.advance(seconds(1))
+        with log.open("a") as out:
+            out.write("-1\n")
+
+    return waits_a_second
+
+
+def most_together(log: Path) -> int:
+    """Return how many cases were under way at most, by what they wrote."""
+    return max(accumulate(int(line) for line in log.read_text().split()))
 
 
 def kills_the_broker(target: Bench) -> None:
@@ -235,18 +253,19 @@ def test_a_run_that_is_stopped_keeps_a_trace_for_each_result_and_no_other(
 def test_more_cases_begin_while_the_processor_is_idle(
     idle: float | None, together: int, run: Run, tmp_path: Path
 ) -> None:
-    log = tmp_path / "log"
-
-    def waits_a_second(target: Bench) -> None:
-        with log.open("a") as out:
-            out.write("+1\n")
-        target.advance(seconds(1))
-        with log.open("a") as out:
-            out.write("-1\n")
-
+    waits_a_second = logged(tmp_path / "log")
     calls = [call(f"units.{number}", waits_a_second) for number in range(4 * MOST_PLACES)]
     workers_for(run, calls, tmp_path, idle=idle).finish()
-    assert max(accumulate(int(line) for line in log.read_text().split())) == together
+    assert most_together(tmp_path / "log") == together
+
+
+def test_while_a_busy_case_waits_for_a_place_others_begin(run: Run, tmp_path: Path) -> None:
+    waits_a_second = logged(tmp_path / "log")
+    calls = [call(f"units.{number}", waits_a_second) for number in range(9)]
+    fills_addresses = replace(calls[4].case, needs=frozenset({"address-full"}))
+    calls[4] = replace(calls[4], case=fills_addresses)
+    workers_for(run, calls, tmp_path, idle=IDLE_SHARE).finish()
+    assert most_together(tmp_path / "log") == 8
 
 
 @pytest.mark.parametrize("long", [False, True], ids=["short", "long"])
