@@ -113,7 +113,11 @@ class Connections(CaseRecord):
 
     def _container(self) -> str:
         """A container-id for the connection that is being made."""
-        return f"{self._prefix}-{self._connections}"
+        return self._own_name(self._connections)
+
+    def _own_name(self, conn: int) -> str:
+        """A name that no other connection to the broker has."""
+        return f"{self._prefix}-{conn}"
 
     @property
     def _prefix(self) -> str:

@@ -38,10 +38,11 @@ class StompPeers(Connections):
         if over is None and name in self.target.identity.websockets:
             over = self.websocket(acceptor=name)
         if over is not None:
-            peer = StompPeer(self, over.conn, over.acceptor, version)
+            peer = StompPeer(self, over.conn, over.acceptor, version, self._own_name(over.conn))
             peer.use(over.carry(peer))
             return peer
-        peer = StompPeer(self, self.next_connection(), name, version)
+        conn = self.next_connection()
+        peer = StompPeer(self, conn, name, version, self._own_name(conn))
         self._connect(peer, certificate, plain)
         return peer
 

@@ -136,12 +136,13 @@ def test_every_call_that_asks_gets_its_receipt(target: Bench, version: str) -> N
     peer.subscribe(queue, ack="client", proves=RECEIPT_ID[version])
     peer.ack(peer.message(), proves=RECEIPT_ID[version])
     if "transactions" in target.capabilities:
-        peer.begin("t", proves=RECEIPT_ID[version])
+        kept, dropped = target.fresh_name(), target.fresh_name()
+        peer.begin(kept, proves=RECEIPT_ID[version])
         # A server may hold a SEND to be processed, and confirm it, with its transaction.
-        peer.publish(target.destination(), b"2", {"transaction": "t"}, receipt=False)
-        peer.commit("t", proves=RECEIPT_ID[version])
-        peer.begin("u", proves=RECEIPT_ID[version])
-        peer.abort("u", proves=RECEIPT_ID[version])
+        peer.publish(target.destination(), b"2", {"transaction": kept}, receipt=False)
+        peer.commit(kept, proves=RECEIPT_ID[version])
+        peer.begin(dropped, proves=RECEIPT_ID[version])
+        peer.abort(dropped, proves=RECEIPT_ID[version])
     peer.unsubscribe(proves=RECEIPT_ID[version])
     peer.disconnect(proves=RECEIPT_ID[version])
 
@@ -431,24 +432,25 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
         target.stomppy(version),
     )
     consumer.subscribe(queue)
-    producer.begin("kept")
+    kept, dropped = target.fresh_name(), target.fresh_name()
+    producer.begin(kept)
     for body in numbered(3):
-        producer.publish(queue, body, {"transaction": "kept"}, receipt=False)
+        producer.publish(queue, body, {"transaction": kept}, receipt=False)
     producer.settle()
     consumer.expect_nothing(
         for_=QUIET, of=MESSAGE, proves=ATOMIC[version], why="COMMIT has not been sent"
     )
-    producer.commit("kept")
+    producer.commit(kept)
     received = bodies(collect(target, consumer, 3))
     target.record_finding(
         ATOMIC[version],
         received == numbered(3),
         f"after COMMIT of three messages arrived {received!r}",
     )
-    producer.begin("dropped")
+    producer.begin(dropped)
     for body in numbered(3, "dropped"):
-        producer.publish(queue, body, {"transaction": "dropped"}, receipt=False)
-    producer.abort("dropped")
+        producer.publish(queue, body, {"transaction": dropped}, receipt=False)
+    producer.abort(dropped)
     producer.publish(queue, b"outside")
     received = bodies(collect(target, consumer, 1))
     target.record_finding(

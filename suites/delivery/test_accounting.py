@@ -117,7 +117,7 @@ class Play:
     def send(self, step: Send) -> None:
         producer = self.producers[step.producer]
         self._names += 1
-        within = {"transaction": f"t{self._names}"} if step.end else {}
+        within = {"transaction": f"{producer.transaction}-{self._names}"} if step.end else {}
         if step.end:
             producer.request("BEGIN", within)
         keys: list[Key] = []

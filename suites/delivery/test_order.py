@@ -100,11 +100,11 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
     """Messages are sent in a transaction, then others outside it, then COMMIT. Those of the
     transaction arrive behind the others, in their order."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
-    producer.request("BEGIN", {"transaction": "t"})
+    producer.request("BEGIN", {"transaction": producer.transaction})
     for body in numbered(3, "in"):
-        producer.publish(queue, body, {"transaction": "t"})
+        producer.publish(queue, body, {"transaction": producer.transaction})
     publish_all(producer, queue, numbered(3, "out"))
-    producer.request("COMMIT", {"transaction": "t"})
+    producer.request("COMMIT", {"transaction": producer.transaction})
     consumer.subscribe(queue)
     received = bodies(receive(target, consumer, 6))
     expected = numbered(3, "out") + numbered(3, "in")

@@ -40,18 +40,20 @@ class StompTransaction:
     def __init__(self, target: Bench, to: Destination) -> None:
         self.to = to
         self.peer = target.stomp()
-        self.peer.request("BEGIN", {"transaction": "t"})
+        self.peer.request("BEGIN", {"transaction": self.peer.transaction})
 
     def send(self, numbers: Sequence[int]) -> None:
         """Send messages with these numbers in the transaction."""
-        paging.send(self.to, self.peer, numbers, headers={"transaction": "t"})
+        paging.send(self.to, self.peer, numbers, headers={"transaction": self.peer.transaction})
 
     def end(self, how: str) -> None:
         """Commit or roll back, or close the connection."""
         if how == CLOSED:
             self.peer.close_socket()
         else:
-            self.peer.request("COMMIT" if how == COMMITTED else "ABORT", {"transaction": "t"})
+            self.peer.request(
+                "COMMIT" if how == COMMITTED else "ABORT", {"transaction": self.peer.transaction}
+            )
 
 
 class AmqpTransaction:

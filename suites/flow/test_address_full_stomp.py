@@ -182,10 +182,12 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
     for number in range(MESSAGES):
         filler.publish(to, small_addresses.body(number, 10))
     peer = target.stomp()
-    peer.request("BEGIN", {"transaction": "t"})
-    peer.publish(to, small_addresses.body(MESSAGES, 10), {"transaction": "t"}, receipt=False)
+    peer.request("BEGIN", {"transaction": peer.transaction})
+    peer.publish(
+        to, small_addresses.body(MESSAGES, 10), {"transaction": peer.transaction}, receipt=False
+    )
     receipt = peer.next_receipt()
-    peer.send(end, {"transaction": "t", "receipt": receipt})
+    peer.send(end, {"transaction": peer.transaction, "receipt": receipt})
     answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
     what = peer.instead() if answer is None else answer.brief()
     if kind == "drop":

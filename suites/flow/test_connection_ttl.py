@@ -231,7 +231,7 @@ def test_any_data_within_the_ttl_keeps_the_connection(
         if kind == "eol":
             peer.beat()
         elif kind == "frame":
-            peer.send("BEGIN", {"transaction": str(number)})
+            peer.send("BEGIN", {"transaction": f"{peer.transaction}-{number}"})
         else:
             peer.write(bytes([next(unfinished)]))
     spoke = peer.spoke_at or 0
@@ -299,7 +299,7 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
     for _ in range(3):
         arrivals = peer.heard_at
         if not target.wait_until(_heard_since(peer, arrivals), period // 2) and peer.ended is None:
-            peer.send("BEGIN", {"transaction": f"t{target.now()}"})
+            peer.send("BEGIN", {"transaction": f"{peer.transaction}-{target.now()}"})
         target.wait_until(_heard_since(peer, arrivals), period + seconds(2))
         if peer.ended is not None:
             return  # the parameters of this place end the client before the server's beat is due

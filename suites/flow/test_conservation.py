@@ -109,22 +109,22 @@ class Used:
         peer = self.target.stomp()
         peer.subscribe(self.to, ack="client-individual")
         message = peer.message()
-        peer.request("BEGIN", {"transaction": "t"})
-        peer.ack(message, {"transaction": "t"}, receipt=True)
-        peer.request("ABORT", {"transaction": "t"})
+        peer.request("BEGIN", {"transaction": peer.transaction})
+        peer.ack(message, {"transaction": peer.transaction}, receipt=True)
+        peer.request("ABORT", {"transaction": peer.transaction})
         peer.close_socket()
 
     def post_and_roll_back(self, end: str) -> None:
         """Send messages in a STOMP transaction that ``end`` ends: ABORT, or COMMIT, or the
         connection's close."""
         peer = self.target.stomp()
-        peer.request("BEGIN", {"transaction": "t"})
+        peer.request("BEGIN", {"transaction": peer.transaction})
         for number in range(SOME):
             data = small_addresses.body(number, SIZE)
-            peer.publish(self.to, data, {"transaction": "t"}, receipt=False)
+            peer.publish(self.to, data, {"transaction": peer.transaction}, receipt=False)
         peer.settle()
         if end:
-            peer.request(end, {"transaction": "t"})
+            peer.request(end, {"transaction": peer.transaction})
         peer.close_socket()
 
     def abort_transfers(self) -> None:

@@ -105,10 +105,15 @@ class Run:
     sent: int = 0
     transactions: int = 0
 
+    @property
+    def transaction(self) -> str:
+        """The name of the last transaction."""
+        return f"{self.producer.transaction}-{self.transactions}"
+
     def begin(self) -> None:
         """The next transaction."""
         self.transactions += 1
-        self.producer.request("BEGIN", {"transaction": f"t{self.transactions}"})
+        self.producer.request("BEGIN", {"transaction": self.transaction})
 
     def step(self, step: Step) -> None:
         """One step of the plan, in the world and in the model. The producer agreed on no
@@ -136,9 +141,7 @@ class Run:
         body = (b"%d " % self.sent).ljust(size, b".")
         self.ledger.update(Attempted(body, "inside" if inside else "outside"))
         if inside:
-            self.producer.publish(
-                self.to, body, {"transaction": f"t{self.transactions}"}, receipt=False
-            )
+            self.producer.publish(self.to, body, {"transaction": self.transaction}, receipt=False)
             self.pending.append(body)
         else:
             self.producer.publish(self.to, body)
@@ -146,9 +149,7 @@ class Run:
             self.waiting.append(body)
 
     def _end(self, commit: bool) -> None:
-        self.producer.request(
-            "COMMIT" if commit else "ABORT", {"transaction": f"t{self.transactions}"}
-        )
+        self.producer.request("COMMIT" if commit else "ABORT", {"transaction": self.transaction})
         if self.pending and not commit:
             self.target.reached(WITHDRAWN)
         if self.pending and commit and not self.account.open:

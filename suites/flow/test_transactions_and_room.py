@@ -104,9 +104,9 @@ class Transaction:
         self.target, self.to, self.plan = target, to, plan
         self.stomp = target.stomp()
         if plan.protocol == STOMP:
-            self.stomp.request("BEGIN", {"transaction": "t"})
+            self.stomp.request("BEGIN", {"transaction": self.stomp.transaction})
             for body in self._bodies():
-                self.stomp.publish(to, body, {"transaction": "t"}, proves=BLOCKS)
+                self.stomp.publish(to, body, {"transaction": self.stomp.transaction}, proves=BLOCKS)
         elif plan.protocol == AMQP:
             peer = self.amqp = target.amqp()
             self.control = transaction_steps.control(target, peer)
@@ -146,7 +146,7 @@ class Transaction:
                 self.stomp.close_socket()
             else:
                 command = "COMMIT" if end == COMMIT else "ABORT"
-                self.stomp.request(command, {"transaction": "t"}, proves=BLOCKS)
+                self.stomp.request(command, {"transaction": self.stomp.transaction}, proves=BLOCKS)
         elif self.plan.protocol == AMQP:
             if end == LOST:
                 self.amqp.close_socket()

@@ -96,7 +96,7 @@ def _stomp(*, transacted: bool) -> Way:
     def open(target: Bench, to: Destination) -> Send:
         def send(number: int) -> str | None:
             peer = target.stomp()
-            more = {"transaction": "t"} if transacted else {}
+            more = {"transaction": peer.transaction} if transacted else {}
             if transacted:
                 peer.request("BEGIN", more)
             last = peer.next_receipt()

@@ -237,3 +237,18 @@ def test_a_judgement_of_several_requirements_is_noticed() -> None:
 
 def test_the_table_of_long_cases_names_cases() -> None:
     assert sorted(durations().keys() - {case.name for case in cases()}) == []
+
+
+SHARED_NAME = re.compile(r'"transaction"[:,] f?"(?!\{|never begun|none")')
+
+
+def test_no_two_cases_name_their_transactions_alike() -> None:
+    """Some brokers let connections share transactions, and cases run side by side: all but the case
+    about names would be blamed for what that one finds."""
+    alike = [
+        f"{path}:{number}"
+        for path in conformance_files()
+        for number, line in enumerate((ROOT / path).read_text().splitlines(), 1)
+        if SHARED_NAME.search(line)
+    ]
+    assert alike == []

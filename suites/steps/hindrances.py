@@ -71,11 +71,11 @@ def _choosy_consumer(target: Bench, to: Destination) -> Iterator[None]:
 def _open_transaction(target: Bench, to: Destination) -> Iterator[None]:
     """A transaction with messages for the same queue is open, and is aborted."""
     producer = target.stomp()
-    producer.request("BEGIN", {"transaction": "t"})
+    producer.request("BEGIN", {"transaction": producer.transaction})
     for _ in range(2):
-        producer.publish(to, NEVER_DELIVERED, {"transaction": "t"})
+        producer.publish(to, NEVER_DELIVERED, {"transaction": producer.transaction})
     yield
-    producer.request("ABORT", {"transaction": "t"})
+    producer.request("ABORT", {"transaction": producer.transaction})
 
 
 @contextmanager

@@ -68,7 +68,7 @@ def refused(
     if answers:
         return _answered(target, peer, command, receipt, refuses, answers)
     probe = peer.next_receipt()
-    peer.send("BEGIN", {"transaction": f"probe-{probe}", "receipt": probe})
+    peer.send("BEGIN", {"transaction": f"{peer.transaction}-{probe}", "receipt": probe})
     probe_confirmed = frame("RECEIPT", {"receipt-id": probe})
     answer = peer.watch_for(either(confirmed, ERROR, probe_confirmed))
     if answer is not None and probe_confirmed.accepts(answer):
@@ -131,7 +131,7 @@ def error_from(peer: StompPeer) -> Frame | None:
         return error
     # A busy broker takes longer, and answers frames in their order.
     probe = peer.next_receipt()
-    peer.send("BEGIN", {"transaction": f"probe-{probe}", "receipt": probe})
+    peer.send("BEGIN", {"transaction": f"{peer.transaction}-{probe}", "receipt": probe})
     answer = peer.watch_for(either(ERROR, frame("RECEIPT", {"receipt-id": probe})))
     return answer if answer is not None and ERROR.accepts(answer) else None
 

@@ -82,7 +82,8 @@ def fates(
         if not refused(peer):
             receipt = peer.next_receipt()
             probes[peer.conn] = frame("RECEIPT", {"receipt-id": receipt})
-            peer.send("BEGIN", {"transaction": f"probe-{receipt}", "receipt": receipt})
+            transaction = f"{peer.transaction}-{receipt}"
+            peer.send("BEGIN", {"transaction": transaction, "receipt": receipt})
 
     def answered(peer: StompPeer) -> bool:
         return peer.conn in probes and any(

@@ -243,8 +243,8 @@ def test_frames_without_a_body_may_say_so_with_content_length(target: Bench) -> 
         (*peer.naming(peer.message(body=b"")), zero),
         proves=requirements,
     )
-    peer.request("BEGIN", (("transaction", "t"), zero), proves=requirements)
-    peer.request("ABORT", (("transaction", "t"), zero), proves=requirements)
+    peer.request("BEGIN", (("transaction", peer.transaction), zero), proves=requirements)
+    peer.request("ABORT", (("transaction", peer.transaction), zero), proves=requirements)
     peer.request("UNSUBSCRIBE", (("id", "0"), zero), proves=requirements)
     peer.request("DISCONNECT", (zero,), proves=requirements)
 

@@ -195,7 +195,7 @@ def test_forty_sessions_at_the_same_time(target: Bench, version: str) -> None:
         peer.connect(target.connect_headers(version), proves=ADMITTED[version])
         peers.append(peer)
     for peer in peers:
-        peer.request("BEGIN", {"transaction": "t"}, proves=ADMITTED[version])
+        peer.request("BEGIN", {"transaction": peer.transaction}, proves=ADMITTED[version])
 
 
 HURRIES = (
@@ -228,6 +228,6 @@ def test_clients_may_come_and_go_rapidly(target: Bench, version: str, how: list[
         peer.close_socket(CloseHow.RESET if hurry == "is cut" else CloseHow.EOF)
     late = target.peer(version)
     late.connect(headers, proves=RAPID_RECONNECTS[version])
-    late.request("BEGIN", {"transaction": "t"}, proves=RAPID_RECONNECTS[version])
+    late.request("BEGIN", {"transaction": late.transaction}, proves=RAPID_RECONNECTS[version])
     target.advance(ms(50))
     bystander.check(proves=RAPID_RECONNECTS[version])

@@ -44,7 +44,7 @@ BINARY = b"\x00MESSAGE\n\n\x00\xff"
 LINE_ENDS = {"1.0": [b"\n"], "1.1": [b"\n"], "1.2": [b"\n", b"\r\n"]}
 
 
-def conversation(version: str, to: Destination) -> bytes:
+def conversation(version: str, to: Destination, transaction: str) -> bytes:
     """Everything a client may say in one breath once it is connected; :func:`judge_answers` knows
     what must come back."""
 
@@ -63,13 +63,13 @@ def conversation(version: str, to: Destination) -> bytes:
             (name, *to.send_headers, ("x-text", text), ("receipt", "sent")),
             b"until the NUL",
         ),
-        encoded("BEGIN", {"transaction": "t", "receipt": "begun"}),
+        encoded("BEGIN", {"transaction": transaction, "receipt": "begun"}),
         encoded(
             "SEND",
-            (name, *to.send_headers, ("transaction", "t"), ("receipt", "in transaction")),
+            (name, *to.send_headers, ("transaction", transaction), ("receipt", "in transaction")),
             b"committed",
         ),
-        encoded("COMMIT", {"transaction": "t", "receipt": "committed"}),
+        encoded("COMMIT", {"transaction": transaction, "receipt": "committed"}),
         encoded(
             "SEND",
             (name, *to.send_headers, ("content-length", len(BINARY)), ("receipt", "binary")),
@@ -102,7 +102,7 @@ def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPe
     peer = target.peer(version)
     to = target.destination()
     connect = codec.encode("CONNECT", target.connect_headers(version), version=version)
-    sent_bytes = conversation(version, to)
+    sent_bytes = conversation(version, to, peer.transaction)
     last = sent_bytes.rindex(b"UNSUBSCRIBE")
 
     def write(data: bytes) -> None:
@@ -319,8 +319,9 @@ def test_every_command_of_1_0_is_known(target: Bench) -> None:
         "ACK", peer.naming(peer.message(body=b"one", proves=COMMANDS_1_0)), proves=COMMANDS_1_0
     )
     for last in ("COMMIT", "ABORT"):
-        peer.request("BEGIN", {"transaction": last}, proves=COMMANDS_1_0)
-        peer.request(last, {"transaction": last}, proves=COMMANDS_1_0)
+        named = {"transaction": f"{peer.transaction}-{last}"}
+        peer.request("BEGIN", named, proves=COMMANDS_1_0)
+        peer.request(last, named, proves=COMMANDS_1_0)
     peer.request("UNSUBSCRIBE", {"id": "0", "destination": to.name}, proves=COMMANDS_1_0)
     peer.request("DISCONNECT", proves=COMMANDS_1_0)
 

@@ -265,7 +265,7 @@ def test_a_receipt_may_be_asked_for_under_any_value(
     that value."""
     asked = _plain(value) if version == "1.0" else value
     producer, _, to = connected(target, version)
-    producer.send("BEGIN", {"transaction": "t", "receipt": f"{asked}1"})
+    producer.send("BEGIN", {"transaction": producer.transaction, "receipt": f"{asked}1"})
     producer.expect(frame("RECEIPT", {"receipt-id": f"{asked}1"}), proves=RECEIPT_REQUEST[version])
     producer.send("SEND", (("destination", to.name), *to.send_headers, ("receipt", asked)), b"body")
     producer.expect(frame("RECEIPT", {"receipt-id": asked}), proves=RECEIPT_REQUEST[version])

@@ -193,8 +193,8 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
         if peer.ended is not None:
             break
         if frames:
-            peer.send("BEGIN", {"transaction": f"t{number}"})
-            peer.send("ABORT", {"transaction": f"t{number}"})
+            peer.send("BEGIN", {"transaction": f"{peer.transaction}-{number}"})
+            peer.send("ABORT", {"transaction": f"{peer.transaction}-{number}"})
         else:
             peer.beat()
     alive = peer.ended is None

@@ -89,7 +89,7 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
 def judge_dialect(peer: StompPeer, version: str) -> None:
     """The session answers a receipt whose value each version writes in its own way."""
     text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
-    peer.send("BEGIN", {"transaction": "t", "receipt": text})
+    peer.send("BEGIN", {"transaction": peer.transaction, "receipt": text})
     peer.expect(frame("RECEIPT", {"receipt-id": text}), proves=DIALECTS[version])
 
 
@@ -105,7 +105,7 @@ def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
         value = connected.get("version", "1.0")
         if accept is None:
             target.record_finding(DEFAULT, value == "1.0", f"without accept-version: {value}")
-        peer.send("BEGIN", {"transaction": "t", "receipt": text})
+        peer.send("BEGIN", {"transaction": peer.transaction, "receipt": text})
         receipt = peer.watch_for(frame("RECEIPT"))
         echoed.append(peer.instead() if receipt is None else receipt.brief())
     default, explicit = echoed

@@ -80,16 +80,17 @@ def asking(
     def next_message() -> HeaderList:
         return peer.naming(peer.message())
 
+    other = f"{peer.transaction}-other"
     frames: list[tuple[str, Callable[[], tuple[str, HeaderList, bytes]]]] = [
         ("SUBSCRIBE", lambda: ("SUBSCRIBE", subscribed(), b"")),
         ("SEND", lambda: ("SEND", _sending(queue), b"one")),
         ("ACK", lambda: ("ACK", next_message(), b"")),
         ("SEND", lambda: ("SEND", _sending(queue), b"two")),
-        ("BEGIN", lambda: ("BEGIN", (("transaction", "t"),), b"")),
-        (HELD, lambda: ("SEND", (*_sending(queue), ("transaction", "t")), b"three")),
-        ("COMMIT", lambda: ("COMMIT", (("transaction", "t"),), b"")),
-        ("BEGIN", lambda: ("BEGIN", (("transaction", "u"),), b"")),
-        ("ABORT", lambda: ("ABORT", (("transaction", "u"),), b"")),
+        ("BEGIN", lambda: ("BEGIN", (("transaction", peer.transaction),), b"")),
+        (HELD, lambda: ("SEND", (*_sending(queue), ("transaction", peer.transaction)), b"three")),
+        ("COMMIT", lambda: ("COMMIT", (("transaction", peer.transaction),), b"")),
+        ("BEGIN", lambda: ("BEGIN", (("transaction", other),), b"")),
+        ("ABORT", lambda: ("ABORT", (("transaction", other),), b"")),
         ("UNSUBSCRIBE", lambda: ("UNSUBSCRIBE", (("id", "0"),), b"")),
         ("DISCONNECT", lambda: ("DISCONNECT", (), b"")),
     ]
@@ -156,8 +157,9 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
                 "SEND", (*_sending(queue), ("receipt", receipt)), b"body", version=version
             )
         else:
+            transaction = f"{peer.transaction}-{number}"
             data += encode(
-                "BEGIN", {"transaction": f"t{number}", "receipt": receipt}, version=version
+                "BEGIN", {"transaction": transaction, "receipt": receipt}, version=version
             )
     peer.write(data)
     for receipt in asked:
@@ -179,8 +181,9 @@ def test_a_connection_gets_receipts_without_an_end(target: Bench, version: str) 
     gets it."""
     peer = target.stomp(version)
     for number in range(200):
-        peer.request("BEGIN", {"transaction": f"t{number}"}, proves=RECEIPT_ID[version])
-        peer.send("ABORT", {"transaction": f"t{number}"})
+        named = {"transaction": f"{peer.transaction}-{number}"}
+        peer.request("BEGIN", named, proves=RECEIPT_ID[version])
+        peer.send("ABORT", named)
 
 
 @case(ONLY_PROCESSED, needs={"transactions"})
@@ -191,10 +194,11 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
     peer.subscribe(queue, receipt=False)
     peer.publish(queue, b"one", receipt=False)
     peer.message(body=b"one")
-    peer.send("BEGIN", {"transaction": "t"})
-    peer.send("COMMIT", {"transaction": "t"})
+    peer.send("BEGIN", {"transaction": peer.transaction})
+    peer.send("COMMIT", {"transaction": peer.transaction})
     peer.send("UNSUBSCRIBE", {"id": "0"})
-    peer.request("BEGIN", {"transaction": "last"}, proves=ONLY_PROCESSED[version])
+    last = {"transaction": f"{peer.transaction}-last"}
+    peer.request("BEGIN", last, proves=ONLY_PROCESSED[version])
     target.advance(QUIET)
     surplus = [received.brief() for received in peer.inbox if received.command == "RECEIPT"]
     target.record_finding(ONLY_PROCESSED[version], not surplus, f"unasked for: {surplus!r}")

@@ -58,7 +58,7 @@ def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
     bystander.check(proves=served)
     peer = target.peer(version)
     peer.connect(target.connect_headers(version), proves=admitted)
-    peer.request("BEGIN", {"transaction": "t"}, proves=served)
+    peer.request("BEGIN", {"transaction": peer.transaction}, proves=served)
 
 
 @case(SERVED)

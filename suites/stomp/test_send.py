@@ -116,8 +116,8 @@ def test_a_send_in_a_transaction_that_was_never_begun_is_refused(
     failed, queue = FAILED_SEND[version], target.destination()
     with bystander(target, version):
         peer = target.stomp(version)
-        peer.request("BEGIN", {"transaction": "known"})
-        peer.publish(queue, b"accepted", {"transaction": "known"}, receipt=False)
+        peer.request("BEGIN", {"transaction": peer.transaction})
+        peer.publish(queue, b"accepted", {"transaction": peer.transaction}, receipt=False)
         peer.settle()
         fields = (("destination", queue.name), *queue.send_headers, ("transaction", "never begun"))
         refused(target, peer, "SEND", fields, b"lost", refuses=failed, answers=failed)

@@ -197,5 +197,5 @@ def test_a_client_must_show_a_certificate(target: Bench, certificate: Certificat
     judge_turned_away(target, peer, CERTIFICATE_REQUIRED, f"certificate of {who}")
     bystander.check()
     again = target.stomp(acceptor=NEED, certificate=CERTIFIED)
-    again.send("BEGIN", {"transaction": "t", "receipt": "again"})
+    again.send("BEGIN", {"transaction": again.transaction, "receipt": "again"})
     again.expect(frame("RECEIPT", {"receipt-id": "again"}), proves=CERTIFICATE_REQUIRED)

@@ -57,15 +57,15 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
     outside does, and all arrive after it."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
-    producer.request("BEGIN", {"transaction": "t"})
+    producer.request("BEGIN", {"transaction": producer.transaction})
     for body in numbered(3):
-        producer.publish(queue, body, {"transaction": "t"}, receipt=False)
+        producer.publish(queue, body, {"transaction": producer.transaction}, receipt=False)
     producer.publish(queue, b"outside")
     consumer.message(body=b"outside")
     consumer.expect_nothing(
         for_=QUIET, of=MESSAGE, proves=SENDS[version], why="COMMIT has not been sent"
     )
-    producer.request("COMMIT", {"transaction": "t"})
+    producer.request("COMMIT", {"transaction": producer.transaction})
     received = bodies(collect(target, consumer, 3))
     target.record_finding(
         SENDS[version],
@@ -80,10 +80,10 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
     """Two hundred messages are sent in one transaction. After its COMMIT all of them arrive."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
-    producer.request("BEGIN", {"transaction": "t"})
+    producer.request("BEGIN", {"transaction": producer.transaction})
     for body in numbered(200):
-        producer.publish(queue, body, {"transaction": "t"}, receipt=False)
-    producer.request("COMMIT", {"transaction": "t"}, proves=SENDS[version])
+        producer.publish(queue, body, {"transaction": producer.transaction}, receipt=False)
+    producer.request("COMMIT", {"transaction": producer.transaction}, proves=SENDS[version])
     received = bodies(collect(target, consumer, 200))
     target.record_finding(
         SENDS[version],
@@ -99,11 +99,11 @@ def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, ve
     sent outside before and after do."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
-    producer.request("BEGIN", {"transaction": "t"})
+    producer.request("BEGIN", {"transaction": producer.transaction})
     publish_all(producer, queue, [b"outside"])
     for body in numbered(3):
-        producer.publish(queue, body, {"transaction": "t"}, receipt=False)
-    producer.request("ABORT", {"transaction": "t"})
+        producer.publish(queue, body, {"transaction": producer.transaction}, receipt=False)
+    producer.request("ABORT", {"transaction": producer.transaction})
     producer.publish(queue, b"afterwards")
     received = bodies(collect(target, consumer, 2))
     target.record_finding(
@@ -123,12 +123,14 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
     arrive; those of a committed transaction do."""
     queue, producer, consumer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
-    producer.request("BEGIN", {"transaction": "done"})
-    producer.publish(queue, b"committed", {"transaction": "done"}, receipt=False)
-    producer.request("COMMIT", {"transaction": "done"})
-    producer.request("BEGIN", {"transaction": "open"})
+    done = {"transaction": f"{producer.transaction}-done"}
+    left_open = {"transaction": f"{producer.transaction}-open"}
+    producer.request("BEGIN", done)
+    producer.publish(queue, b"committed", done, receipt=False)
+    producer.request("COMMIT", done)
+    producer.request("BEGIN", left_open)
     for body in numbered(3):
-        producer.publish(queue, body, {"transaction": "open"}, receipt=False)
+        producer.publish(queue, body, left_open, receipt=False)
     producer.settle()
     if how == "DISCONNECT":
         producer.request("DISCONNECT")
@@ -183,7 +185,8 @@ def test_transactions_side_by_side_keep_apart(
             visible.append(body)
             continue
         if step.transaction not in names:
-            names[step.transaction], pending[step.transaction] = f"t{number}", []
+            names[step.transaction] = f"{producer.transaction}-{number}"
+            pending[step.transaction] = []
             producer.request("BEGIN", {"transaction": names[step.transaction]})
         if step.act == "send":
             producer.publish(queue, body, {"transaction": names[step.transaction]}, receipt=False)
@@ -213,13 +216,14 @@ def test_a_transaction_frame_without_a_name_is_not_confirmed(target: Bench, vers
     alone each is confirmed before. One scenario: the three frames make one rule."""
     alone = (ONLY_TRANSACTION[version],) if version in ONLY_TRANSACTION else ()
     peer = target.stomp(version)
-    for name, command in (("a", "COMMIT"), ("b", "ABORT")):
-        peer.request("BEGIN", {"transaction": name}, proves=(BEGIN_NAMES[version], *alone))
-        peer.request(command, {"transaction": name}, proves=(FRAMES[command][version], *alone))
+    for command in ("COMMIT", "ABORT"):
+        named = {"transaction": f"{peer.transaction}-{command}"}
+        peer.request("BEGIN", named, proves=(BEGIN_NAMES[version], *alone))
+        peer.request(command, named, proves=(FRAMES[command][version], *alone))
     for command, names in FRAMES.items():
         with bystander(target, version):
             offender = target.stomp(version)
-            offender.request("BEGIN", {"transaction": "open"})
+            offender.request("BEGIN", {"transaction": offender.transaction})
             refused(target, offender, command, refuses=(names[version], *alone))
 
 
@@ -228,14 +232,18 @@ def test_a_transaction_that_is_not_open_cannot_be_ended(target: Bench, version: 
     """COMMIT and ABORT of a transaction that is unknown, has ended, or is open on another
     connection are not confirmed."""
     for command, names in (("COMMIT", COMMIT_NAMES), ("ABORT", ABORT_NAMES)):
-        for transaction in ("never begun", "over", "theirs"):
+        for which in ("never begun", "over", "theirs"):
             with bystander(target, version) as other:
-                other.request("BEGIN", {"transaction": "theirs"})
+                theirs = {"transaction": other.transaction}
+                other.request("BEGIN", theirs)
                 peer = target.stomp(version)
-                peer.request("BEGIN", {"transaction": "over"})
-                peer.request(command, {"transaction": "over"})
-                refused(target, peer, command, {"transaction": transaction}, refuses=names[version])
-                other.request("COMMIT", {"transaction": "theirs"})
+                over = {"transaction": peer.transaction}
+                peer.request("BEGIN", over)
+                peer.request(command, over)
+                never_begun = {"transaction": f"{peer.transaction}-never"}
+                headers = {"never begun": never_begun, "over": over, "theirs": theirs}[which]
+                refused(target, peer, command, headers, refuses=names[version])
+                other.request("COMMIT", theirs)
 
 
 @case(NAMES_ARE_UNIQUE, NAME_IN_USE_REFUSED, needs={"transactions"})
@@ -244,10 +252,11 @@ def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
     and so is the same name on another connection."""
     with bystander(target, "1.2") as other:
         peer = target.stomp("1.2")
-        peer.request("BEGIN", {"transaction": "t"})
-        peer.request("BEGIN", {"transaction": "u"})
-        other.request("BEGIN", {"transaction": "t"}, proves=NAMES_ARE_UNIQUE)
-        refused(target, peer, "BEGIN", {"transaction": "t"}, refuses=NAME_IN_USE_REFUSED)
+        same = {"transaction": peer.transaction}
+        peer.request("BEGIN", same)
+        peer.request("BEGIN", {"transaction": f"{peer.transaction}-another"})
+        other.request("BEGIN", same, proves=NAMES_ARE_UNIQUE)
+        refused(target, peer, "BEGIN", same, refuses=NAME_IN_USE_REFUSED)
 
 
 @case(ACKS, needs={"transactions"})
@@ -258,11 +267,11 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, INDIVIDUAL[version])[0]
-    consumer.request("BEGIN", {"transaction": "t"})
-    consumer.ack(message, {"transaction": "t"})
+    consumer.request("BEGIN", {"transaction": consumer.transaction})
+    consumer.ack(message, {"transaction": consumer.transaction})
     consumer.settle()
     if end == "ABORT":
-        consumer.request("ABORT", {"transaction": "t"})
+        consumer.request("ABORT", {"transaction": consumer.transaction})
     again = consumer.take_messages()  # a server may hand it out again at once
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
@@ -283,9 +292,9 @@ def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, ver
     queue, consumer = target.destination(), target.stomp(version)
     publish_all(consumer, queue, [b"acknowledged", b"kept"])
     message = held(target, consumer, queue, 2, INDIVIDUAL[version])[0]
-    consumer.request("BEGIN", {"transaction": "t"})
-    consumer.ack(message, {"transaction": "t"})
-    consumer.request("COMMIT", {"transaction": "t"})
+    consumer.request("BEGIN", {"transaction": consumer.transaction})
+    consumer.ack(message, {"transaction": consumer.transaction})
+    consumer.request("COMMIT", {"transaction": consumer.transaction})
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
     target.record_finding(
@@ -303,9 +312,9 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, INDIVIDUAL[version])[0]
-    consumer.request("BEGIN", {"transaction": "t"})
-    consumer.ack(message, {"transaction": "t"})
-    consumer.request("ABORT", {"transaction": "t"})
+    consumer.request("BEGIN", {"transaction": consumer.transaction})
+    consumer.ack(message, {"transaction": consumer.transaction})
+    consumer.request("ABORT", {"transaction": consumer.transaction})
     again = collect(target, consumer, 0)
     if not again:
         consumer.close_socket(CloseHow.RESET)
@@ -347,9 +356,9 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
     queue, consumer = target.destination(), target.stomp("1.2")
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, "client-individual")[0]
-    consumer.request("BEGIN", {"transaction": "t"})
-    consumer.ack(message, {"transaction": "t"})
-    consumer.request(end, {"transaction": "t"})
+    consumer.request("BEGIN", {"transaction": consumer.transaction})
+    consumer.ack(message, {"transaction": consumer.transaction})
+    consumer.request(end, {"transaction": consumer.transaction})
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, "1.2", 1)
     target.record_finding(

@@ -160,9 +160,9 @@ def test_a_command_that_begins_like_a_listed_one_has_not_its_effect(
                 offender.send(word, (("destination", to.name), *to.send_headers), b"one")
             case "COMMIT":
                 witness.subscribe(to)
-                offender.request("BEGIN", {"transaction": "t"})
-                offender.publish(to, b"one", {"transaction": "t"}, receipt=False)
-                offender.send(word, {"transaction": "t"})
+                offender.request("BEGIN", {"transaction": offender.transaction})
+                offender.publish(to, b"one", {"transaction": offender.transaction}, receipt=False)
+                offender.send(word, {"transaction": offender.transaction})
             case _:
                 place = (("destination", to.name), *to.subscribe_headers, ("id", "0"))
                 offender.send(word, place)

@@ -79,11 +79,19 @@ class StompInbox(StompConversation):
 
 
 class StompPeer(StompInbox):
-    """One STOMP connection of the harness, in ``version`` once connected."""
+    """One STOMP connection of the harness, in ``version`` once connected.
 
-    def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
+    ``transaction`` is the name of a transaction that no other connection uses. Some brokers let
+    connections share transactions: cases that run side by side would be refused each other's name,
+    and only the cases about names should show that.
+    """
+
+    def __init__(
+        self, judge: Judge, conn: int, acceptor: str, version: str, transaction: str = "t"
+    ) -> None:
         super().__init__(judge, conn, acceptor, version)
         self.messages_seen = 0
+        self.transaction = transaction
 
     # Conversation
 
