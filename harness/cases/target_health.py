@@ -20,6 +20,7 @@ are uncertain, and a failed control stops the run.
 from __future__ import annotations
 
 import copy
+import textwrap
 import threading
 from collections import deque
 from contextlib import suppress
@@ -45,6 +46,9 @@ MANY = 20
 """Further probes after one that passed: so many if none failed lately, or so many if one did."""
 FAILURES = 3
 WINDOW = 100
+MOST_WORDS = 200
+"""Characters of what a case says in the sentence that ends a run. Some list all that they received,
+dozens of frames."""
 LOOK_EVERY: Duration = NS_PER_S // 10
 SILENCE: Duration = seconds(12)
 """A target from which nothing is received for so long is asked for a login."""
@@ -207,7 +211,8 @@ class TargetHealth:
     def _noticed(self, case: str, problem: str) -> str:
         action = self._bounds.last_action(case)
         sent = "" if action is None else f" after {action.command}"
-        return f"noticed in case {case}{sent}: {problem}"
+        said = textwrap.shorten(problem, MOST_WORDS, placeholder=" …")
+        return f"noticed in case {case}{sent}: {said}"
 
     def _stop(self, reason: str) -> None:
         self._bounds.stop(" ".join(reason.split()))
