@@ -25,6 +25,7 @@ import os
 import random
 import signal
 import sys
+import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -173,7 +174,7 @@ class _Session:
         )
         self._target: Target | None = None
         self._starting: Future[TargetFacts] | None = None
-        """The start of the target, until somebody has waited for it."""
+        """The start of the target, if it began beside the collection."""
         self._run: Run | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
@@ -221,19 +222,27 @@ class _Session:
     # collection
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> None:
+    def pytest_collection(self) -> None:
         """Start a broker of ours while cases are collected: what records has cases, and collecting
         them leaves a core free."""
-        options = session.config.option
-        if self._folder is None or options.collectonly or self._options.brokerproof_index:
+        options = self._options
+        if self._folder is None or options.collectonly or options.brokerproof_index:
             return
         _end_well()
         target = self._load_target()
         if target.clock is Clock.REAL and target.identity.started_here:
             by_seed_alone()  # or Hypothesis fails where the other thread imports a module
-            starter = ThreadPoolExecutor(1, thread_name_prefix="start")
-            self._starting = starter.submit(target.start, self._logs)
-            starter.shutdown(wait=False)
+            self._starting = Future()
+            # Daemonic: the end of this process need not wait until a broker is downloaded.
+            threading.Thread(
+                target=self._start_aside, args=(target, self._starting), name="start", daemon=True
+            ).start()
+
+    def _start_aside(self, target: Target, starting: Future[TargetFacts]) -> None:
+        try:
+            starting.set_result(target.start(self._logs))
+        except BaseException as problem:  # whatever it is, somebody waits for an answer
+            starting.set_exception(problem)
 
     @pytest.fixture
     def target(self) -> None:
@@ -469,8 +478,7 @@ class _Session:
     def _start(self, target: Target) -> TargetFacts:
         """Start ``target``, or wait until it has started. Raises
         :class:`brokerproof.harness.targets.failure.SetUpFailed`."""
-        starting, self._starting = self._starting, None
-        return target.start(self._logs) if starting is None else starting.result()
+        return target.start(self._logs) if self._starting is None else self._starting.result()
 
     def _recorder(self, target: Target, tag: str) -> Recorder:
         return Recorder(
@@ -563,10 +571,7 @@ class _Session:
             within = _INTERRUPTED_CASES_END_WITHIN_S if self._interrupted else _CASES_END_WITHIN_S
             self._stuck = bool(wait(under_way, within).not_done)
         if self._run is None:
-            if self._starting is not None:  # no case came to it
-                wait([self._starting])
-                assert self._target is not None
-                self._target.stop()
+            self._end_start()
             return
         self._run.recorder.flush()
         if self._folder is not None and isinstance(self._run.target, SocketTarget):
@@ -582,6 +587,19 @@ class _Session:
         self._stop(self._run.target)
         if self._folder is not None:
             self._run.target.identity.redaction.folder(self._folder / "logs")
+
+    @pytest.hookimpl
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note an interrupt before the first case; what could not be collected is none."""
+        self._interrupted |= excinfo.type is KeyboardInterrupt
+
+    def _end_start(self) -> None:
+        """Stop a target that no case came to, if it starts for long in the middle of that."""
+        if self._starting is not None:
+            within = _INTERRUPTED_CASES_END_WITHIN_S if self._interrupted else _CASES_END_WITHIN_S
+            wait([self._starting], within)
+            assert self._target is not None
+            self._target.stop()
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:

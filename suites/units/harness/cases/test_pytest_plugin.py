@@ -16,7 +16,7 @@ import pytest
 
 from brokerproof.harness.cases import case_index, pytest_options, pytest_plugin
 from brokerproof.harness.cases.example_runs import Run
-from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets import local_process, target_file
 from brokerproof.harness.targets.sockets import SocketTarget
 
 
@@ -193,3 +193,32 @@ def test_a_broker_starts_while_cases_are_collected_and_ends_if_there_are_none(
     assert ran.returncode == pytest.ExitCode.INTERRUPTED, ran.stdout + ran.stderr
     assert (run / "begun").read_text() == "True"
     assert list(left.iterdir()) == [], "it was stopped, and left no folder behind"
+
+
+NEVER_READY = '''
+description = "A process that interrupts whoever started it, and is never ready."
+kind = "process"
+profile = "artemis"
+command = ["{python}", "-c", """import os, signal, sys
+print(os.getpid(), file=sys.stderr, flush=True)
+os.kill(os.getppid(), signal.SIGTERM)
+signal.pause()"""]
+'''
+
+
+def test_an_interrupted_run_does_not_wait_until_its_broker_has_started(tmp_path: Path) -> None:
+    target, run = tmp_path / "never.target.toml", tmp_path / "run"
+    target.write_text(NEVER_READY)
+    module = case_index.suites_folder() / "stomp" / "test_receipts.py"
+    options = ["--brokerproof-target", str(target), "--brokerproof-record", str(run)]
+    ran = subprocess.run(
+        [*case_index.pytest_command(), *options, str(module)],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,  # it would wait 30 s for the line that says that the broker is ready
+    )
+    assert ran.returncode == pytest.ExitCode.INTERRUPTED, ran.stdout + ran.stderr
+    broker = int((run / "logs" / "never.log").read_text())
+    assert local_process.wait_for_end(broker, 10), "it goes on alone"
