@@ -38,11 +38,12 @@ class StompPeers(Connections):
         if over is None and name in self.target.identity.websockets:
             over = self.websocket(acceptor=name)
         if over is not None:
-            peer = StompPeer(self, over.conn, over.acceptor, version, self._own_name(over.conn))
+            peer = StompPeer(self, over.conn, over.acceptor, version)
+            peer.transaction = self._own_name(over.conn)
             peer.use(over.carry(peer))
             return peer
-        conn = self.next_connection()
-        peer = StompPeer(self, conn, name, version, self._own_name(conn))
+        peer = StompPeer(self, self.next_connection(), name, version)
+        peer.transaction = self._own_name(peer.conn)
         self._connect(peer, certificate, plain)
         return peer
 
@@ -131,6 +132,7 @@ class StompPeers(Connections):
             heart_beat,
             str(self.profile.parameters.get("stomp_host", "localhost")),
         )
+        peer.transaction = self._own_name(peer.conn)
         peer.connect(login=identity.login, passcode=identity.passcode, proves=proves)
         return peer
 

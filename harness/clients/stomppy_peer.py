@@ -330,7 +330,7 @@ class StompPyPeer(StompInbox):
     def settle(self) -> None:
         """A barrier: everything sent before has been processed by the broker, and heard by
         stomp.py's listeners."""
-        name = f"settle-{self.next_receipt()}"
+        name = f"{self.transaction}-settle-{self.next_receipt()}"
         self.begin(name)
         self.abort(name)
 

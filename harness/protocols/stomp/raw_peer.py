@@ -59,6 +59,11 @@ CONNECTED = frame("CONNECTED")
 class StompInbox(StompConversation):
     """A STOMP conversation whose MESSAGEs are taken from its inbox."""
 
+    transaction = "t"
+    """The name of a transaction; on a bench no other connection uses it. Some brokers let
+    connections share transactions: cases that run side by side would be refused each other's names,
+    and only the cases about names should show that."""
+
     def message(
         self,
         *,
@@ -79,19 +84,11 @@ class StompInbox(StompConversation):
 
 
 class StompPeer(StompInbox):
-    """One STOMP connection of the harness, in ``version`` once connected.
+    """One STOMP connection of the harness, in ``version`` once connected."""
 
-    ``transaction`` is the name of a transaction that no other connection uses. Some brokers let
-    connections share transactions: cases that run side by side would be refused each other's name,
-    and only the cases about names should show that.
-    """
-
-    def __init__(
-        self, judge: Judge, conn: int, acceptor: str, version: str, transaction: str = "t"
-    ) -> None:
+    def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
         super().__init__(judge, conn, acceptor, version)
         self.messages_seen = 0
-        self.transaction = transaction
 
     # Conversation
 
@@ -167,7 +164,7 @@ class StompPeer(StompInbox):
 
         An empty transaction with receipts, because it touches no destination in any version.
         """
-        name = f"settle-{self.next_receipt()}"
+        name = f"{self.transaction}-settle-{self.next_receipt()}"
         self.request("BEGIN", {"transaction": name})
         self.request("ABORT", {"transaction": name})
 
