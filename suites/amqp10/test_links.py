@@ -67,6 +67,35 @@ def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
     peer.delivery(receiver, body=b"by name", proves=LINK_NAME)
 
 
+@case(LINK_NAME, needs={"amqp"})
+def test_links_of_one_name_in_two_containers_keep_apart(target: Bench) -> None:
+    """Two containers attach a sender and a receiver each, all of one name. No link is detached, and
+    each receiver gets the message of its own container's sender."""
+    name, nodes = target.fresh_name(), [target.node(), target.node()]
+    peers = [target.amqp(), target.amqp()]
+    senders, receivers = (
+        [
+            peer.attach(role, node, name=name, proves=LINK_NAME)
+            for peer, node in zip(peers, nodes, strict=True)
+        ]
+        for role in (SENDER, RECEIVER)
+    )
+    target.advance(QUIET)
+    ends = [link.detached.brief() for link in (*senders, *receivers) if link.detached is not None]
+    ends += [peer.instead() for peer in peers if peer.ended is not None]
+    apart = not ends
+    target.record_finding(
+        LINK_NAME, apart, f"four links of one name in two containers; those that ended: {ends}"
+    )
+    if not apart:
+        return
+    for number, (peer, sender, receiver) in enumerate(zip(peers, senders, receivers, strict=True)):
+        granted(target, peer, sender)
+        peer.publish(sender, b"%d" % number, proves=LINK_NAME)
+        peer.flow(receiver, link_credit=1)
+        peer.delivery(receiver, body=b"%d" % number, proves=LINK_NAME)
+
+
 @case(DETACH_ANSWERED, needs={"amqp"})
 @over(examples=12, role=st.booleans(), used=st.booleans(), error=st.booleans())
 def test_a_closing_detach_is_answered_with_one(

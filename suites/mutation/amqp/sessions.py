@@ -312,6 +312,18 @@ def a_name_is_for_one_direction(original, reached, self, attach):
         other.session.stolen(other)
 
 
+@amqp_links.override(Session, "_attach", breaks="AMQP10-LINK-01")
+def names_for_the_whole_broker(original, reached, self, attach):
+    """A link takes over another container's link of its name and direction."""
+    links = self.shared.state(AttachedLinks).items()
+    same = (attach.name, attach.role)
+    others = [other for (_, *identity), other in links if tuple(identity) == same]
+    original(self, attach)
+    for other in others:
+        reached()
+        other.session.stolen(other)
+
+
 def _refusing(patch, reached, refuse):
     """A link that cannot be made is answered by ``refuse``, which gets the right answer too."""
 
