@@ -25,7 +25,6 @@ import os
 import random
 import signal
 import sys
-import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -41,12 +40,12 @@ from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
 from brokerproof.harness.cases.case_index import IndexedCase
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.cases.forked_workers import GRACE_S, Workers, heaviest_first
-from brokerproof.harness.cases.hypothesis_constants_patch import by_seed_alone
 from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
 from brokerproof.harness.cases.real_time_order import beginning_order
 from brokerproof.harness.cases.real_time_workers import Lateness, RealTimeWorkers, processes_for
 from brokerproof.harness.cases.selection import BadSelection, Selection
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
+from brokerproof.harness.cases.target_start import TargetStart
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.catalogue.requirements import Catalogue
@@ -62,7 +61,7 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.targets.target import Target, TargetFacts
+from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.harness.worlds.bounds import RunStopped
 
@@ -173,8 +172,7 @@ class _Session:
             else Path(config.option.brokerproof_record)
         )
         self._target: Target | None = None
-        self._starting: Future[TargetFacts] | None = None
-        """The start of the target, if it began beside the collection."""
+        self._starting: TargetStart | None = None
         self._run: Run | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
@@ -231,18 +229,7 @@ class _Session:
         _end_well()
         target = self._load_target()
         if target.clock is Clock.REAL and target.identity.started_here:
-            by_seed_alone()  # or Hypothesis fails where the other thread imports a module
-            self._starting = Future()
-            # Daemonic: the end of this process need not wait until a broker is downloaded.
-            threading.Thread(
-                target=self._start_aside, args=(target, self._starting), name="start", daemon=True
-            ).start()
-
-    def _start_aside(self, target: Target, starting: Future[TargetFacts]) -> None:
-        try:
-            starting.set_result(target.start(self._logs))
-        except BaseException as problem:  # whatever it is, somebody waits for an answer
-            starting.set_exception(problem)
+            self._starting = TargetStart(target, self._logs)
 
     @pytest.fixture
     def target(self) -> None:
@@ -447,7 +434,7 @@ class _Session:
         except BadData as problem:
             pytest.exit(str(problem), returncode=_USAGE)
         try:
-            facts = self._start(target)
+            facts = target.start(self._logs) if self._starting is None else self._starting.facts()
             own_addresses.complete(target, self._options.brokerproof_seed)
         except SetUpFailed as problem:
             target.stop()
@@ -474,11 +461,6 @@ class _Session:
             health = _or_exit(lambda: TargetHealth(target, self._options.brokerproof_seed))
             self._run = replace(self._run, health=health)
         return self._run
-
-    def _start(self, target: Target) -> TargetFacts:
-        """Start ``target``, or wait until it has started. Raises
-        :class:`brokerproof.harness.targets.failure.SetUpFailed`."""
-        return target.start(self._logs) if self._starting is None else self._starting.result()
 
     def _recorder(self, target: Target, tag: str) -> Recorder:
         return Recorder(
@@ -561,6 +543,7 @@ class _Session:
         if self._interrupted:
             session.exitstatus = pytest.ExitCode.INTERRUPTED
         self._status = int(session.exitstatus)
+        within = _INTERRUPTED_CASES_END_WITHIN_S if self._interrupted else _CASES_END_WITHIN_S
         if self._workers is not None:
             self._workers.stop(_INTERRUPTED_WORKERS_END_WITHIN_S if self._interrupted else GRACE_S)
         if self._pool is not None:
@@ -568,10 +551,10 @@ class _Session:
                 self._target.bounds.stop("the run has ended")
             self._pool.shutdown(wait=False, cancel_futures=True)
             under_way = [future for future in self._futures if not future.done()]
-            within = _INTERRUPTED_CASES_END_WITHIN_S if self._interrupted else _CASES_END_WITHIN_S
             self._stuck = bool(wait(under_way, within).not_done)
         if self._run is None:
-            self._end_start()
+            if self._starting is not None:  # no case came to it
+                self._starting.end(within)
             return
         self._run.recorder.flush()
         if self._folder is not None and isinstance(self._run.target, SocketTarget):
@@ -592,14 +575,6 @@ class _Session:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Note an interrupt before the first case; what could not be collected is none."""
         self._interrupted |= excinfo.type is KeyboardInterrupt
-
-    def _end_start(self) -> None:
-        """Stop a target that no case came to, if it starts for long in the middle of that."""
-        if self._starting is not None:
-            within = _INTERRUPTED_CASES_END_WITHIN_S if self._interrupted else _CASES_END_WITHIN_S
-            wait([self._starting], within)
-            assert self._target is not None
-            self._target.stop()
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
