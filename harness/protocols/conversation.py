@@ -14,7 +14,8 @@ Rules every peer shares:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, Literal, Protocol, TypeVar
@@ -143,6 +144,7 @@ class Conversation(Generic[F]):
         self.longest_pause: Duration = 0
         """Longest time between two writes so far."""
         self._channel: Channel | None = None
+        self._pieces: list[bytes] | None = None
 
     # what a subclass provides
 
@@ -199,7 +201,21 @@ class Conversation(Generic[F]):
         if self.spoke_at is not None:
             self.longest_pause = max(self.longest_pause, now - self.spoke_at)
         self.spoke_at = now
-        self.channel.write(data)
+        if self._pieces is None:
+            self.channel.write(data)
+        else:
+            self._pieces.append(data)
+
+    @contextmanager
+    def in_one_write(self) -> Iterator[None]:
+        """Hand all that is written within to the link in one piece at the end, so that the broker
+        may read it at once."""
+        self._pieces = []
+        try:
+            yield
+        finally:
+            data, self._pieces = b"".join(self._pieces), None
+            self.channel.write(data)
 
     def beat(self, data: bytes = b"\n") -> None:
         """Send a sign of life."""

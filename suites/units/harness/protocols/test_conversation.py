@@ -70,3 +70,17 @@ def test_a_requirement_may_be_violated_uncertainly_and_ends_the_case(bench: Benc
         bench.require("X-1", False, "closed", uncertain="the client was late")
     (finding,) = bench.example_record.findings
     assert (finding.seen, finding.uncertain) == (Seen.VIOLATED, "the client was late")
+
+
+def test_what_is_written_in_one_write_reaches_the_link_in_one_piece(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = bench.stomp()
+    pieces: list[bytes] = []
+    monkeypatch.setattr(peer.channel, "write", pieces.append)
+    with peer.in_one_write():
+        peer.write(b"one, ")
+        peer.write(b"two")
+        assert not pieces
+    peer.write(b"three")
+    assert pieces == [b"one, two", b"three"]

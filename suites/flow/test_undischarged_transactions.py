@@ -1,0 +1,96 @@
+"""Transactions that nobody discharges: when their connections have ended, none of their messages is
+charged to an address.
+
+A connection posts messages in a transaction and ends. Posts and close are handed to the link in one
+write, so the broker reads the end while it may still be working on the posts. A post that is stored
+behind the rollback is charged and nobody gives it back. Such a race needs many turns: the ends are
+repeated, each at a fresh address, where the first post takes longest, and all are judged once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.clients.artemis_management import ADMIN
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.protocols.amqp10.raw_peer import Node, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp10.steps import granted
+from brokerproof.suites.amqp10.transaction_steps import control, post
+from brokerproof.suites.steps import small_addresses
+
+FREE_AGAIN = "ARTEMIS-PAGING-9"
+
+CLOSE, EOF, RESET = "close", "EOF", "RESET"
+"""A close that the broker answers, the end of the socket without a word, and a reset."""
+ENDS = (CLOSE, CLOSE, CLOSE, EOF, RESET) * 10
+"""The ends of the connections, in order. Measured: Artemis 2.56.0 keeps the charge behind three of
+ten closes when it has just started, and behind eight of ten later, so that all 30 do not miss."""
+POSTS = 10
+"""Messages that each connection posts."""
+SIZE = 100
+"""Bytes of a body."""
+LAST = 99
+"""The number of the message that is sent behind an end."""
+
+
+def post_and_end(target: Bench, node: Node, end: str) -> None:
+    """Post messages in a transaction, and end the connection without a discharge."""
+    peer = target.amqp()
+    coordinator, link = control(target, peer), peer.sender(node)
+    id = coordinator.declare()
+    granted(target, peer, link, POSTS)
+    with peer.in_one_write():
+        for number in range(POSTS):
+            post(target, peer, link, id, small_addresses.body(number, SIZE))
+        if end == CLOSE:
+            peer.close(answered=False)
+    if end == CLOSE:
+        peer.expect(frame("close"))
+    peer.close_socket(CloseHow.RESET if end == RESET else CloseHow.EOF)
+
+
+def send_and_take(target: Bench, node: Node) -> None:
+    """Send a message, which is charged, and take it: a control."""
+    peer, link = small_addresses.producer(target, node)
+    outcome = small_addresses.send(target, peer, link, small_addresses.body(LAST, SIZE))
+    target.control(outcome == "accepted", f"a message sent afterwards was {outcome}")
+    state, counted = target.admin().until(
+        node.address, lambda state: state.messages == 1 and state.size > 0
+    )
+    target.control(counted, f"a message was sent, and the address has {state}")
+    numbers = small_addresses.drain_queue(target, node, 1)
+    target.control(numbers == [LAST], f"the messages of the address were {numbers}, not [{LAST}]")
+
+
+@case(FREE_AGAIN, needs={"amqp", "amqp-transactions", "stomp-1.2", ADMIN})
+def test_their_messages_are_not_charged_when_their_connections_have_ended(target: Bench) -> None:
+    """Connections post messages in transactions to empty addresses and end without a discharge, in
+    one of three ways each. A message that is sent to one of them afterwards is charged and can be
+    taken. Then the size of each address is 0 again."""
+    admin, holder = target.admin(), target.amqp()
+    places = [(target.node(), end) for end in ENDS]
+    for node, _ in places:
+        holder.receiver(node)  # without credit: a queue without consumers may be deleted
+        before = admin.address(node.address)
+        empty = before.size == 0 and before.messages == 0
+        target.control(empty, f"a fresh address should be empty, it has {before}")
+    for node, end in places:
+        post_and_end(target, node, end)
+    send_and_take(target, places[-1][0])
+    deadline = target.now() + PATIENCE
+    charged: Counter[str] = Counter()
+    for node, end in places:
+        left = max(0, deadline - target.now())
+        state, free = admin.until(node.address, lambda state: state.size == 0, left)
+        target.control(free or state.messages == 0, f"messages are left: {state}")
+        charged[end] += not free
+    counts = ", ".join(f"{count} behind {end}" for end, count in charged.items())
+    target.record_finding(
+        FREE_AGAIN,
+        not charged.total(),
+        f"of {len(places)} addresses without messages, after transactions that nobody discharged,"
+        f" {charged.total()} are charged: {counts}",
+    )
