@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.model.finding import JudgedFinding
+from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, append
 from brokerproof.reports import command, report_writing
 from brokerproof.reports.index_model import Bar, Column
@@ -77,6 +78,12 @@ def several(
     kept.write_text("mine")
     kept.with_name("artemis-old-case-0123456789.html").write_text("old")
 
+    return folder / "report", reported(spark, folder, said)
+
+
+def reported(spark: SparkSession, folder: Path, runs: Iterable[str]) -> dict[str, Any]:
+    """Report on the runs in ``folder`` that have these names; return what the command printed."""
+
     @contextlib.contextmanager
     def shared(*_: object, **__: object) -> Iterator[SparkContext]:
         yield spark.sparkContext
@@ -84,14 +91,15 @@ def several(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(report_writing, "context", shared)
         arguments = [
-            *(str(folder / name) for name in said),
+            *(str(folder / name) for name in runs),
             "--out",
             str(folder / "report"),
             "--json",
         ]
         result = CliRunner().invoke(command.report, arguments)
     assert (result.exit_code, result.stderr) == (0, "")
-    return folder / "report", json.loads(result.stdout)
+    printed: dict[str, Any] = json.loads(result.stdout)
+    return printed
 
 
 def test_what_was_written_is_printed(several: tuple[Path, dict[str, Any]]) -> None:
@@ -193,3 +201,19 @@ def test_the_last_run_of_each_target_makes_the_headline(
     assert badge["message"] == "cut off: 1 fail, 2 of 3 pass"
     assert found.count('class="card"') == 1
     assert '<span class="soft run">new</span>' in (folder / "summary.html").read_text()
+
+
+def test_many_targets_whose_past_is_not_known_are_reported(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = [f"t{number}" for number in range(5)]
+    values = header("run", finished=True)
+    values["targets"] = [values["targets"][0] | {"name": name} for name in names]
+    write_header(tmp_path / "run", values)
+    broken = JudgedFinding("STOMP12-RCPT-01", Seen.VIOLATED, "no RECEIPT", verdict=Verdict.FAIL)
+    for name in names:
+        result = Result("c.x", name, ("STOMP12-RCPT-01",), Verdict.FAIL, "no RECEIPT", (broken,))
+        append(tmp_path / "run", result)
+    reported(spark, tmp_path, ["run"])
+    index = (tmp_path / "report" / "index.html").read_text()
+    assert index.count("no RECEIPT") >= len(names)
