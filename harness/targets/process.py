@@ -135,11 +135,13 @@ class ProcessTarget(SocketTarget):
         self._process.stdin.flush()
 
     def stop(self) -> None:
+        """End the process and remove its folders. Another thread may do so at the same time: the
+        one that waits for its ready line, which ends then."""
         super().stop()
         self._end()
-        if self._folders is not None:
-            self._folders.cleanup()
-            self._folders = None
+        folders, self._folders = self._folders, None
+        if folders is not None:
+            folders.cleanup()
 
     def process_end(self) -> str:
         if self.is_forked:  # a process learns of its own children only
@@ -151,15 +153,15 @@ class ProcessTarget(SocketTarget):
         return f"its process ended with {how}"
 
     def _end(self) -> None:
-        if self._process is None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        self._process.terminate()
+        process.terminate()
         try:
-            self._process.wait(_STOP_WITHIN_S)
+            process.wait(_STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
-        self._process = None
