@@ -11,6 +11,8 @@ from textwrap import shorten
 from typing import Any
 from urllib.parse import urlencode
 
+from packaging.version import InvalidVersion, Version
+
 from brokerproof.harness.catalogue.areas import area_of
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import area_summary, causes
@@ -266,26 +268,47 @@ class _Past:
         said = []
         if self.comparison is not None and cause.verdict is Verdict.FAIL:
             said.append(self.comparison.since(cause.target, cause.cases))
-        places = [at for at, column in enumerate(self.columns) if column.target == cause.target]
+        places = self._places(cause.target)
         if cause.finding is not None and len(places) > 1:
             named = cause.finding.requirement
             rows = [row for group in self.groups for row in group.rows if row.words.id == named]
             said += [self._first_failure(row.cells, places) for row in rows]
         return tuple(said)
 
+    def _places(self, target: str) -> list[int]:
+        """Return the columns that came before the last one of ``target``, and that one: its runs,
+        or of NAME@RELEASE the releases of NAME up to it, the oldest first."""
+        own = [at for at, column in enumerate(self.columns) if column.target == target]
+        release = _release_of(target)
+        if len(own) != 1 or release is None:
+            return own
+        name, _, _ = target.partition("@")
+        releases = {
+            version: at
+            for at, column in enumerate(self.columns)
+            if column.target.startswith(f"{name}@")
+            and (version := _release_of(column.target)) is not None
+            and version <= release
+        }
+        return [releases[version] for version in sorted(releases)]
+
     def _first_failure(self, cells: Sequence[Cell | None], places: Sequence[int]) -> str:
-        """Return the first of the runs at the end that all failed, and what was before it."""
+        """Return the first of the runs or releases at the end that all failed, and what was before
+        it."""
         first = len(places) - 1
         while first > 0 and _verdict(cells[places[first - 1]]) == Verdict.FAIL:
             first -= 1
         words = f"broken since {self._release(self.columns[places[first]])}"
         if first == 0:
-            return f"{words}, the first run"
+            targets = {self.columns[place].target for place in places}
+            return f"{words}, the first {'release' if len(targets) > 1 else 'run'}"
         before = self.columns[places[first - 1]]
         verdict = _verdict(cells[places[first - 1]]) or "not judged"
         return f"{words}; {verdict} in {self._release(before)}"
 
     def _release(self, column: Column) -> str:
+        if _release_of(column.target) is not None:
+            return column.target
         versions = [
             str(target.get("version") or "")
             for run in self.runs
@@ -294,6 +317,14 @@ class _Past:
             if target["name"] == column.target
         ]
         return f"{column.run} ({versions[0]})" if versions and versions[0] else column.run
+
+
+def _release_of(target: str) -> Version | None:
+    """Return the release that a target NAME@RELEASE judges; None for other names."""
+    try:
+        return Version(target.partition("@")[2])
+    except InvalidVersion:
+        return None
 
 
 def _verdict(cell: Cell | None) -> str:

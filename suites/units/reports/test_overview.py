@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,28 @@ def test_a_history_of_releases_says_since_which_one_it_is_broken(tmp_path: Path)
     assert since("PASS", "FAIL", "FAIL") == ("broken since new (2.1); PASS in old (2.0)",)
     assert since(None, None, "FAIL") == ("broken since newest (2.2); not judged in new (2.1)",)
     assert since("FAIL", "FAIL", "FAIL") == ("broken since old (2.0), the first run",)
+
+
+def test_releases_beside_each_other_say_since_which_one_it_is_broken(tmp_path: Path) -> None:
+    releases = ("2.10.0", "2.9.0", "2.31.2", "2.4.0")
+    for release in releases:
+        append(tmp_path, replace(failed("s.c"), target=f"t@{release}"))
+    columns = [Column("r", f"t@{release}", "t") for release in releases]
+    columns.append(Column("r", "t", "another target"))
+
+    def since(*verdicts: str) -> dict[str, tuple[str, ...]]:
+        cells = tuple(Cell(verdict, 1, "s.c", None) for verdict in (*verdicts, "PASS"))
+        group = Group("S", "", (MatrixRow(Words("R-1"), cells),))
+        bars = [Bar(column, (), 1.0) for column in columns]
+        shown = overview([Run(tmp_path, "r", {})], bars, [group], columns, Requirements([]))
+        return {line.target: line.since for line in shown.causes}
+
+    newly = since("FAIL", "PASS", "FAIL", "PASS")
+    assert newly["t@2.10.0"] == ("broken since t@2.10.0; PASS in t@2.9.0",)
+    assert newly["t@2.31.2"] == ("broken since t@2.10.0; PASS in t@2.9.0",)
+    steadily = since("FAIL", "FAIL", "FAIL", "FAIL")
+    assert steadily["t@2.31.2"] == ("broken since t@2.4.0, the first release",)
+    assert steadily["t@2.4.0"] == ()
 
 
 def test_a_requirement_is_quoted_and_cut_between_words() -> None:
