@@ -120,6 +120,8 @@ class Overview:
     """Those of them that are open on some target."""
     comparisons: Sequence[Comparison] = ()
     """Of the last run of each target that was compared with a baseline."""
+    has_past: bool = False
+    """True if it is known of any cause since when it is there."""
 
 
 _STYLES = {
@@ -198,6 +200,7 @@ def overview(
         len({name for area in all_states for name in area.judged}),
         len({name for area in all_states for name in area.requirements(*_OPEN)}),
         comparisons,
+        any(line.since for line in lines),
     )
 
 

@@ -226,10 +226,12 @@ def test_releases_beside_each_other_say_since_which_one_it_is_broken(tmp_path: P
     columns.append(Column("r", "t", "another target"))
 
     def since(*verdicts: str) -> dict[str, tuple[str, ...]]:
+        """Since when each release is broken, by its target."""
         cells = tuple(Cell(verdict, 1, "s.c", None) for verdict in (*verdicts, "PASS"))
         group = Group("S", "", (MatrixRow(Words("R-1"), cells),))
         bars = [Bar(column, (), 1.0) for column in columns]
         shown = overview([Run(tmp_path, "r", {})], bars, [group], columns, Requirements([]))
+        assert shown.has_past
         return {line.target: line.since for line in shown.causes}
 
     newly = since("FAIL", "PASS", "FAIL", "PASS")
