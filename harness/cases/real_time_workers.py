@@ -179,13 +179,12 @@ class RealTimeWorkers(Workers):
         if share < IDLE_SHARE:
             return
         for worker in self._workers:
-            for _ in range(MORE):
+            for _ in range(min(MORE, self._most - len(worker.given))):
                 # Cases that keep the disk busy would keep each other from it.
                 at = next((at for at, n in enumerate(self._left) if not self._is_busy(n)), None)
                 if at is None:
                     return
-                if len(worker.given) < self._most:
-                    self._give_one(worker, at)
+                self._give_one(worker, at)
 
     def _is_busy(self, number: int) -> bool:
         return bool(BUSY & self._calls[number].case.needs)

@@ -46,8 +46,8 @@ MANY = 20
 """Further probes after one that passed: so many if none failed lately, or so many if one did."""
 FAILURES = 3
 WINDOW = 100
-MOST_WORDS = 200
-"""Characters of what a case says in the sentence that ends a run. Some list all that they received,
+MOST_OF_PROBLEM = 200
+"""Characters of a case's problem in the sentence that ends a run. Some list all that they received,
 dozens of frames."""
 LOOK_EVERY: Duration = NS_PER_S // 10
 SILENCE: Duration = seconds(12)
@@ -211,8 +211,8 @@ class TargetHealth:
     def _noticed(self, case: str, problem: str) -> str:
         action = self._bounds.last_action(case)
         sent = "" if action is None else f" after {action.command}"
-        said = textwrap.shorten(problem, MOST_WORDS, placeholder=" …")
-        return f"noticed in case {case}{sent}: {said}"
+        brief = textwrap.shorten(problem, MOST_OF_PROBLEM, placeholder=" …")
+        return f"noticed in case {case}{sent}: {brief}"
 
     def _stop(self, reason: str) -> None:
         self._bounds.stop(" ".join(reason.split()))

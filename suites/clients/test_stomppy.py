@@ -136,7 +136,7 @@ def test_every_call_that_asks_gets_its_receipt(target: Bench, version: str) -> N
     peer.subscribe(queue, ack="client", proves=RECEIPT_ID[version])
     peer.ack(peer.message(), proves=RECEIPT_ID[version])
     if "transactions" in target.capabilities:
-        kept, dropped = target.fresh_name(), target.fresh_name()
+        kept, dropped = f"{peer.transaction}-kept", f"{peer.transaction}-dropped"
         peer.begin(kept, proves=RECEIPT_ID[version])
         # A server may hold a SEND to be processed, and confirm it, with its transaction.
         peer.publish(target.destination(), b"2", {"transaction": kept}, receipt=False)
@@ -432,7 +432,7 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
         target.stomppy(version),
     )
     consumer.subscribe(queue)
-    kept, dropped = target.fresh_name(), target.fresh_name()
+    kept, dropped = f"{producer.transaction}-kept", f"{producer.transaction}-dropped"
     producer.begin(kept)
     for body in numbered(3):
         producer.publish(queue, body, {"transaction": kept}, receipt=False)

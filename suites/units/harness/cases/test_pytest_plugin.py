@@ -196,7 +196,7 @@ def test_a_broker_starts_while_cases_are_collected_and_ends_if_there_are_none(
 
 
 NEVER_READY = '''
-description = "A process that interrupts whoever started it, and is never ready."
+description = "A process that interrupts its parent, and is never ready."
 kind = "process"
 profile = "artemis"
 command = ["{python}", "-c", """import os, signal, sys
