@@ -11,9 +11,8 @@ from textwrap import shorten
 from typing import Any
 from urllib.parse import urlencode
 
-from packaging.version import InvalidVersion, Version
-
 from brokerproof.harness.catalogue.areas import area_of
+from brokerproof.harness.model.target_names import family, release
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import area_summary, causes
 from brokerproof.harness.results.area_summary import AreaState, State
@@ -282,16 +281,15 @@ class _Past:
         """Return the columns that came before the last one of ``target``, and that one: its runs,
         or of NAME@RELEASE the releases of NAME up to it, the oldest first."""
         own = [at for at, column in enumerate(self.columns) if column.target == target]
-        release = _release_of(target)
-        if len(own) != 1 or release is None:
+        judged = release(target)
+        if len(own) != 1 or judged is None:
             return own
-        name, _, _ = target.partition("@")
         releases = {
             version: at
             for at, column in enumerate(self.columns)
-            if column.target.startswith(f"{name}@")
-            and (version := _release_of(column.target)) is not None
-            and version <= release
+            if family(column.target) == family(target)
+            and (version := release(column.target)) is not None
+            and version <= judged
         }
         return [releases[version] for version in sorted(releases)]
 
@@ -310,7 +308,7 @@ class _Past:
         return f"{words}; {verdict} in {self._release(before)}"
 
     def _release(self, column: Column) -> str:
-        if _release_of(column.target) is not None:
+        if release(column.target) is not None:
             return column.target
         versions = [
             str(target.get("version") or "")
@@ -320,14 +318,6 @@ class _Past:
             if target["name"] == column.target
         ]
         return f"{column.run} ({versions[0]})" if versions and versions[0] else column.run
-
-
-def _release_of(target: str) -> Version | None:
-    """Return the release that a target NAME@RELEASE judges; None for other names."""
-    try:
-        return Version(target.partition("@")[2])
-    except InvalidVersion:
-        return None
 
 
 def _verdict(cell: Cell | None) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.model.target_names import family
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import LatestResult, last_of_each
 
@@ -121,14 +122,10 @@ def releases(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
     are alike up to ``@``."""
     renamed = {}
     for name in before:
-        others = [target for target in now if _family(target) == _family(name)]
+        others = [target for target in now if family(target) == family(name)]
         if name not in now and len(others) == 1 and others[0] not in before:
             renamed[name] = others[0]
     return renamed
-
-
-def _family(target: str) -> str:
-    return target.partition("@")[0]
 
 
 def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:

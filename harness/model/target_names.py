@@ -1,0 +1,18 @@
+"""Names of targets: ``NAME``, or ``NAME@RELEASE`` for one release of a broker."""
+
+from __future__ import annotations
+
+from packaging.version import InvalidVersion, Version
+
+
+def family(target: str) -> str:
+    """Return the name that all releases of a target share."""
+    return target.partition("@")[0]
+
+
+def release(target: str) -> Version | None:
+    """Return the release that a target judges; None if its name has none."""
+    try:
+        return Version(target.partition("@")[2])
+    except InvalidVersion:
+        return None
