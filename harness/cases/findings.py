@@ -5,7 +5,7 @@ The findings are given their verdicts when the case ends (``execution.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -134,6 +134,25 @@ class CaseRecord(Judge):
                 Violation(named, detail, expectation, len(wire.steps), self.now())
             )
         return held
+
+    def record_held(self, requirements: Requirements, evidence: object, detail: str) -> None:
+        """Record that each of ``requirements`` held, as ``evidence`` shows: the frames, deliveries
+        or count that the sentence speaks of. Without evidence (None, 0, an empty collection) the
+        requirement was never reached.
+
+        Raises ``ValueError`` for True or False, which are conditions and no evidence
+        (:meth:`record_finding`), and for a requirement that the case does not cite.
+        """
+        if isinstance(evidence, bool):
+            raise ValueError(
+                f"{evidence} is a condition; judge it by record_finding, or give what was observed"
+            )
+        is_empty = evidence is None or evidence == 0
+        if is_empty or (isinstance(evidence, Sized) and not len(evidence)):
+            self._never_reached(requirements, detail, "nothing was observed")
+            return
+        for requirement in _ids(requirements):
+            self._keep(Finding(requirement, Seen.HELD, detail))
 
     def record_not_applicable(self, requirements: Requirements, reason: str) -> None:
         """Record that each of ``requirements`` asks nothing of this broker here, and why: its

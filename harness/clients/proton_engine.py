@@ -416,9 +416,11 @@ class ProtonPeer(Conversation[ProtonEvent]):
         returns how many it gave back."""
         receiver.drain(credit)
         self.work()
-        if not self.world.wait_until(
+        self.world.wait_until(
             lambda: not receiver.draining() or self.ended is not None, self.world.now() + within
-        ):
+        )
+        answered = not receiver.draining()
+        if not answered:
             observed = self.instead()
             trouble = next((self.words(event) for event in self.inbox if self.fatal(event)), "")
             if trouble and trouble not in observed:
@@ -429,7 +431,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         if proves is not None:
             self.judge.record_finding(
                 proves,
-                True,
+                answered,
                 f"the drain of {receiver.name} was answered, {back} credits returned unused",
             )
         return back
@@ -477,7 +479,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         if not sent.settled:
             self._unmet(f"expected a message to be settled, {self.instead()}", proves)
         if proves is not None:
-            self.judge.record_finding(proves, True, f"the message was settled as {sent.state}")
+            self.judge.record_held(proves, sent.state, f"the message was settled as {sent.state}")
         return sent
 
     def message(

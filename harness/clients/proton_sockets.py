@@ -195,19 +195,18 @@ class BlockingPeer:
     def _ask(self, words: str, action: Callable[[], T], proves: Requirements | None) -> T:
         """Do what may fail in Proton; a failure is the broker's with ``proves``, and a failed
         control without."""
+        trouble = ""
         try:
             done = action()
         except (proton.ProtonException, OSError) as problem:
-            detail = (
-                f"Proton's BlockingConnection could not {words}: {type(problem).__name__}:"
-                f" {problem}"
-            )
-            if proves is None:
-                raise ControlFailed(detail) from None
-            self.judge.record_finding(proves, False, detail)
-            raise Violated(detail) from None
+            trouble = f" not {words}: {type(problem).__name__}: {problem}"
+        detail = f"Proton's BlockingConnection could{trouble or f' {words}'}"
+        if trouble and proves is None:
+            raise ControlFailed(detail)
         if proves is not None:
-            self.judge.record_finding(proves, True, f"Proton's BlockingConnection could {words}")
+            self.judge.record_finding(proves, not trouble, detail)
+        if trouble:
+            raise Violated(detail)
         return done
 
     def connect(

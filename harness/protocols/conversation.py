@@ -88,6 +88,8 @@ class Judge(Protocol):
         expectation: Expectation | None = None,
     ) -> bool: ...
 
+    def record_held(self, requirements: Requirements, evidence: object, detail: str) -> None: ...
+
 
 class CaseClock(Protocol):
     """The part of a bench that lets time pass and notes steps for the report."""
@@ -281,7 +283,7 @@ class Conversation(Generic[F]):
             self._unmet(f"expected {what} within {_text(within)}, {self.instead()}", proves, unmet)
         assert frame is not None
         if proves is not None:
-            self.judge.record_finding(proves, True, f"got {self.words(frame)}")
+            self.judge.record_held(proves, frame, f"got {self.words(frame)}")
         return frame
 
     def watch_for(self, what: Match[F], *, within: Duration = PATIENCE) -> F | None:
@@ -315,7 +317,8 @@ class Conversation(Generic[F]):
             )
 
         until = self.world.now() + for_
-        if self.world.wait_until(disturbed, until):
+        silent = not self.world.wait_until(disturbed, until)
+        if not silent:
             expected = f"no {of}" if of is not None else "no frame"
             extra = sum(
                 of is None or of.accepts(frame) or self.fatal(frame) for frame in self.inbox
@@ -328,7 +331,7 @@ class Conversation(Generic[F]):
             )
         elif proves is not None:
             self.judge.record_finding(
-                proves, True, f"nothing arrived for {_text(for_)}{_because(why)}"
+                proves, silent, f"nothing arrived for {_text(for_)}{_because(why)}"
             )
 
     def expect_end(
@@ -344,7 +347,7 @@ class Conversation(Generic[F]):
             self._unmet(detail, proves, unmet)
         assert self.ended is not None
         if proves is not None:
-            self.judge.record_finding(proves, True, f"the broker closed ({self.ended.how})")
+            self.judge.record_held(proves, self.ended, f"the broker closed ({self.ended.how})")
         return self.ended
 
     def instead(self) -> str:

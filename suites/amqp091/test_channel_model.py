@@ -479,7 +479,9 @@ class Run:
         self._mark(consumer.queue, delivery)
         arrivals[consumer.queue][tag].append(number)
         if consumer.no_ack:
-            self.target.record_finding(NOT_FOR_NO_ACK, True, detail)
+            if channel.limit and channel.held >= channel.limit:
+                beyond = f"{detail}, with {channel.held} held of {channel.limit}"
+                self.target.record_held(NOT_FOR_NO_ACK, delivery, beyond)
             return
         within = f"{consumer.held} held of {consumer.prefetch}, {channel.held} of {channel.limit}"
         self.target.require((LIMIT, CHANNEL_LIMIT), consumer.has_room, f"{detail}, with {within}")
@@ -638,6 +640,3 @@ def test_channels_do_what_the_model_says(
         for step in [*steps * rounds, Publish(0, 2), Consume(PLAIN, 0, 1, True)]:
             run.step(step)
     run.finish()
-    target.record_finding(
-        CHANNEL_LIMIT, True, f"{len(steps) * rounds} steps went as the model says"
-    )

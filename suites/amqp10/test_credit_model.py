@@ -343,7 +343,7 @@ class Run:
         left = sorted(delivery.message.body for held in model.held for delivery in held)
         if self.place in (TOPIC, WILDCARD, TEMPORARY):
             detail = f"each message of the {self.place} arrived; {left} are held in the end"
-            self.target.record_finding(RELEASED_AVAILABLE, True, detail)
+            self.target.record_held(RELEASED_AVAILABLE, self.given_back, detail)
             return
         self.peer.close()
         self.peer.close_socket()  # a broker may wait for it before it redelivers

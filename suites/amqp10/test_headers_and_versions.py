@@ -67,9 +67,10 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
     )
     peer.expect(frame("sasl-mechanisms"), proves=VERSION_OF_HEADER)
     peer.close_socket()
-    peer = target.amqp(begin=False)
+    peer = target.amqp_peer()
+    peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+    peer.open(proves=SUPPORTED_VERSION)
     peer.begin(proves=VERSION_OF_HEADER)
-    target.record_finding(SUPPORTED_VERSION, True, "the AMQP header was answered with AMQP 1.0.0")
 
 
 @case(SUPPORTED_VERSION, needs={"amqp"})

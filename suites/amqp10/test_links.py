@@ -284,7 +284,7 @@ def test_a_drain_uses_the_credit_up(
     )
     flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
     if credit <= count:
-        target.record_finding(DRAIN_SET_BY_RECEIVER, True, "the credit was used up by messages")
+        target.record_not_applicable(DRAIN_SET_BY_RECEIVER, "the credit was used up by messages")
     elif flows:
         target.record_finding(
             DRAIN_SET_BY_RECEIVER,
@@ -294,9 +294,6 @@ def test_a_drain_uses_the_credit_up(
     else:
         target.record_not_applicable(DRAIN_SET_BY_RECEIVER, "no flow answered the drain")
     judge_trace(target, peer, amqp_credit.counts, amqp_credit.drains)
-    target.record_finding(
-        SENDERS_DELIVERY_COUNT, True, "the flows report the delivery-count unchanged"
-    )
     if not drained:
         return
     left = count - len(got)
@@ -347,9 +344,6 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
         f" {peer.instead() if answer is None else answer.brief()}",
     )
     judge_trace(target, peer, amqp_credit.counts)
-    target.record_finding(
-        SENDERS_DELIVERY_COUNT, True, "the broker's flows report the link's state as it is"
-    )
 
 
 @case(CREDIT_WITHDRAWN, CREDIT_SET_BY_RECEIVER, needs={"amqp"})
@@ -531,4 +525,4 @@ def test_deliveries_are_named_as_they_should_be(
         target.control(len(got) == count, f"{len(got)} of {count} messages arrived")
     judge_trace(target, peer, amqp_deliveries.delivery_ids)
     if links * count == 1:
-        target.record_finding(DELIVERY_ID_WRAPS, True, "one delivery has one id")
+        target.record_not_applicable(DELIVERY_ID_WRAPS, "one delivery has no successor")

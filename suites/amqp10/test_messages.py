@@ -368,7 +368,9 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
         f"sent the message-annotations {expected}, arrived {dict(have)}",
     )
     target.record_finding(
-        OPTIONAL_ANNOTATION_IGNORED, True, f"a message with {sorted(notes)} was accepted"
+        OPTIONAL_ANNOTATION_IGNORED,
+        delivery.message.body == b"x",
+        f"a message with {sorted(notes)} was accepted, and arrived as {delivery.message.body!r}",
     )
 
 

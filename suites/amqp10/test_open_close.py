@@ -13,9 +13,10 @@ from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import amqp_liveness
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, frame
+from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, AmqpPeer, either, frame
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.harness.trace.events import FrameReceived
 from brokerproof.suites.amqp10.steps import (
     LARGEST,
     QUIET,
@@ -58,10 +59,16 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
         peer.opened.channel == 0,
         f"the broker's open arrived on channel {peer.opened.channel}",
     )
+    answers = [
+        event.command
+        for event in target.events
+        if isinstance(event, FrameReceived) and event.conn == peer.conn
+    ]
+    behind_headers = [name for name in answers if name != HEADER and not name.startswith("sasl-")]
     target.record_finding(
         OPEN_BEFORE_OTHER_FRAMES,
-        True,
-        "the broker's open arrived before anything else was answered",
+        behind_headers[0] == "open",
+        f"the broker sent {', '.join(answers)}",
     )
     judge_trace(target, peer, amqp_liveness.order)
 
@@ -192,16 +199,19 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
         peer.begin(channel)
     peer.settle() if most > 2 else None
     judge_trace(target, peer, amqp_liveness.limits)
-    target.record_finding(
-        AGREED_LIMITS,
-        all(
-            session.theirs is not None and session.theirs <= most
-            for session in peer.sessions.values()
-        ),
-        "channels",
+    used = [session.theirs for session in peer.sessions.values()]
+    largest = max(
+        event.size
+        for event in target.events
+        if isinstance(event, FrameReceived) and event.conn == peer.conn
     )
     target.record_finding(
-        PEERS_CHANNEL_MAX, True, f"{len(peer.sessions)} sessions with a channel-max of {most}"
+        AGREED_LIMITS, largest <= 512, f"with a max-frame-size of 512 arrived {largest} bytes"
+    )
+    target.record_finding(
+        PEERS_CHANNEL_MAX,
+        all(channel is not None and channel <= most for channel in used),
+        f"with a channel-max of {most} the broker uses the channels {used}",
     )
 
 

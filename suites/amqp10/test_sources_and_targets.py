@@ -140,7 +140,7 @@ def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count:
                 f" and the link {'was detached' if gone else 'stays'}",
             )
             return
-        target.record_finding(MADE_OR_DETACHED, True, f"a {side} was made")
+        target.record_held(MADE_OR_DETACHED, inside, f"a {side} was made: {inside}")
         detail = f"a dynamic {side} was answered with {inside}"
         target.record_finding(DYNAMIC_SAID, inside.get("dynamic") is True, detail)
         target.require(DYNAMIC_NODE, bool(address), detail)

@@ -208,7 +208,8 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
                 SASL_EXTERNAL, not begun_ and bool(closed), f"{observed}, and then {peer.instead()}"
             )
         else:
-            target.record_finding(SASL_EXTERNAL, True, observed)
+            refused = outcome is not None or peer.ended is not None
+            target.record_finding(SASL_EXTERNAL, refused, observed)
 
 
 @case(CLIENT_CERTIFICATE_REQUIRED, needs={"amqp", "tls-fixtures"})

@@ -134,7 +134,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
         f"fail={fail}: {late} can be received, should be {expected}",
     )
     if settled:
-        target.record_finding(PROVISIONAL_OUTCOME, True, "the posts were settled: no answer is due")
+        target.record_not_applicable(PROVISIONAL_OUTCOME, "the posts were settled")
 
 
 def _disposition_of(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
@@ -550,7 +550,8 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
             lambda: peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox)), QUIET
         )
         observed = peer.instead()
-        if peer.take(TROUBLE) is None and peer.ended is None:
+        trouble = peer.take(TROUBLE) or peer.ended
+        if trouble is None:
             number = coordinator.say("discharge", txn_id=id, fail=False)
             coordinator.await_answer(number)
             outcome_frame = coordinator.link.session.outcomes.get(number)
@@ -561,8 +562,10 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
                 f"the discharge was answered: {observed}",
             )
         else:
-            target.record_finding(
-                FAILED_SETTLED_POST, True, f"the broker ended it before the discharge: {observed}"
+            target.record_held(
+                FAILED_SETTLED_POST,
+                trouble,
+                f"the broker ended it before the discharge: {observed}",
             )
             peer.close_socket()
         target.advance(QUIET)

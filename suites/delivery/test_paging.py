@@ -83,7 +83,7 @@ def test_what_was_paged_comes_once_and_in_order(
         not other.paging and other.pages == 0,
         f"{to.name} pages, and beside it {beside.name}: {other}",
     )
-    target.record_finding(POLICIES, True, "the address pages, and all was accepted")
+    target.record_held(POLICIES, count, f"the address pages, and {count} were accepted")
     taken = (
         Taker(target, to).all(count)
         if protocol == "stomp"

@@ -65,9 +65,12 @@ def test_stomp_py(target: Bench) -> None:
             peer.disconnect()
             peer.expect_end() if peer.left is None and peer.ended is None else None
     agree(target, capture)
-    target.record_finding(
-        receipts, True, f"{COUNT} messages were sent, received and acknowledged with receipts"
-    )
+    captured_receipts = [
+        event
+        for event in capture.passive
+        if isinstance(event, FrameReceived) and event.command == "RECEIPT"
+    ]
+    target.record_held(receipts, captured_receipts, f"{len(captured_receipts)} receipts arrived")
     beat_count = sum(isinstance(event, HeartBeatReceived) for event in capture.passive)
     target.record_finding(
         beats, beat_count >= 2, f"{beat_count} heart-beats of the broker were captured"

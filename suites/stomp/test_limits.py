@@ -60,13 +60,13 @@ def look_for(
     bystander.check()
     # No limit was exceeded, so none was handled wrongly. That there is none is recorded.
     target.record_finding(MAY_LIMIT[version], False, f"no limit was met up to {accepted} {what}")
-    target.record_finding(
-        OVER_LIMIT[version], True, f"no limit was exceeded up to {accepted} {what}"
+    target.record_not_applicable(
+        OVER_LIMIT[version], f"no limit was exceeded up to {accepted} {what}"
     )
 
 
 def _judge_refusal(target: Bench, version: str, words: str, seen: Fate) -> None:
-    target.record_finding(MAY_LIMIT[version], True, words)
+    target.record_finding(MAY_LIMIT[version], seen.refused, words)
     target.record_finding(
         OVER_LIMIT[version],
         seen.explained and seen.ended is not None,
@@ -141,5 +141,5 @@ def test_a_body_announced_beyond_all_measure_may_be_refused(target: Bench, versi
         target.record_finding(
             MAY_LIMIT[version], False, "the server waits for a body of a tebibyte"
         )
-        target.record_finding(OVER_LIMIT[version], True, "no limit was exceeded")
+        target.record_not_applicable(OVER_LIMIT[version], "no limit was exceeded")
     bystander.check()

@@ -67,7 +67,7 @@ def judge_unbent(
     """Either nothing was published, or x-word is one of ``values`` and the headers around it are
     what they were."""
     if message is None:
-        target.record_finding(proves, True, f"{line!r}: {seen}, nothing was published")
+        target.record_held(proves, seen, f"{line!r}: {seen}, nothing was published")
         return
     word, around = message.get("x-word"), (message.get("x-before"), message.get("x-behind"))
     target.record_finding(

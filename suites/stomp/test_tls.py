@@ -57,8 +57,10 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
         SHOWN, bool(peer.channel.security), f"the certificate was verified: {peer.channel.security}"
     )
     assert peer.connected is not None
-    target.record_finding(
-        CERTIFICATE_OPTIONAL, True, f"without a certificate arrived {peer.connected.brief()}"
+    target.record_held(
+        CERTIFICATE_OPTIONAL,
+        peer.connected,
+        f"without a certificate arrived {peer.connected.brief()}",
     )
     peer.subscribe(back, proves=SSL)
     plain.subscribe(there)

@@ -484,7 +484,7 @@ class AmqpPeer(AmqpConnection):
         if state is not None and outcome.kind("state") != state:
             self._unmet(f"expected {expected}, got {outcome.brief()}", proves)
         if proves is not None:
-            self.judge.record_finding(proves, True, f"got {outcome.brief()}")
+            self.judge.record_held(proves, outcome, f"got {outcome.brief()}")
         return outcome
 
     def delivery(
@@ -525,8 +525,8 @@ class AmqpPeer(AmqpConnection):
         mine = {id(frame) for frame in delivery.frames}
         self.inbox = [frame for frame in self.inbox if id(frame) not in mine]
         if proves is not None:
-            self.judge.record_finding(
-                proves, True, f"got delivery {delivery.id}{of}: {delivery.payload[:60]!r}"
+            self.judge.record_held(
+                proves, delivery, f"got delivery {delivery.id}{of}: {delivery.payload[:60]!r}"
             )
         return delivery
 

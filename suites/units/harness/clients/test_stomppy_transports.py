@@ -119,6 +119,11 @@ class Notebook:
         self.judged.append((detail, held))
         return held
 
+    def record_held(
+        self, requirements: str | tuple[str, ...], evidence: object, detail: str
+    ) -> None:
+        self.judged.append((detail, evidence is not None))
+
     def of(self, *kinds: type[Event]) -> list[Event]:
         return [event for event in self.events if isinstance(event, kinds)]
 
