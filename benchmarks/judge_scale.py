@@ -224,9 +224,9 @@ def judged(folder: Path, master: str, *, heap: str) -> dict[str, Any]:
     from brokerproof.harness.oracles.expectations import expectations_of
     from brokerproof.reports.judging.conclusion import conclude
     from brokerproof.reports.judging.judge import find_anomalies
-    from brokerproof.reports.requirements import Requirements
+    from brokerproof.reports.model.requirements import Requirements
     from brokerproof.reports.sources.segments import local
-    from brokerproof.reports.spark_session import session
+    from brokerproof.reports.spark.session import session
 
     began = time.monotonic()
     with session(master, heap=heap, brief=True) as spark:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from brokerproof.reports.refusals import Refusal
+from brokerproof.reports.assembly.refusals import Refusal
 
 
 @click.command()
@@ -58,10 +58,10 @@ def report(
     if out is None and len(runs) > 1:
         raise Refusal("several runs need --out DIR, the folder for their report")
     # It imports Spark's Python side, which takes longer than all that --help does.
-    from brokerproof.reports.without_pandas import leave_pandas_out
+    from brokerproof.reports.spark.without_pandas import leave_pandas_out
 
     leave_pandas_out()
-    from brokerproof.reports import report_writing
+    from brokerproof.reports.assembly import report_writing
 
     report_writing.command(
         runs,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import click
 
-from brokerproof.reports.refusals import Refusal
+from brokerproof.reports.assembly.refusals import Refusal
 
 
 @click.command()
@@ -42,9 +42,9 @@ def judge(
     if not as_json:
         click.echo("judge: Spark starts", err=True)
     # It imports Spark's Python side, which takes longer than all that --help does.
-    from brokerproof.reports.without_pandas import leave_pandas_out
+    from brokerproof.reports.spark.without_pandas import leave_pandas_out
 
     leave_pandas_out()
-    from brokerproof.reports import recording_judgement
+    from brokerproof.reports.assembly import recording_judgement
 
     return recording_judgement.command(traces, profile, whole=whole, master=master, as_json=as_json)

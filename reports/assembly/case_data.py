@@ -23,15 +23,15 @@ from pyspark import SparkContext
 
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
-from brokerproof.reports.certainty import Sighting, sighting
-from brokerproof.reports.curves.compute import Settings
-from brokerproof.reports.dataframes import LOAD
-from brokerproof.reports.excerpts import chosen_parts, excerpt, violations
-from brokerproof.reports.html.case_page import CasePages, worst_first
-from brokerproof.reports.index_model import CaseRow
-from brokerproof.reports.recorded_cases import RecordedCase, cases_of, read_segment
-from brokerproof.reports.recorded_verdicts import anomalies
-from brokerproof.reports.runs import Run
+from brokerproof.reports.judging.recorded_verdicts import anomalies
+from brokerproof.reports.model.certainty import Sighting, sighting
+from brokerproof.reports.model.curves import Settings
+from brokerproof.reports.model.excerpts import chosen_parts, excerpt, violations
+from brokerproof.reports.model.index_model import CaseRow
+from brokerproof.reports.sources.dataframes import LOAD
+from brokerproof.reports.sources.recorded_cases import RecordedCase, cases_of, read_segment
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.view.case_page import CasePages, worst_first
 
 CASES_IN_CHUNK = 50
 UNRECORDED_IN_TASK = 2_000

@@ -11,11 +11,11 @@ import gc
 
 from pyspark.daemon import manager
 
-from brokerproof.reports.without_pandas import leave_pandas_out
+from brokerproof.reports.spark.without_pandas import leave_pandas_out
 
 leave_pandas_out()  # before the import below, which would import it
 
-from brokerproof.reports import case_data  # noqa: E402
+from brokerproof.reports.assembly import case_data  # noqa: E402
 
 COLLECT_AT = 100_000
 """New objects that survive until the collector runs; Python's default is 700."""

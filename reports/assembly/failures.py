@@ -13,9 +13,9 @@ from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.results.records import UnreadableResults
 from brokerproof.harness.targets.java_runtime import NoJava
 from brokerproof.harness.trace.read import UnreadableTrace
-from brokerproof.reports.refusals import OurError, Refusal, SetUpFailed
-from brokerproof.reports.runs import UnreadableRun
-from brokerproof.reports.spark_gateway import NoGateway
+from brokerproof.reports.assembly.refusals import OurError, Refusal, SetUpFailed
+from brokerproof.reports.sources.runs import UnreadableRun
+from brokerproof.reports.spark.gateway import NoGateway
 
 
 @contextmanager

@@ -19,35 +19,35 @@ from pyspark.sql import SparkSession
 
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.oracles.expectations import Expectations, expectations_of
-from brokerproof.reports import case_data
-from brokerproof.reports.dataframes import trace
+from brokerproof.reports.assembly import case_data
 from brokerproof.reports.exports import badge, ctrf, junit, summary
-from brokerproof.reports.html.case_page import CasePages
-from brokerproof.reports.html.render import Pages
-from brokerproof.reports.index_model import CaseRow, Model
-from brokerproof.reports.index_model_builder import (
+from brokerproof.reports.judging.recorded_verdicts import AGAIN, beside_verdicts
+from brokerproof.reports.model.index_model import CaseRow, Model
+from brokerproof.reports.model.index_model_builder import (
     Limits,
     Tables,
     case_rows,
     model,
     with_recordings,
 )
-from brokerproof.reports.overview import Overview, overview
-from brokerproof.reports.recorded_verdicts import AGAIN, beside_verdicts
-from brokerproof.reports.requirement_compliance import Keeper, keepers
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.result_rows import Outcomes, flatten
-from brokerproof.reports.runs import Run
-from brokerproof.reports.slugs import plain_slug, slug
-from brokerproof.reports.tables import trace_table
-from brokerproof.reports.tables.coverage import coverage
-from brokerproof.reports.tables.errors import ERRORS, errors_of
-from brokerproof.reports.tables.history import history
-from brokerproof.reports.tables.kills import kills
-from brokerproof.reports.tables.matrix import matrix
-from brokerproof.reports.tables.verdicts import cases, counts
-from brokerproof.reports.target_history import in_order
-from brokerproof.reports.target_summaries import Broker, Measured, brokers
+from brokerproof.reports.model.overview import Overview, overview
+from brokerproof.reports.model.requirement_compliance import Keeper, keepers
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.model.slugs import plain_slug, slug
+from brokerproof.reports.model.tables import trace_table
+from brokerproof.reports.model.tables.coverage import coverage
+from brokerproof.reports.model.tables.errors import ERRORS, errors_of
+from brokerproof.reports.model.tables.history import history
+from brokerproof.reports.model.tables.kills import kills
+from brokerproof.reports.model.tables.matrix import matrix
+from brokerproof.reports.model.tables.verdicts import cases, counts
+from brokerproof.reports.model.target_history import in_order
+from brokerproof.reports.model.target_summaries import Broker, Measured, brokers
+from brokerproof.reports.sources.dataframes import trace
+from brokerproof.reports.sources.result_rows import Outcomes, flatten
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.view.case_page import CasePages
+from brokerproof.reports.view.render import Pages
 
 INDEX_BYTES = 5_000_000
 """The index is never larger: its lists are halved until it fits."""
@@ -84,7 +84,8 @@ def build(
     step: Step = lambda _: None,
 ) -> Report:
     """Write the report on ``runs`` into ``out``, over an older one if there is one; ``measured``
-    is what was inferred of targets (:func:`brokerproof.reports.target_summaries.read_measured`).
+    is what was inferred of targets
+    (:func:`brokerproof.reports.model.target_summaries.read_measured`).
     ``trace_tables`` also writes the tables that grow with the recording.
 
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no

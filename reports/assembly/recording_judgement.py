@@ -16,20 +16,20 @@ from brokerproof.harness.oracles.capture_gaps import OF_ALL
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations, expectations_of
 from brokerproof.harness.results.verdict import exit_code
 from brokerproof.harness.trace.read import UnreadableTrace, row_count
-from brokerproof.reports.failures import in_one_sentence
+from brokerproof.reports.assembly.failures import in_one_sentence
+from brokerproof.reports.assembly.refusals import Refusal
 from brokerproof.reports.judging import small_recordings
 from brokerproof.reports.judging.capture_gaps import missing_in
 from brokerproof.reports.judging.conclusion import Conclusion, conclude, conclude_small, witness
 from brokerproof.reports.judging.judge import JUDGED_GROUPS, find_anomalies
 from brokerproof.reports.judging.recheck import MOST_IN_PROCESS
-from brokerproof.reports.refusals import Refusal
-from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources import Source, captures, segments
-from brokerproof.reports.spark_session import context, session
+from brokerproof.reports.spark.session import context, session
 
 SMALL_CAPTURE, SMALL_SEGMENTS = 2 << 20, 8 << 20
 """Bytes of packets, and of segments, which are compressed. More is no small recording."""
-WORKERS = "brokerproof.reports.judging.workers"
+WORKERS = "brokerproof.reports.spark.workers"
 HEAP = "2g"
 """The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which
 are few, and what is looked at again, which it may write to disk."""

@@ -17,20 +17,20 @@ from pyspark.errors import PySparkException
 
 from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.targets.java_runtime import NoJava
-from brokerproof.reports.case_data import warm_up
-from brokerproof.reports.failures import in_one_sentence
-from brokerproof.reports.pipeline import Report, Step, build
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.result_rows import flatten
-from brokerproof.reports.runs import check_data, open_runs
-from brokerproof.reports.spark_gateway import NoGateway
-from brokerproof.reports.spark_session import context
-from brokerproof.reports.target_summaries import read_measured
+from brokerproof.reports.assembly.case_data import warm_up
+from brokerproof.reports.assembly.failures import in_one_sentence
+from brokerproof.reports.assembly.pipeline import Report, Step, build
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.model.target_summaries import read_measured
+from brokerproof.reports.sources.result_rows import flatten
+from brokerproof.reports.sources.runs import check_data, open_runs
+from brokerproof.reports.spark.gateway import NoGateway
+from brokerproof.reports.spark.session import context
 
 BRIEF_EVENTS = 400_000
 """Fewer events than this are in tables before an optimising compiler pays. What writes no tables of
 the trace leaves the events to Python's workers."""
-WORKERS = "brokerproof.reports.case_workers"
+WORKERS = "brokerproof.reports.assembly.case_workers"
 _EARLY_NICENESS = 5
 """Of a process that starts Spark while others measure times."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from brokerproof.reports.index_model import Model
+from brokerproof.reports.model.index_model import Model
 
 _COLOURS = (
     ("ERROR", "9f4bd8"),

@@ -13,8 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from brokerproof.reports.index_model import VERDICTS, Bar, CaseRow
-from brokerproof.reports.runs import Run
+from brokerproof.reports.model.index_model import VERDICTS, Bar, CaseRow
+from brokerproof.reports.sources.runs import Run
 
 SPECIFICATION = "1.0.0"
 STATUS = {

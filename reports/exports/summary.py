@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from brokerproof.reports.index_model import SHOWN, CaseRow, Model
+from brokerproof.reports.model.index_model import SHOWN, CaseRow, Model
 
 LISTED = 25
 _SHOWN = ("ERROR", "FAIL", "INCONCLUSIVE", "KNOWN", "WARN")

@@ -46,7 +46,7 @@ from brokerproof.reports.judging.recheck_plan import MOST as MOST_CONNECTIONS
 from brokerproof.reports.judging.recheck_plan import ConnectionKey, scope_of
 from brokerproof.reports.judging.summary import CHANNELS, ORACLE_JUDGED, SCOPE
 from brokerproof.reports.sources import Opener, Piece, Source, Work
-from brokerproof.reports.spark_schema import spark_schema
+from brokerproof.reports.spark.schema import spark_schema
 
 MOST = 1_000_000
 LISTED = 100

@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.reports.spark_schema import in_batches, spark_schema
+from brokerproof.reports.spark.schema import in_batches, spark_schema
 
 Row: TypeAlias = Mapping[str, Any]
 Step: TypeAlias = Callable[[Iterator[Row]], Iterable[Row]]

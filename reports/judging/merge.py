@@ -34,7 +34,7 @@ from brokerproof.reports.judging.summary import (
     Summary,
 )
 from brokerproof.reports.judging.windows import WindowLedger
-from brokerproof.reports.spark_schema import in_batches, spark_schema
+from brokerproof.reports.spark.schema import in_batches, spark_schema
 
 EMPTY: Mapping[str, Callable[[], Summary[Any]]] = {
     DELIVERIES: DeliveryBitmap,

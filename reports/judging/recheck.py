@@ -55,7 +55,6 @@ from brokerproof.harness.trace.facts import (
     When,
 )
 from brokerproof.harness.trace.facts import Row as ReaderRow
-from brokerproof.reports.dataframes import arrow
 from brokerproof.reports.judging.columns import NEEDED
 from brokerproof.reports.judging.event_filter import EVENTS, EventFilter
 from brokerproof.reports.judging.executors import Executor, InProcess, OnSpark, Row, Rows
@@ -63,7 +62,8 @@ from brokerproof.reports.judging.recheck_plan import FEW, ConnectionKey, Recheck
 from brokerproof.reports.judging.summary import CONSUMES, QUEUE_USE, SCOPE, SCOPE_PROTOCOLS
 from brokerproof.reports.judging.windows import WindowClosed
 from brokerproof.reports.sources import Opener, Piece, Source, Work
-from brokerproof.reports.spark_schema import in_batches, spark_schema
+from brokerproof.reports.sources.dataframes import arrow
+from brokerproof.reports.spark.schema import in_batches, spark_schema
 
 MOST_IN_PROCESS = 50_000
 """Up to so many events are judged in this process."""

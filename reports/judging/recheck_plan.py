@@ -19,7 +19,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from brokerproof.reports.dataframes import arrow
 from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, DeliveryBitmap, numbers_of
 from brokerproof.reports.judging.dense_ids import Bools, Ints
 from brokerproof.reports.judging.order import Inversion
@@ -32,6 +31,7 @@ from brokerproof.reports.judging.summary import (
     WINDOWS,
 )
 from brokerproof.reports.judging.windows import WindowClosed, WindowLedger
+from brokerproof.reports.sources.dataframes import arrow
 
 Scope: TypeAlias = tuple[str, str, str, int]
 Group: TypeAlias = tuple[str, str, str, int, str, int]

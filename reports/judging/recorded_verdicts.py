@@ -14,7 +14,7 @@ from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace.events import Event
 from brokerproof.reports.judging import amqp
 from brokerproof.reports.judging.requirement_map import statement
-from brokerproof.reports.recorded_cases import MOST_EVENTS, RecordedCase
+from brokerproof.reports.sources.recorded_cases import MOST_EVENTS, RecordedCase
 
 _KINDS = frozenset(
     {

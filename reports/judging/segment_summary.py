@@ -57,7 +57,7 @@ from brokerproof.reports.judging.summary import (
 )
 from brokerproof.reports.judging.windows import WindowSummaries
 from brokerproof.reports.sources import Opener, Piece, Source, Work
-from brokerproof.reports.spark_schema import in_batches, spark_schema
+from brokerproof.reports.spark.schema import in_batches, spark_schema
 
 _QUEUE_HEADER = {
     "SUBSCRIBE": "destination",

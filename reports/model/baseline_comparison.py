@@ -8,9 +8,9 @@ from typing import Any
 
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.difference import Course
-from brokerproof.reports.html.times import counted, minute
-from brokerproof.reports.runs import Run
-from brokerproof.reports.slugs import case_link
+from brokerproof.reports.model.quantities import counted, minute
+from brokerproof.reports.model.slugs import case_link
+from brokerproof.reports.sources.runs import Run
 
 MOST_BROKERS = 2
 """Different brokers of a baseline that a sentence names."""

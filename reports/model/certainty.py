@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.time import Duration
 from brokerproof.harness.results.records import Result
-from brokerproof.reports.html.times import duration, rounded_up
-from brokerproof.reports.recorded_cases import RecordedCase
-from brokerproof.reports.runs import Run
+from brokerproof.reports.model.quantities import duration, rounded_up
+from brokerproof.reports.sources.recorded_cases import RecordedCase
+from brokerproof.reports.sources.runs import Run
 
 CLEARLY_LONGER = 10
 """A wait that is this many times as long as the host's worst lateness is not explained by it, even

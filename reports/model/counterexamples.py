@@ -8,8 +8,8 @@ import shlex
 from dataclasses import dataclass
 
 from brokerproof.harness.counterexamples import case_file
-from brokerproof.reports.index_model import CaseRow
-from brokerproof.reports.runs import Run
+from brokerproof.reports.model.index_model import CaseRow
+from brokerproof.reports.sources.runs import Run
 
 MOST_BYTES = 256 * 1024
 """A larger file is named, not carried."""

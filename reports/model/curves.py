@@ -23,7 +23,7 @@ from brokerproof.harness.protocols.amqp10.fact_reader import (
     ahead,
 )
 from brokerproof.harness.targets.parameters import merged
-from brokerproof.reports.tables.addresses import ATTRIBUTES
+from brokerproof.reports.model.tables.addresses import ATTRIBUTES
 
 MOST_POINTS = 240
 """Of a curve; of more, each stretch keeps its least and its greatest value."""
@@ -64,7 +64,7 @@ class Curve:
 
 def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[Curve]:
     """The curves of one example, those with bounds and of the most steps first; a curve that hardly
-    moves is left out. The rows are frames as :mod:`brokerproof.reports.excerpts` gives them.
+    moves is left out. The rows are frames as :mod:`brokerproof.reports.model.excerpts` gives them.
 
     ``settings`` are the address-settings of the broker, which bound what addresses hold.
     """

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from brokerproof.reports.curves.compute import Settings, curves
-from brokerproof.reports.recorded_cases import RecordedCase
-from brokerproof.reports.redaction import blank_header, blank_text
+from brokerproof.reports.model.curves import Settings, curves
+from brokerproof.reports.model.redaction import blank_header, blank_text
+from brokerproof.reports.sources.recorded_cases import RecordedCase
 
 HEAD, TAIL, MARKED = 120, 60, 60
 """Events from the beginning and the end of an example, and judgements and the like from between."""

@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import Any
 
 from brokerproof.harness.results.verdict import LISTED, WORST_FIRST
-from brokerproof.reports.requirements import Words
-from brokerproof.reports.runs import Run
-from brokerproof.reports.target_history import Past
+from brokerproof.reports.model.requirements import Words
+from brokerproof.reports.model.target_history import Past
+from brokerproof.reports.sources.runs import Run
 
 LETTERS: Mapping[str, str] = {
     "ERROR": "E",

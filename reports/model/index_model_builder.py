@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from brokerproof.reports.index_model import (
+from brokerproof.reports.model.index_model import (
     SHOWN,
     Again,
     Bar,
@@ -23,11 +23,11 @@ from brokerproof.reports.index_model import (
     Model,
     Unjudged,
 )
-from brokerproof.reports.requirements import Requirements, Words
-from brokerproof.reports.runs import CaseFacts, Run
-from brokerproof.reports.slugs import case_link
-from brokerproof.reports.tables.history import changed
-from brokerproof.reports.target_history import Past, facts_of, in_order, pasts
+from brokerproof.reports.model.requirements import Requirements, Words
+from brokerproof.reports.model.slugs import case_link
+from brokerproof.reports.model.tables.history import changed
+from brokerproof.reports.model.target_history import Past, facts_of, in_order, pasts
+from brokerproof.reports.sources.runs import CaseFacts, Run
 
 _RANK = {verdict: place for place, verdict in enumerate(SHOWN)}
 

@@ -17,8 +17,8 @@ from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.model.finding import Measurement
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.harness.results.records import measurements_of
-from brokerproof.reports.html.times import counted, duration
-from brokerproof.reports.index_model import CaseRow
+from brokerproof.reports.model.index_model import CaseRow
+from brokerproof.reports.model.quantities import counted, duration
 
 AREAS = (Area.HEARTBEAT, Area.WINDOW, Area.THRESHOLD, Area.PAGING)
 WIDTH, HEIGHT, HEAD, FOOT = 240, 64, 15, 4

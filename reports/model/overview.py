@@ -18,15 +18,15 @@ from brokerproof.harness.results import area_summary, causes
 from brokerproof.harness.results.area_summary import AreaState, State
 from brokerproof.harness.results.causes import Cause
 from brokerproof.harness.results.records import Result, last_of_each, read
-from brokerproof.reports.baseline_comparison import Comparison, comparison_of
-from brokerproof.reports.certainty import Certainty, Sighting, certainty
-from brokerproof.reports.html.case_page import repeat_command
-from brokerproof.reports.html.times import counted
-from brokerproof.reports.index_model import Bar, CaseRow, Cell, Column, Group
-from brokerproof.reports.measured_charts import Chart, charts
-from brokerproof.reports.requirements import Requirements, Words
-from brokerproof.reports.runs import Run
-from brokerproof.reports.slugs import case_link
+from brokerproof.reports.model.baseline_comparison import Comparison, comparison_of
+from brokerproof.reports.model.certainty import Certainty, Sighting, certainty
+from brokerproof.reports.model.index_model import Bar, CaseRow, Cell, Column, Group
+from brokerproof.reports.model.measured_charts import Chart, charts
+from brokerproof.reports.model.quantities import counted
+from brokerproof.reports.model.requirements import Requirements, Words
+from brokerproof.reports.model.slugs import case_link
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.view.case_page import repeat_command
 
 MOST_CAUSES = 40
 MOST_REASONS = 60

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.reports.index_model import VERDICTS, Column
+from brokerproof.reports.model.index_model import VERDICTS, Column
 
 ROWS = 12
 """Cases of a requirement on a target that its page lists, the worst first."""

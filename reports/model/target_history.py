@@ -9,7 +9,7 @@ from typing import Any
 
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.verdict import LISTED
-from brokerproof.reports.runs import Run
+from brokerproof.reports.sources.runs import Run
 
 WORDS: Mapping[str, str] = {
     "WORSE": "worse",

@@ -15,8 +15,8 @@ from brokerproof.harness.catalogue import deviations, profiles
 from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.finding import ListedDeviation
 from brokerproof.harness.model.input_file import BadInput
-from brokerproof.reports.index_model import SHOWN, Bar, CaseRow, Column, Group
-from brokerproof.reports.runs import Run, UnreadableRun
+from brokerproof.reports.model.index_model import SHOWN, Bar, CaseRow, Column, Group
+from brokerproof.reports.sources.runs import Run, UnreadableRun
 
 SKIPPED = 40
 """Reasons for skips that are listed."""

@@ -30,15 +30,15 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import exit_code
 from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.wake_up_lateness import Canary
-from brokerproof.reports.failures import in_one_sentence as report_sentences
+from brokerproof.reports.assembly.failures import in_one_sentence as report_sentences
+from brokerproof.reports.assembly.recording_judgement import HEAP, as_data, ground_of, text
 from brokerproof.reports.judging.conclusion import Conclusion
-from brokerproof.reports.recording_judgement import HEAP, as_data, ground_of, text
-from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.soak.dashboard import Dashboard
 from brokerproof.reports.soak.preflight import NotFound
 from brokerproof.reports.soak.stream import Stream
-from brokerproof.reports.spark_load import SparkCrew
-from brokerproof.reports.spark_session import session
+from brokerproof.reports.spark.load import SparkCrew
+from brokerproof.reports.spark.session import session
 
 VIOLATION = "violation.json"
 """The file of the run folder that keeps what ended a soak."""

@@ -16,7 +16,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.model.verdicts import Level, Verdict
 from brokerproof.harness.oracles.expectations import Expectations
-from brokerproof.reports import spark_paths
 from brokerproof.reports.judging.conclusion import Conclusion, conclude
 from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.judging.segment_summary import summarise
@@ -24,6 +23,7 @@ from brokerproof.reports.soak.incremental import Suspicions
 from brokerproof.reports.soak.preflight import rehearse
 from brokerproof.reports.sources import Source
 from brokerproof.reports.sources.segments import local, read_files
+from brokerproof.reports.spark import paths as spark_paths
 
 _ORDER = re.compile(r"part-(?P<tag>.*)-(?P<number>\d+)\.parquet")
 LISTED = 20

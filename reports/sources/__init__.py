@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from brokerproof.harness.trace.columns import SCHEMA
-from brokerproof.reports.spark_schema import TRACE
+from brokerproof.reports.spark.schema import TRACE
 
 Piece: TypeAlias = Mapping[str, Any]
 Opener: TypeAlias = Callable[[Piece, Sequence[str]], Iterator[pa.RecordBatch]]

@@ -31,7 +31,7 @@ from brokerproof.harness.trace.columns import SCHEMA, batch
 from brokerproof.harness.trace.events import Noted
 from brokerproof.harness.trace.read import UnreadableTrace
 from brokerproof.reports.sources import Piece, Source
-from brokerproof.reports.spark_schema import TRACE
+from brokerproof.reports.spark.schema import TRACE
 
 ROWS = 8192
 RUN, CASE = "capture", "capture"

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
-from brokerproof.reports import spark_paths
-from brokerproof.reports.runs import Run
-from brokerproof.reports.spark_schema import TRACE, spark_schema
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.spark import paths as spark_paths
+from brokerproof.reports.spark.schema import TRACE, spark_schema
 
 CASE = ("run", "target", "case")
 """The columns that name one case of one run against one target."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.input_file import BadInput
-from brokerproof.reports.runs import UnreadableRun
+from brokerproof.reports.sources.runs import UnreadableRun
 
 NAME = "mutants.json"
 FORMAT = 1

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.results.records import Result, last_of_each, read
-from brokerproof.reports.runs import Run
+from brokerproof.reports.sources.runs import Run
 
 BATCH_ROWS = 5_000
 

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from brokerproof.harness.results import run_folder
 from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, row_count
-from brokerproof.reports.dataframes import arrow
 from brokerproof.reports.judging.columns import DICTIONARIES
 from brokerproof.reports.sources import Piece, Source
+from brokerproof.reports.sources.dataframes import arrow
 
 BATCH_ROWS = 2**18
 """Rows read at once: some tens of megabytes."""

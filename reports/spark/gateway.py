@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from brokerproof.reports.class_archive import ClassArchive
+from brokerproof.reports.spark.class_archive import ClassArchive
 
 _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = "org.apache.spark.launcher.Main"

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.load.worker import work
-from brokerproof.reports.spark_schema import spark_schema
-from brokerproof.reports.spark_session import session
+from brokerproof.reports.spark.schema import spark_schema
+from brokerproof.reports.spark.session import session
 
 _SAID = pa.schema([("driver", pa.int64()), ("code", pa.int64())])
 

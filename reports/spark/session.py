@@ -18,8 +18,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import find_java
-from brokerproof.reports.class_archive import class_archive
-from brokerproof.reports.spark_gateway import gateway
+from brokerproof.reports.spark.class_archive import class_archive
+from brokerproof.reports.spark.gateway import gateway
 
 JAVA_MINIMUM = 17
 # Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB: without
@@ -46,10 +46,10 @@ def context(
     driver's memory as Spark writes it (``4g``; by default 1g where it is brief, else a part of the
     machine's). ``daemon`` is the module from which a local master forks its Python workers (by
     default PySpark's own), ``classes`` names the archive of classes
-    (:mod:`brokerproof.reports.class_archive`).
+    (:mod:`brokerproof.reports.spark.class_archive`).
 
     Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of version 17 or
-    newer and :class:`brokerproof.reports.spark_gateway.NoGateway` when the JVM does not start.
+    newer and :class:`brokerproof.reports.spark.gateway.NoGateway` when the JVM does not start.
     """
     where = master or f"local[{cores or '*'}]"
     scratch = Path(tempfile.mkdtemp(prefix="brokerproof-spark-"))

@@ -4,7 +4,7 @@ judgement of a small recording.
 Besides pyarrow (``harness/trace/without_pandas.py``) py4j imports it, to ask whether a value is one
 of its objects: through PySpark's converters of NumPy's values, for the first argument of a call to
 the JVM. They also import PySpark's tests. There is no setting for that. Should a release find
-another way, ``suites/units/reports/test_without_pandas.py`` tells.
+another way, ``suites/units/reports/spark/test_without_pandas.py`` tells.
 """
 
 from __future__ import annotations

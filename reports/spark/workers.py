@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-from brokerproof.reports.without_pandas import leave_pandas_out
+from brokerproof.reports.spark.without_pandas import leave_pandas_out
 
 if __name__ == "__main__":
     leave_pandas_out()

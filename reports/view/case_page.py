@@ -12,12 +12,12 @@ from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.harness.results.records import measurements_of
-from brokerproof.reports.counterexamples import kept, replay, violation_of
-from brokerproof.reports.html.templates import paragraphs
-from brokerproof.reports.index_model import MEANINGS, CaseRow
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.runs import Run
-from brokerproof.reports.slugs import plain_slug
+from brokerproof.reports.model.counterexamples import kept, replay, violation_of
+from brokerproof.reports.model.index_model import MEANINGS, CaseRow
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.model.slugs import plain_slug
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.view.templates import paragraphs
 
 
 class CasePages:
@@ -74,8 +74,8 @@ class CasePages:
         failing: int = 0,
     ) -> dict[str, Any]:
         """Return what the page of one case is drawn from; ``parts`` are the excerpts of its
-        ``examples`` (:func:`brokerproof.reports.excerpts.excerpt`), of which ``failing`` violated
-        something."""
+        ``examples`` (:func:`brokerproof.reports.model.excerpts.excerpt`), of which ``failing``
+        violated something."""
         run = self._runs[case.run]
         values: dict[str, Any] = {
             "case": case.case,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from brokerproof.harness.catalogue.areas import Area, area_of
-from brokerproof.reports.index_model import MEANINGS, VERDICTS, Model
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.slugs import plain_slug
+from brokerproof.reports.model.index_model import MEANINGS, VERDICTS, Model
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.model.slugs import plain_slug
 
 DETAIL = 260
 """Characters of a case's detail in the list."""

@@ -9,17 +9,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from brokerproof.reports import mutants
-from brokerproof.reports.baseline_comparison import baseline_of
-from brokerproof.reports.html.packed_cases import choices, listing
-from brokerproof.reports.html.templates import STYLE, THEME, templates
-from brokerproof.reports.html.times import duration, rounded_up
-from brokerproof.reports.index_model import CaseRow, Model
-from brokerproof.reports.overview import MOST_REASONS, Overview
-from brokerproof.reports.requirement_compliance import Keeper
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.runs import Run
-from brokerproof.reports.target_summaries import Broker
+from brokerproof.reports.model.baseline_comparison import baseline_of
+from brokerproof.reports.model.index_model import CaseRow, Model
+from brokerproof.reports.model.overview import MOST_REASONS, Overview
+from brokerproof.reports.model.quantities import duration, rounded_up
+from brokerproof.reports.model.requirement_compliance import Keeper
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.model.target_summaries import Broker
+from brokerproof.reports.sources import mutants
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.view.packed_cases import choices, listing
+from brokerproof.reports.view.templates import STYLE, THEME, templates
 
 BEGUN = 60
 """Cases that are listed in the index for readers without JavaScript."""

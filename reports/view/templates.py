@@ -14,10 +14,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.reports.html.times import counted, duration, grouped, minute
-from brokerproof.reports.index_model import LETTERS, MEANINGS, SHOWN, CaseRow
-from brokerproof.reports.slugs import plain_slug
-from brokerproof.reports.target_history import WORDS
+from brokerproof.reports.model.index_model import LETTERS, MEANINGS, SHOWN, CaseRow
+from brokerproof.reports.model.quantities import counted, duration, grouped, minute
+from brokerproof.reports.model.slugs import plain_slug
+from brokerproof.reports.model.target_history import WORDS
 
 STYLE, THEME = "style.css", "theme.js"
 """The style sheet and the script of every page, in the report's folder for pages that do not
@@ -29,7 +29,7 @@ _SCRIPTS = (THEME, "index.js", "words.js", "drawings.js", "case.js")
 def templates() -> Environment:
     """The environment of all templates; whatever they are given is escaped."""
     environment = Environment(
-        loader=PackageLoader("brokerproof.reports.html", "."),
+        loader=PackageLoader("brokerproof.reports.view", "."),
         autoescape=True,
         auto_reload=False,
         undefined=StrictUndefined,

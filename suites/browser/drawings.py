@@ -18,10 +18,10 @@ from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.trace import events as ev
-from brokerproof.reports import excerpts
-from brokerproof.reports.case_data import chunk_of
-from brokerproof.reports.html.render import Pages
-from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.assembly.case_data import chunk_of
+from brokerproof.reports.model import excerpts
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.view.render import Pages
 from brokerproof.suites.browser.devtools import Browser
 from brokerproof.suites.units.drivers.recorded_case import recorded_case
 from brokerproof.suites.units.drivers.synthetic_run import silence, two_connections

@@ -25,10 +25,10 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import never_reached
 from brokerproof.harness.targets import npm
 from brokerproof.harness.targets.cache import cache_folder, once
-from brokerproof.reports.pipeline import build
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.runs import open_runs
-from brokerproof.reports.spark_session import context
+from brokerproof.reports.assembly.pipeline import build
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.sources.runs import open_runs
+from brokerproof.reports.spark.session import context
 from brokerproof.suites.browser.devtools import Browser
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 

@@ -47,11 +47,11 @@ from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
 from brokerproof.reference_broker.runtime import tls
 from brokerproof.reference_broker.settings.acceptor import Tls
 from brokerproof.reference_broker.settings.settings import BadSetting
-from brokerproof.reports import mutants as report_mutants
-from brokerproof.reports import target_summaries as report_brokers
-from brokerproof.reports.result_rows import flatten
-from brokerproof.reports.runs import UnreadableRun, open_run
+from brokerproof.reports.model import target_summaries as report_brokers
 from brokerproof.reports.sources import captures, segments
+from brokerproof.reports.sources import mutants as report_mutants
+from brokerproof.reports.sources.result_rows import flatten
+from brokerproof.reports.sources.runs import UnreadableRun, open_run
 from brokerproof.suites.fuzz import operators
 from brokerproof.suites.fuzz.operators import Operator
 from brokerproof.suites.units.drivers import synthetic_run

@@ -34,7 +34,7 @@ CLOCKS = {
     "suites/soak/damaged_restarts.py": "waits for real brokers, and says how long it all took",
     "suites/soak/kill9.py": "kills at an instant, and says how long it all took",
     "reports/exports/ctrf.py": "turns the times of a run's header into the format's milliseconds",
-    "reports/spark_gateway.py": "waits for the JVM to be ready",
+    "reports/spark/gateway.py": "waits for the JVM to be ready",
 }
 """Where ``time`` or ``datetime`` is imported, and why. Conformance suites and oracles never stand
 here."""

@@ -16,9 +16,9 @@ from brokerproof.harness.catalogue.requirements import load as requirements
 from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.reports.judging.conclusion import conclude
 from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources.segments import local
-from brokerproof.reports.spark_session import session
+from brokerproof.reports.spark.session import session
 
 EVENTS = int(float(os.environ.get("BROKERPROOF_SCALE_EVENTS", "1e7")))
 

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.oracles.expectations import expectations_of
+from brokerproof.reports.assembly.recording_judgement import source_of
 from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.recording_judgement import source_of
-from brokerproof.reports.spark_session import session
+from brokerproof.reports.spark.session import session
 
 KINDS = ["closed early", "disordered", "lost", "overrun", "shared"]
 

@@ -20,7 +20,7 @@ settings.load_profile("patient")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for all tests of the reports."""
-    from brokerproof.reports.spark_session import session
+    from brokerproof.reports.spark.session import session
 
     with session(cores=2, brief=True) as found:
         yield found

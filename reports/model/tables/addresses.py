@@ -6,7 +6,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.reports.tables.deliveries import SCOPE, value
+from brokerproof.reports.model.tables.deliveries import SCOPE, value
 
 ATTRIBUTES = {
     "addressSize": "size",

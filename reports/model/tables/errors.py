@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from brokerproof.reports.index_model import CaseRow
+from brokerproof.reports.model.index_model import CaseRow
 
 ERRORS = pa.schema([(name, pa.string()) for name in ("run", "target", "case", "what", "detail")])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.reports.redaction import blanked, blanked_bytes
+from brokerproof.reports.model.redaction import blanked, blanked_bytes
 
 BODY_BYTES = 256
 """The limit on the part of a body that is kept, as text, with everything that is not printable

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from brokerproof.reports import mutants
-from brokerproof.reports.runs import Run
+from brokerproof.reports.sources import mutants
+from brokerproof.reports.sources.runs import Run
 
 KILLS = pa.schema(
     [(name, pa.string()) for name in ("run", "requirement", "mutant", "mark", "fault")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.reports.tables.deliveries import SCOPE, value
+from brokerproof.reports.model.tables.deliveries import SCOPE, value
 
 ACCURACY = 10_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from brokerproof.reports.tables.verdicts import rank
+from brokerproof.reports.model.tables.verdicts import rank
 
 
 def matrix(findings: pa.Table) -> pa.Table:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from brokerproof.harness.model.time import NS_PER_S, Duration
-from brokerproof.reports.tables.deliveries import SCOPE
+from brokerproof.reports.model.tables.deliveries import SCOPE
 
 SHORTEST: Duration = NS_PER_S // 10
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
-from brokerproof.reports import spark_paths as places
-from brokerproof.reports.tables.addresses import addresses
-from brokerproof.reports.tables.deliveries import deliveries
-from brokerproof.reports.tables.frames import frames
-from brokerproof.reports.tables.latencies import latencies
-from brokerproof.reports.tables.liveness import liveness
-from brokerproof.reports.tables.measurements import measurements
-from brokerproof.reports.tables.stalls import stalls
-from brokerproof.reports.tables.unsettled import credit, held
+from brokerproof.reports.model.tables.addresses import addresses
+from brokerproof.reports.model.tables.deliveries import deliveries
+from brokerproof.reports.model.tables.frames import frames
+from brokerproof.reports.model.tables.latencies import latencies
+from brokerproof.reports.model.tables.liveness import liveness
+from brokerproof.reports.model.tables.measurements import measurements
+from brokerproof.reports.model.tables.stalls import stalls
+from brokerproof.reports.model.tables.unsettled import credit, held
+from brokerproof.reports.spark import paths as places
 
 AT_ONCE = 4
 

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from brokerproof.reports.tables.deliveries import SCOPE, value
+from brokerproof.reports.model.tables.deliveries import SCOPE, value
 
 
 def held(deliveries: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from brokerproof.harness.trace.columns import FIELDS
 from brokerproof.harness.trace.events import Event
-from brokerproof.reports.spark_schema import TRACE
+from brokerproof.reports.spark.schema import TRACE
 
 RECORDED = StructType(
     [
@@ -19,7 +19,7 @@ RECORDED = StructType(
         StructField("part", LongType(), False),
     ]
 )
-"""A trace as :func:`brokerproof.reports.dataframes.trace` gives it."""
+"""A trace as :func:`brokerproof.reports.sources.dataframes.trace` gives it."""
 
 
 def recorded(

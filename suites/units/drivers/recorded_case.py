@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from brokerproof.harness.trace.columns import batch
 from brokerproof.harness.trace.events import Event
-from brokerproof.reports.recorded_cases import Columns, RecordedCase
+from brokerproof.reports.sources.recorded_cases import Columns, RecordedCase
 
 
 def recorded_case(events: Sequence[Event]) -> RecordedCase:

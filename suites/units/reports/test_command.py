@@ -19,11 +19,12 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import NoJava, find_java
-from brokerproof.reports import pipeline, report_writing, spark_session
-from brokerproof.reports.class_archive import ClassArchive
+from brokerproof.reports.assembly import pipeline, report_writing
 from brokerproof.reports.command import report
-from brokerproof.reports.spark_gateway import NoGateway, gateway
-from brokerproof.reports.spark_gateway import command as gateway_command
+from brokerproof.reports.spark import session as spark_session
+from brokerproof.reports.spark.class_archive import ClassArchive
+from brokerproof.reports.spark.gateway import NoGateway, gateway
+from brokerproof.reports.spark.gateway import command as gateway_command
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 
 
@@ -186,7 +187,7 @@ def test_a_jvm_that_ends_at_once_says_why(tmp_path: Path, monkeypatch: pytest.Mo
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\necho 'Error: out of luck' >&2\nexit 1\n")
     java.chmod(0o755)
-    monkeypatch.setattr("brokerproof.reports.spark_gateway.command", lambda *_: [str(java)])
+    monkeypatch.setattr("brokerproof.reports.spark.gateway.command", lambda *_: [str(java)])
     home = Path(_find_spark_home())
     with (
         pytest.raises(NoGateway, match="ended at once: Error: out of luck"),

@@ -10,10 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.trace.read import UnreadableTrace, row_count
-from brokerproof.reports.failures import in_one_sentence
+from brokerproof.reports.assembly.failures import in_one_sentence
+from brokerproof.reports.assembly.recording_judgement import ground_of, source_of
+from brokerproof.reports.assembly.refusals import OurError, Refusal
 from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.recording_judgement import ground_of, source_of
-from brokerproof.reports.refusals import OurError, Refusal
 from brokerproof.reports.sources import segments
 from brokerproof.suites.units.drivers.synthetic_run import full_run
 

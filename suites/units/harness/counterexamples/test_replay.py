@@ -42,9 +42,9 @@ from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.reference_broker import assembly
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.runtime import virtual
-from brokerproof.reports import counterexamples
-from brokerproof.reports.index_model import CaseRow
-from brokerproof.reports.runs import Run as ReportedRun
+from brokerproof.reports.model import counterexamples
+from brokerproof.reports.model.index_model import CaseRow
+from brokerproof.reports.sources.runs import Run as ReportedRun
 from brokerproof.suites.flow.test_consumer_window import Plan
 from brokerproof.suites.stomp.malformations import KINDS
 

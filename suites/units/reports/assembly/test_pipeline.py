@@ -24,14 +24,14 @@ from brokerproof.harness.model.time import seconds
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result, append
 from brokerproof.harness.results.verdict import never_reached
-from brokerproof.reports import case_data, pipeline
-from brokerproof.reports.case_data import chunk_of
-from brokerproof.reports.index_model_builder import Limits
-from brokerproof.reports.pipeline import Report, build
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.runs import UnreadableRun, open_runs
-from brokerproof.reports.slugs import case_link, slug
-from brokerproof.reports.target_summaries import read_measured
+from brokerproof.reports.assembly import case_data, pipeline
+from brokerproof.reports.assembly.case_data import chunk_of
+from brokerproof.reports.assembly.pipeline import Report, build
+from brokerproof.reports.model.index_model_builder import Limits
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.model.slugs import case_link, slug
+from brokerproof.reports.model.target_summaries import read_measured
+from brokerproof.reports.sources.runs import UnreadableRun, open_runs
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 
 MEASURED = {
@@ -313,7 +313,7 @@ def test_the_tables_are_written(written: Report) -> None:
     assert sizes["matrix"] == 16
 
 
-DOCUMENTS = Path(__file__).resolve().parents[3] / "docs"
+DOCUMENTS = Path(__file__).resolve().parents[4] / "docs"
 SHARED_COLUMNS = {"run", "target", "case", "part", "conn"}
 
 

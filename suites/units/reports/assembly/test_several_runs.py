@@ -18,11 +18,12 @@ from pyspark.sql import SparkSession
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, append
-from brokerproof.reports import command, report_writing
-from brokerproof.reports.index_model import Bar, Column
-from brokerproof.reports.overview import overview
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.runs import open_runs
+from brokerproof.reports import command
+from brokerproof.reports.assembly import report_writing
+from brokerproof.reports.model.index_model import Bar, Column
+from brokerproof.reports.model.overview import overview
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.sources.runs import open_runs
 from brokerproof.suites.units.drivers.synthetic_run import header, write_header
 
 BASELINE = {

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.reports.exports import ctrf
-from brokerproof.reports.index_model import CaseRow
-from brokerproof.reports.runs import Run
+from brokerproof.reports.model.index_model import CaseRow
+from brokerproof.reports.sources.runs import Run
 
 
 def written(folder: Path, *names: str) -> Any:

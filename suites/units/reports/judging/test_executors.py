@@ -23,7 +23,8 @@ from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.reports import judge_command, recording_judgement
+from brokerproof.reports import judge_command
+from brokerproof.reports.assembly import recording_judgement
 from brokerproof.reports.judging import recheck
 from brokerproof.reports.judging.amqp import connection_anomalies
 from brokerproof.reports.judging.judge import find_anomalies

@@ -17,15 +17,15 @@ from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Level
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.reports.judging import small_recordings
-from brokerproof.reports.judging.capture_gaps import missing_in
-from brokerproof.reports.judging.conclusion import conclude, conclude_small
-from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.recording_judgement import (
+from brokerproof.reports.assembly.recording_judgement import (
     SMALL_CAPTURE,
     SMALL_SEGMENTS,
     small_source,
 )
+from brokerproof.reports.judging import small_recordings
+from brokerproof.reports.judging.capture_gaps import missing_in
+from brokerproof.reports.judging.conclusion import conclude, conclude_small
+from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources import Piece, Source, captures
 from brokerproof.suites.units.drivers import (
     model_recordings,

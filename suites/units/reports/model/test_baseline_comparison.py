@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from brokerproof.reports.baseline_comparison import Comparison, baseline_of, comparison_of
-from brokerproof.reports.html.render import facts
-from brokerproof.reports.runs import Run
+from brokerproof.reports.model.baseline_comparison import Comparison, baseline_of, comparison_of
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.view.render import facts
 
 FACTS = {
     "started": "2026-11-20T08:15:30+00:00",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.trace import events as ev
-from brokerproof.reports.certainty import Sighting, sighting
+from brokerproof.reports.model.certainty import Sighting, sighting
 from brokerproof.suites.units.drivers.recorded_case import recorded_case
 from brokerproof.suites.units.drivers.synthetic_run import TTL, connection, silence
 

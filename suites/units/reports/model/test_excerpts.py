@@ -18,10 +18,8 @@ from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.reports import recorded_cases
-from brokerproof.reports.case_data import plan
-from brokerproof.reports.dataframes import ordered, trace
-from brokerproof.reports.excerpts import (
+from brokerproof.reports.assembly.case_data import plan
+from brokerproof.reports.model.excerpts import (
     BODY_BYTES,
     HEAD,
     HEAD_OF_PASS,
@@ -32,8 +30,10 @@ from brokerproof.reports.excerpts import (
     excerpt,
     violations,
 )
-from brokerproof.reports.runs import Run, open_runs
-from brokerproof.reports.spark_schema import TRACE, spark_type
+from brokerproof.reports.sources import recorded_cases
+from brokerproof.reports.sources.dataframes import ordered, trace
+from brokerproof.reports.sources.runs import Run, open_runs
+from brokerproof.reports.spark.schema import TRACE, spark_type
 from brokerproof.suites.units.drivers.recorded_case import recorded_case
 from brokerproof.suites.units.drivers.synthetic_run import header, silence, write_header
 

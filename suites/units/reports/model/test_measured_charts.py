@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_S
-from brokerproof.reports.html.templates import templates
-from brokerproof.reports.index_model import CaseRow
-from brokerproof.reports.measured_charts import HEIGHT, MOST_MARKS, Chart, charts
+from brokerproof.reports.model.index_model import CaseRow
+from brokerproof.reports.model.measured_charts import HEIGHT, MOST_MARKS, Chart, charts
+from brokerproof.reports.view.templates import templates
 
 TTL, WINDOW, BASICS = "ARTEMIS-STOMP-ttl-3", "ARTEMIS-STOMP-window-1", "STOMP12-ENC-1"
 

@@ -14,11 +14,11 @@ from brokerproof.harness.model.finding import JudgedFinding, Measurement
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, append
-from brokerproof.reports.certainty import Sighting
-from brokerproof.reports.index_model import Bar, CaseRow, Cell, Column, Group, MatrixRow
-from brokerproof.reports.overview import CauseLine, Overview, overview
-from brokerproof.reports.requirements import Requirements, Words
-from brokerproof.reports.runs import Run
+from brokerproof.reports.model.certainty import Sighting
+from brokerproof.reports.model.index_model import Bar, CaseRow, Cell, Column, Group, MatrixRow
+from brokerproof.reports.model.overview import CauseLine, Overview, overview
+from brokerproof.reports.model.requirements import Requirements, Words
+from brokerproof.reports.sources.runs import Run
 
 CANARY = {"canary": {"t": {"p99_ns": 11_400_000, "worst_ns": 1_430_000_000}}}
 REAL = [{"name": "t", "clock": "REAL", "version": "2.0"}]

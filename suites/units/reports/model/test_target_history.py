@@ -6,11 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from brokerproof.reports.html.templates import breakable
-from brokerproof.reports.html.times import minute
-from brokerproof.reports.index_model_builder import bars, columns, shown_columns
-from brokerproof.reports.runs import Run
-from brokerproof.reports.target_history import Step, in_order, pasts
+from brokerproof.reports.model.index_model_builder import bars, columns, shown_columns
+from brokerproof.reports.model.quantities import minute
+from brokerproof.reports.model.target_history import Step, in_order, pasts
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.view.templates import breakable
 from brokerproof.suites.units.drivers.synthetic_run import header
 
 COUNTS = [

@@ -16,7 +16,7 @@ from brokerproof.reports.judging.order import OrderSummary
 from brokerproof.reports.judging.segment_summary import DELIVERIES, ORDER
 from brokerproof.reports.soak import preflight
 from brokerproof.reports.soak.incremental import FULL, GRACE, Suspicions
-from brokerproof.reports.spark_load import SparkCrew
+from brokerproof.reports.spark.load import SparkCrew
 
 
 def row(what: str, place: int, summary: Any, block: int = 0) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.harness.trace.read import UnreadableTrace, event
+from brokerproof.reports.assembly.recording_judgement import source_of
 from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.recording_judgement import source_of
 from brokerproof.reports.sources.captures import Captures, Opening, holds_captures, local
-from brokerproof.reports.spark_schema import TRACE
+from brokerproof.reports.spark.schema import TRACE
 from brokerproof.suites.units.drivers.captured_packets import (
     GROUND,
     Plan,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from brokerproof.reports.mutants import read
-from brokerproof.reports.runs import UnreadableRun
+from brokerproof.reports.sources.mutants import read
+from brokerproof.reports.sources.runs import UnreadableRun
 
 ONE = {
     "name": "acks.x",
@@ -69,7 +69,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_the_section_says_what_survived_and_escapes_what_it_quotes(tmp_path: Path) -> None:
     templates = Environment(
-        loader=PackageLoader("brokerproof.reports.html", "."),
+        loader=PackageLoader("brokerproof.reports.view", "."),
         autoescape=True,
         undefined=StrictUndefined,
     )

@@ -9,8 +9,8 @@ import pytest
 from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, UnreadableResults, append
-from brokerproof.reports.result_rows import flatten
-from brokerproof.reports.runs import open_run
+from brokerproof.reports.sources.result_rows import flatten
+from brokerproof.reports.sources.runs import open_run
 from brokerproof.suites.units.drivers.synthetic_run import header, write_header
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from brokerproof.reports.runs import UnreadableRun, check_data, open_run, open_runs
+from brokerproof.reports.sources.runs import UnreadableRun, check_data, open_run, open_runs
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.reports.class_archive import ClassArchive, class_archive
+from brokerproof.reports.spark.class_archive import ClassArchive, class_archive
 
 
 @pytest.fixture

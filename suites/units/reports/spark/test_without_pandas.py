@@ -36,7 +36,7 @@ def test_what_imports_pandas_no_more_does(use: str) -> None:
 def test_commands_do_without_it(module: str) -> None:
     program = f"""
 import sys
-from brokerproof.reports import without_pandas
+from brokerproof.reports.spark import without_pandas
 without_pandas.leave_pandas_out()
 from brokerproof.reports import {module}
 print("pandas" in sys.modules)
@@ -46,7 +46,7 @@ print("pandas" in sys.modules)
 
 def test_it_can_be_imported_all_the_same() -> None:
     program = """
-from brokerproof.reports import without_pandas
+from brokerproof.reports.spark import without_pandas
 without_pandas.leave_pandas_out()
 import pandas
 print(pandas.Series([1, 2]).sum())

@@ -1,1 +1,1 @@
-"""Tests of reports/html."""
+"""Tests of reports/view."""

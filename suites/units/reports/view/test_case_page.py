@@ -12,11 +12,11 @@ import pytest
 
 from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.counterexamples import case_file
-from brokerproof.reports.html.case_page import CasePages
-from brokerproof.reports.html.templates import templates
-from brokerproof.reports.index_model import Again, CaseRow
-from brokerproof.reports.requirements import Requirements
-from brokerproof.reports.runs import Run
+from brokerproof.reports.model.index_model import Again, CaseRow
+from brokerproof.reports.model.requirements import Requirements
+from brokerproof.reports.sources.runs import Run
+from brokerproof.reports.view.case_page import CasePages
+from brokerproof.reports.view.templates import templates
 
 ROW = CaseRow("r", "t", "s.c", "FAIL", "", ("R",), 1, 0.0, "{}", drawn=("plan: the order",))
 COUNTS = {"worse": 1, "undecided": 0, "better": 0, "same": 1}

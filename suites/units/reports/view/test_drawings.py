@@ -10,9 +10,9 @@ import pytest
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FIELDS
-from brokerproof.reports.curves.compute import MOST_POINTS, curves
-from brokerproof.reports.html.templates import templates
-from brokerproof.reports.slugs import plain_slug
+from brokerproof.reports.model.curves import MOST_POINTS, curves
+from brokerproof.reports.model.slugs import plain_slug
+from brokerproof.reports.view.templates import templates
 
 
 def rows(events: Sequence[ev.Event]) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ import pytest
 
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.results.records import measurements_of
-from brokerproof.reports.html.templates import paragraphs, took
-from brokerproof.reports.html.times import counted, duration, grouped, rounded_up
-from brokerproof.reports.slugs import slug
+from brokerproof.reports.model.quantities import counted, duration, grouped, rounded_up
+from brokerproof.reports.model.slugs import slug
+from brokerproof.reports.view.templates import paragraphs, took
 
 
 @pytest.mark.parametrize(

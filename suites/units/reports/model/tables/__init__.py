@@ -1,1 +1,1 @@
-"""Tests of reports/tables."""
+"""Tests of reports/model/tables."""

@@ -8,12 +8,12 @@ from pyspark.testing import assertDataFrameEqual
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace import events as ev
-from brokerproof.reports.recorded_verdicts import anomalies, beside_verdicts
-from brokerproof.reports.tables.addresses import addresses
-from brokerproof.reports.tables.deliveries import deliveries
-from brokerproof.reports.tables.latencies import latencies
-from brokerproof.reports.tables.stalls import stalls
-from brokerproof.reports.tables.unsettled import credit, held
+from brokerproof.reports.judging.recorded_verdicts import anomalies, beside_verdicts
+from brokerproof.reports.model.tables.addresses import addresses
+from brokerproof.reports.model.tables.deliveries import deliveries
+from brokerproof.reports.model.tables.latencies import latencies
+from brokerproof.reports.model.tables.stalls import stalls
+from brokerproof.reports.model.tables.unsettled import credit, held
 from brokerproof.suites.units.drivers.event_dataframe import recorded
 from brokerproof.suites.units.drivers.recorded_case import recorded_case
 

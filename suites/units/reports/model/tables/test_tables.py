@@ -11,17 +11,17 @@ from pyspark.testing import assertDataFrameEqual
 from brokerproof.harness.model.enums import CloseHow, Vantage
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.trace import events as ev
-from brokerproof.reports.index_model import CaseRow
-from brokerproof.reports.result_rows import FINDINGS
-from brokerproof.reports.result_rows import RESULTS as RESULT_ROWS
-from brokerproof.reports.tables.coverage import coverage
-from brokerproof.reports.tables.errors import errors_of
-from brokerproof.reports.tables.frames import frames
-from brokerproof.reports.tables.history import changed, history
-from brokerproof.reports.tables.liveness import liveness
-from brokerproof.reports.tables.matrix import matrix
-from brokerproof.reports.tables.measurements import measurements
-from brokerproof.reports.tables.verdicts import cases, counts, rank
+from brokerproof.reports.model.index_model import CaseRow
+from brokerproof.reports.model.tables.coverage import coverage
+from brokerproof.reports.model.tables.errors import errors_of
+from brokerproof.reports.model.tables.frames import frames
+from brokerproof.reports.model.tables.history import changed, history
+from brokerproof.reports.model.tables.liveness import liveness
+from brokerproof.reports.model.tables.matrix import matrix
+from brokerproof.reports.model.tables.measurements import measurements
+from brokerproof.reports.model.tables.verdicts import cases, counts, rank
+from brokerproof.reports.sources.result_rows import FINDINGS
+from brokerproof.reports.sources.result_rows import RESULTS as RESULT_ROWS
 from brokerproof.suites.units.drivers.event_dataframe import recorded
 
 

@@ -1,0 +1,1 @@
+"""From recordings to a report or a judgement: what puts the rooms together."""

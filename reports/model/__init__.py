@@ -1,0 +1,1 @@
+"""What a report states, without its form: tables, causes, charts."""

@@ -1,0 +1,1 @@
+"""Spark as the report needs it: a session, schemas, paths."""
