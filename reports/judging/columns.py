@@ -54,18 +54,6 @@ WHERE = [
 """The columns that locate an event that is read again; ``place`` and ``row`` give the order
 on a connection."""
 
-DICTIONARIES = (
-    "run",
-    "target",
-    "case",
-    "vantage",
-    "kind",
-    "protocol",
-    "command",
-    "headers.list.element.name",
-)
-"""Of these the ones that repeat so much that they are read as numbers of a dictionary."""
-
 (
     NOTHING,
     SEND,

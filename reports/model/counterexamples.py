@@ -61,3 +61,12 @@ def replay(run: Run, case: CaseRow) -> str:
     """The command that tries the counterexample again, on the target as the run was given it."""
     name = f"{case_file.slug(case.target, case.case)}{case_file.SUFFIX}"
     return shlex.join(["brokerproof", "replay", name, "--target", run.asked_for(case.target)])
+
+
+def repeat_command(run: Run, target: str, case: str) -> str:
+    """Return the command that judges a case again with the same examples."""
+    function = case.partition("[")[0].rpartition(".")[2]
+    header = run.header
+    chosen = ("--effort", str(header.get("effort", "normal")), "--seed", str(header.get("seed", 0)))
+    target = run.asked_for(target)
+    return shlex.join(["brokerproof", "run", "--target", target, "--case", function, *chosen])

@@ -20,13 +20,13 @@ from brokerproof.harness.results.causes import Cause
 from brokerproof.harness.results.records import Result, last_of_each, read
 from brokerproof.reports.model.baseline_comparison import Comparison, comparison_of
 from brokerproof.reports.model.certainty import Certainty, Sighting, certainty
+from brokerproof.reports.model.counterexamples import repeat_command
 from brokerproof.reports.model.index_model import Bar, CaseRow, Cell, Column, Group
 from brokerproof.reports.model.measured_charts import Chart, charts
 from brokerproof.reports.model.quantities import counted
 from brokerproof.reports.model.requirements import Requirements, Words
 from brokerproof.reports.model.slugs import case_link
 from brokerproof.reports.sources.runs import Run
-from brokerproof.reports.view.case_page import repeat_command
 
 MOST_CAUSES = 40
 MOST_REASONS = 60

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 
 from brokerproof.harness.results import run_folder
 from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, row_count
-from brokerproof.reports.judging.columns import DICTIONARIES
 from brokerproof.reports.sources import Piece, Source
 from brokerproof.reports.sources.dataframes import arrow
 
@@ -29,6 +28,18 @@ PIECE_ROWS = 4_000_000
 _PLACES = pa.schema([("path", pa.string()), ("place", pa.int64())])
 _TAG = re.compile(r"(?P<tag>.*)-(?P<number>\d+)\.parquet")
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]+://")
+
+DICTIONARIES = (
+    "run",
+    "target",
+    "case",
+    "vantage",
+    "kind",
+    "protocol",
+    "command",
+    "headers.list.element.name",
+)
+"""Columns that repeat so much that they are read as numbers of a dictionary."""
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.harness.results.records import measurements_of
-from brokerproof.reports.model.counterexamples import kept, replay, violation_of
+from brokerproof.reports.model.counterexamples import kept, repeat_command, replay, violation_of
 from brokerproof.reports.model.index_model import MEANINGS, CaseRow
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.model.slugs import plain_slug
@@ -179,15 +178,6 @@ def _gauges(case: CaseRow) -> list[list[Any]]:
 def _web_address(link: str) -> str:
     """``link``, or nothing for another scheme: a page must not run what a result holds."""
     return link if link.startswith(("https://", "http://")) else ""
-
-
-def repeat_command(run: Run, target: str, case: str) -> str:
-    """Return the command that judges a case again with the same examples."""
-    function = case.partition("[")[0].rpartition(".")[2]
-    header = run.header
-    chosen = ("--effort", str(header.get("effort", "normal")), "--seed", str(header.get("seed", 0)))
-    target = run.asked_for(target)
-    return shlex.join(["brokerproof", "run", "--target", target, "--case", function, *chosen])
 
 
 def entry(case: CaseRow, findings: Sequence[Mapping[str, Any]]) -> str:

@@ -27,7 +27,7 @@ def printed(program: str) -> str:
 @pytest.mark.parametrize("use", [ARRAY, ARGUMENT])
 def test_what_imports_pandas_no_more_does(use: str) -> None:
     program = "import sys\nimport pyspark.sql.types\n{}\n{}\nprint('pandas' in sys.modules)"
-    leave_out = "from brokerproof.reports import without_pandas as w; w.leave_pandas_out()"
+    leave_out = "from brokerproof.reports.spark import without_pandas as w; w.leave_pandas_out()"
     assert printed(program.format(leave_out, use)) == "False"
     assert printed(program.format("", use)) == "True"
 
@@ -38,7 +38,7 @@ def test_commands_do_without_it(module: str) -> None:
 import sys
 from brokerproof.reports.spark import without_pandas
 without_pandas.leave_pandas_out()
-from brokerproof.reports import {module}
+from brokerproof.reports.assembly import {module}
 print("pandas" in sys.modules)
 """
     assert printed(program) == "False"
