@@ -42,6 +42,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         overrides: Overrides | None = None,
         example_record: ExampleRecord | None = None,
         situations: tuple[str, ...] = (),
+        effort: str = "smoke",
     ) -> None:
         self.target = target
         self.cited = cited
@@ -49,6 +50,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         self.seed = seed
         self.overrides = overrides
         self.situations = situations
+        self.effort = effort
         self.example_record = ExampleRecord() if example_record is None else example_record
         self.world = target.world(seed, overrides, self.record)
         self.example_record.wire.mark = f"{seed:x}"
@@ -62,6 +64,12 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         if situation not in self.situations:
             raise ValueError(f"the property does not declare the situation {situation!r}")
         self.example_record.situations[situation] = 1
+
+    def used_amount(self, what: str, amount: int) -> None:
+        """Note that this example used ``amount`` of ``what``: "waiting messages", say. The result
+        keeps the greatest."""
+        amounts = self.example_record.amounts
+        amounts[what] = max(amount, amounts.get(what, 0))
 
     # the verbs that hide the clock
 

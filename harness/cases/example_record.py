@@ -30,6 +30,8 @@ class ExampleRecord:
     """The passing examples whose events are left out of ``events``."""
     situations: dict[str, int] = field(default_factory=dict)
     """Examples that reached a situation, by its name."""
+    amounts: dict[str, int] = field(default_factory=dict)
+    """The greatest amount that an example used, by what was counted."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """The drawn arguments of the example."""
     seed: int = 0

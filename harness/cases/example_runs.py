@@ -125,6 +125,7 @@ def one_example(
         overrides=places[0].overrides if places else None,
         example_record=outcome,
         situations=situations(run, call),
+        effort=run.effort,
     )
     start: Event
     if number is None:

@@ -382,6 +382,8 @@ def _add(
         total.unrecorded = Unrecorded(left_out.examples + 1, left_out.events + size)
     for situation, examples in record.situations.items():
         total.situations[situation] = total.situations.get(situation, 0) + examples
+    for what, amount in record.amounts.items():
+        total.amounts[what] = max(amount, total.amounts.get(what, 0))
 
 
 def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Finding]:
@@ -481,6 +483,7 @@ def _result(
         findings=findings,
         measurements=record.measurements,
         situations={name: record.situations.get(name, 0) for name in declared},
+        amounts=record.amounts,
         attempts=attempts,
         duration_s=round(duration_s, 3),
         trace_ref=run.recorder.reference(call.id) if attempts else "",

@@ -8,12 +8,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from brokerproof.harness.cases import case_index
 from brokerproof.harness.catalogue import coverage, requirement_texts, requirements
 from brokerproof.harness.commands import errors
+
+if TYPE_CHECKING:
+    from brokerproof.harness.results.records import Result
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -32,23 +36,31 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The situations that properties of this run declare, and their examples.",
 )
+@click.option(
+    "--amounts",
+    metavar="RUN",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The greatest amounts that cases of this run used: messages, consumers, links.",
+)
 @_JSON
 def requirements_(
     requirement: str | None,
     source: str | None,
     uncovered: bool,
     reached: Path | None,
+    amounts: Path | None,
     as_json: bool,
 ) -> None:
     """List requirements with their level and cases, or explain the one with this ID.
 
     An explanation has the statement, its source, the cases that cite it, and how to contest it.
     """
-    if reached is not None:
-        if source is not None or uncovered:
-            raise errors.Usage("--reached is of one run: give it alone, or with an ID")
-        _reached(reached, requirement, as_json)
-        return
+    for option, folder, show in (("reached", reached, _reached), ("amounts", amounts, _amounts)):
+        if folder is not None:
+            if source is not None or uncovered:
+                raise errors.Usage(f"--{option} is of one run: give it alone, or with an ID")
+            show(folder, requirement, as_json)
+            return
     if requirement is None:
         _list(source, uncovered, as_json)
         return
@@ -100,20 +112,40 @@ def _explain(requirement: str, as_json: bool) -> None:
         click.echo(requirement_texts.explanation_text(facts, _width()), nl=False)
 
 
-def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
-    """Print the situations of the run in ``folder``, of cases that cite ``requirement`` if one is
-    given."""
-    from brokerproof.harness.results import records  # only this option reads results
+def _results(folder: Path, requirement: str | None) -> list[Result]:
+    """The results of the run in ``folder``, of cases that cite ``requirement`` if one is given."""
+    from brokerproof.harness.results import records  # only options about a run read results
 
     try:
-        results = [
+        return [
             latest.result
             for latest in records.last_of_each(records.read(folder))
-            if latest.result.situations
-            and (requirement is None or requirement in latest.result.requirements)
+            if requirement is None or requirement in latest.result.requirements
         ]
     except records.UnreadableResults as problem:
         raise errors.Usage(str(problem)) from None
+
+
+def _amounts(folder: Path, requirement: str | None, as_json: bool) -> None:
+    """Print the greatest amounts that cases of the run in ``folder`` used."""
+    results = [result for result in _results(folder, requirement) if result.amounts]
+    if as_json:
+        fields = [
+            {"case": result.case, "target": result.target, "amounts": result.amounts}
+            for result in results
+        ]
+        click.echo(json.dumps(fields))
+        return
+    for result in results:
+        click.echo(f"{result.case} on {result.target}")
+        for what, amount in result.amounts.items():
+            click.echo(f"{amount:>8}  {what}")
+
+
+def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
+    """Print the situations of the run in ``folder``, of cases that cite ``requirement`` if one is
+    given."""
+    results = [result for result in _results(folder, requirement) if result.situations]
     if as_json:
         fields = [
             {

@@ -60,11 +60,12 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A delivery reached ``consumer``; ``marked`` when it called itself a redelivery."""
+    """A delivery reached ``consumer``; ``marked`` when it called itself a redelivery, None where
+    the protocol has no mark."""
 
     key: Key
     consumer: str
-    marked: bool
+    marked: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,14 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Excused:
+    """These may be missing from here on: they expired, were dropped by a policy, or are dead
+    letters."""
+
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """``consumer`` went away and what it held goes back.
 
@@ -94,7 +103,9 @@ class Returned:
     noticed: bool = False
 
 
-Fact: TypeAlias = Attempted | Confirmed | Withdrawn | Delivered | Settled | Refused | Returned
+Fact: TypeAlias = (
+    Attempted | Confirmed | Withdrawn | Delivered | Settled | Refused | Excused | Returned
+)
 
 
 class _Now(enum.Enum):
@@ -118,6 +129,9 @@ class _Entry:
     consumer. None: in doubt."""
     owes_mark: bool | None = False
     """True if the next delivery has to be marked; None: it may be."""
+    excused: bool = False
+    doubts: int = 0
+    """The number of doubts that had begun when it was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +157,13 @@ class Books:
         return not any(getattr(self, name) for name in ILLEGAL)
 
     def __str__(self) -> str:
-        noted = [f"{name} {list(getattr(self, name))}" for name in ILLEGAL if getattr(self, name)]
+        noted = [_named(name, getattr(self, name)) for name in ILLEGAL if getattr(self, name)]
         counts = f"{self.attempted} sent, {self.confirmed} confirmed, {self.delivered} deliveries"
         return f"{counts}: {'; '.join(noted) or 'nothing lost, doubled or out of order'}"
 
 
+_SHOWN = 5
+"""Keys of each kind that a sentence names."""
 ILLEGAL = (
     "phantom",
     "shared",
@@ -160,9 +176,20 @@ ILLEGAL = (
 )
 
 
+def _named(name: str, keys: tuple[Key, ...]) -> str:
+    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+    return f"{name} {list(keys[:_SHOWN])}{more}"
+
+
 @dataclass
 class Ledger:
-    """The books while they are open: takes facts one by one."""
+    """The books while they are open: takes facts one by one, each in a time that does not depend on
+    how many there were.
+
+    ``order_after_return``: True if messages that come back are owed in their producer's order too.
+    """
+
+    order_after_return: bool = True
 
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _found: dict[str, list[Key]] = field(
@@ -172,6 +199,9 @@ class Ledger:
     _runs: int = 0
     _unseen_run: int = 0
     _deliveries: int = 0
+    _held: dict[str, dict[Key, None]] = field(default_factory=dict)
+    """By consumer, what it holds."""
+    _doubts: int = 0
     _in_doubt: dict[str, set[Key]] = field(default_factory=dict)
     """Consumers that went unnoticed, with what they held."""
 
@@ -190,6 +220,7 @@ class Ledger:
                     len(self._entries),
                     run=None if doubt else self._unseen_run,
                     owes_mark=None if doubt else False,
+                    doubts=self._doubts,
                 )
             case Confirmed(key):
                 self._entries[key].confirmed = True
@@ -198,8 +229,10 @@ class Ledger:
             case Delivered():
                 self._delivered(fact)
             case Settled(keys):
+                self._let_go(keys, _Now.SETTLED)
+            case Excused(keys):
                 for key in keys:
-                    self._entries[key].now = _Now.SETTLED
+                    self._entries[key].excused = True
             case Refused(keys):
                 self._give_back(keys, _Now.REFUSED, owes_mark=True)
             case Returned():
@@ -207,17 +240,12 @@ class Ledger:
 
     def must_come(self) -> set[Key]:
         """The messages that are still to be delivered, if anybody still consumes."""
-        return {
-            key for key, entry in self._entries.items() if entry.now is _Now.BACK or _owed(entry)
-        }
+        return {key for key, entry in self._entries.items() if _is_back(entry) or _owed(entry)}
 
     def held_by(self, consumer: str) -> list[Key]:
         """Return the messages that ``consumer`` holds, in the order of sending."""
-        return [
-            key
-            for key, entry in self._entries.items()
-            if entry.now is _Now.HELD and entry.holder == consumer
-        ]
+        held = self._held.get(consumer, {})
+        return sorted(held, key=lambda key: self._entries[key].number)
 
     def close(self) -> Books:
         """The books after somebody has consumed all there was."""
@@ -232,7 +260,7 @@ class Ledger:
                 if name not in ("lost", "abandoned")
             },
             lost=tuple(key for key, entry in entries if _owed(entry)),
-            abandoned=tuple(key for key, entry in entries if entry.now is _Now.BACK),
+            abandoned=tuple(key for key, entry in entries if _is_back(entry)),
         )
 
     def _delivered(self, fact: Delivered) -> None:
@@ -246,7 +274,10 @@ class Ledger:
             return
         if entry.now is _Now.UNSEEN and not entry.confirmed:
             self._found["recovered"].append(fact.key)
-        if entry.owes_mark is not None and fact.marked != entry.owes_mark:
+        if entry.now is _Now.UNSEEN and entry.doubts < self._doubts:
+            entry.run = entry.owes_mark = None
+        wrong = fact.marked is not None and fact.marked != entry.owes_mark
+        if entry.owes_mark is not None and wrong:
             self._found["mismarked" if fact.marked else "unmarked"].append(fact.key)
         if entry.run is not None:
             line = (fact.consumer, entry.producer, entry.run)
@@ -254,6 +285,7 @@ class Ledger:
                 self._found["disordered"].append(fact.key)
             self._latest[line] = max(entry.number, self._latest.get(line, -1))
         entry.now, entry.holder = _Now.HELD, fact.consumer
+        self._held.setdefault(fact.consumer, {})[fact.key] = None
         self._believe(fact.key)
 
     def _returned(self, fact: Returned) -> None:
@@ -262,9 +294,7 @@ class Ledger:
         if fact.noticed:
             return
         self._in_doubt[fact.consumer] = set(held)
-        for entry in self._entries.values():
-            if entry.now is _Now.UNSEEN:
-                entry.run = entry.owes_mark = None
+        self._doubts += 1
 
     def _believe(self, key: Key) -> None:
         """A delivery of ``key`` ends the doubt about a consumer that had held it."""
@@ -276,9 +306,17 @@ class Ledger:
 
     def _give_back(self, keys: Iterable[Key], now: _Now, *, owes_mark: bool | None) -> None:
         self._runs += 1
+        self._let_go(keys, now)
         for key in keys:
             entry = self._entries[key]
-            entry.now, entry.run, entry.owes_mark = now, self._runs, owes_mark
+            entry.run = self._runs if self.order_after_return else None
+            entry.owes_mark = owes_mark
+
+    def _let_go(self, keys: Iterable[Key], now: _Now) -> None:
+        for key in keys:
+            entry = self._entries[key]
+            entry.now = now
+            self._held.get(entry.holder, {}).pop(key, None)
 
 
 def account(facts: Iterable[Fact]) -> Books:
@@ -290,4 +328,9 @@ def account(facts: Iterable[Fact]) -> Books:
 
 
 def _owed(entry: _Entry) -> bool:
-    return entry.now is _Now.UNSEEN and entry.confirmed and not entry.withdrawn
+    missing = entry.now is _Now.UNSEEN and entry.confirmed and not entry.withdrawn
+    return missing and not entry.excused
+
+
+def _is_back(entry: _Entry) -> bool:
+    return entry.now is _Now.BACK and not entry.excused

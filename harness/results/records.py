@@ -55,6 +55,8 @@ class Result:
     trace_ref: str = ""
     situations: Mapping[str, int] = field(default_factory=dict)
     """Examples that reached each situation that the property declares."""
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    """The greatest amount that an example used, by what was counted: messages that wait, say."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
 
     def line(self) -> str:
@@ -71,6 +73,7 @@ class Result:
         values["findings"] = tuple(_finding(finding) for finding in _list(values["findings"]))
         values["measurements"] = measurements_of(values.get("measurements", {}))
         values["situations"] = _object(values.get("situations", {}))
+        values["amounts"] = _object(values.get("amounts", {}))
         values["unrecorded"] = Unrecorded(**_object(values.get("unrecorded", {})))
         result = cls(**values)
         if not result._well_formed():

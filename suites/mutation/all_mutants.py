@@ -87,6 +87,8 @@ from brokerproof.suites.mutation.unseen import (
     transactions_and_flow,
     window_models,
 )
+from brokerproof.suites.mutation.unseen import amounts as unseen_amounts
+from brokerproof.suites.mutation.unseen import combinations as unseen_combinations
 from brokerproof.suites.mutation.unseen import conservation as unseen_conservation
 from brokerproof.suites.mutation.unseen import limits as unseen_limits
 from brokerproof.suites.mutation.unseen import numbers as unseen_numbers
@@ -177,6 +179,8 @@ GROUPS: tuple[Group, ...] = (
     after_errors.after_errors_amqp091,
     after_errors.after_no_space_in_time,
     *unseen_numbers.GROUPS,
+    *unseen_amounts.GROUPS,
+    *unseen_combinations.GROUPS,
     *unseen_conservation.GROUPS,
     *unseen_paging.GROUPS,
     *unseen_limits.GROUPS,

@@ -10,6 +10,7 @@ from brokerproof.harness.oracles.accounting import (
     Books,
     Confirmed,
     Delivered,
+    Excused,
     Fact,
     Ledger,
     Refused,
@@ -177,3 +178,30 @@ def test_a_ledger_knows_what_is_still_to_come_and_who_holds_what() -> None:
 def test_a_key_that_is_sent_twice_is_refused() -> None:
     with pytest.raises(ValueError, match=r"b'a' was sent twice"):
         account([*sent(A), *sent(A)])
+
+
+def test_what_has_a_reason_to_be_missing_is_not_lost() -> None:
+    assert account([*sent(A, B), Excused((A,)), *got("x", B)]).balanced
+    held = [*sent(A), *got("x", A), Excused((A,)), Returned("x", noticed=True)]
+    assert account(held).balanced
+
+
+def test_a_protocol_without_a_mark_owes_none() -> None:
+    back = Returned("x", failed=True)
+    unmarked = [Delivered(A, "x", None), back, Delivered(A, "y", None)]
+    assert account([*sent(A), *unmarked]).balanced
+
+
+def test_order_is_owed_after_a_return_only_where_it_is_promised() -> None:
+    facts = [*sent(A, B), *got("x", A, B), Returned("x", noticed=True), *got("y", B, A)]
+    only(account(facts), disordered=(A,))
+    ledger = Ledger(order_after_return=False)
+    for fact in facts:
+        ledger.update(fact)
+    assert ledger.close().balanced
+
+
+def test_long_books_name_a_few_keys() -> None:
+    keys = [b"%d" % number for number in range(1000)]
+    assert len(str(account(sent(*keys)))) < 200
+    assert "and 995 more" in str(account(sent(*keys)))

@@ -1,0 +1,521 @@
+"""Promises about messages hold for any amount: of messages that wait, in a settlement, in a
+transaction and in a write, of consumers, subscriptions, links, channels and redeliveries.
+
+The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.amqp091.raw_peer import method
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.amqp10.steps import collect
+from brokerproof.suites.amqp10.transaction_steps import control, post
+from brokerproof.suites.steps import amounts, whole_histories
+from brokerproof.suites.steps.queue_clients import CLIENTS
+from brokerproof.suites.steps.queue_model import MEMORY, place_names
+from brokerproof.suites.steps.queues import QUIET
+from brokerproof.suites.steps.whole_histories import Course, History, Sentences
+
+ARTEMIS = Sentences(
+    once="ARTEMIS-CONCEPTS-queue-1",
+    gone="ARTEMIS-CONCEPTS-queue-2",
+    order="ARTEMIS-GROUPING-fifo-1",
+    back="ARTEMIS-REDELIVERY-back-1",
+)
+AMQP091 = Sentences(
+    once="AMQP091-EXCH-02",
+    gone="AMQP091-ACK-02",
+    order="AMQP091-PUB-04",
+    back="AMQP091-CHAN-04",
+    confirmed="RABBITMQ-AMQP091-CONF-01",
+    order_after_return=False,
+)
+OPENWIRE = Sentences(
+    once="OPENWIRE-MSGACK-2",
+    gone="OPENWIRE-MSGACK-2",
+    order="ACTIVEMQ-ORDER-1",
+    back="OPENWIRE-MSGACK-2",
+    order_after_return=False,
+)
+PROTOCOLS = ("stomp", "amqp", "core")
+"""The protocols of Artemis whose clients share a queue."""
+CONNECTIONS = 200
+"""The most connections that a case opens at a time."""
+
+positions = st.integers(0, amounts.POSITIONS)
+
+
+def corners(
+    protocols: Callable[[Target], list[str]], ends: int, **others: object
+) -> Callable[[Target], list[dict[str, object]]]:
+    """The histories that are played always: of the greatest amount, each protocol at either end,
+    settled at once and in parts."""
+
+    def always(target: Target) -> list[dict[str, object]]:
+        names = protocols(target)
+        plans: list[dict[str, object]] = []
+        for number, name in enumerate(names):
+            other = names[(number + 1) % len(names)]
+            plan: dict[str, object] = {"position": 0, "stride": 0 if number % 2 else 15, **others}
+            plan |= {"comers": 5 if number == 0 else 1, "lost": bool(number % 2)}
+            plans.append({**plan, **({"ends": (other, name), "place": MEMORY} if ends else {})})
+        return plans
+
+    return always
+
+
+def artemis_protocols(target: Target) -> list[str]:
+    """Return the protocols that a queue of the target is used by."""
+    return [name for name in PROTOCOLS if name in target.identity.capabilities]
+
+
+def history_of(
+    target: Bench,
+    sentences: Sentences,
+    ends: tuple[str, str],
+    course: Course,
+    place: str = MEMORY,
+) -> None:
+    """Play ``course`` on a fresh queue at ``place`` and judge its books."""
+    prefix = "" if place == MEMORY else target.full_address(place)
+    history = History(target, prefix + target.fresh_name(), *ends, sentences)
+    whole_histories.premise(target, history)
+    books = whole_histories.play(target, history, course, pages=place != MEMORY)
+    what = f"{' to '.join(ends)}, {place}, {course}"
+    whole_histories.judge(target, sentences, books, what)
+
+
+@case(*ARTEMIS.ids, needs={"queue-semantics"})
+@over(
+    examples=20,
+    always=corners(artemis_protocols, 2),
+    position=positions,
+    stride=positions,
+    comers=st.integers(0, whole_histories.MOST_COMERS),
+    lost=st.booleans(),
+    ends=lambda target: st.tuples(
+        st.sampled_from(artemis_protocols(target)), st.sampled_from(artemis_protocols(target))
+    ),
+    place=lambda target: st.sampled_from([MEMORY, *place_names(target)]),
+)
+def test_a_history_of_any_length_is_conserved(
+    target: Bench,
+    position: int,
+    stride: int,
+    comers: int,
+    lost: bool,
+    ends: tuple[str, str],
+    place: str,
+) -> None:
+    """Any number of messages goes through a queue, from one protocol to another, in one write and
+    in transactions, while consumers settle any number of them at a time and go with others. Each
+    arrives once, in its producer's order. One scenario: the sentences constrain one history."""
+    most = None if place == MEMORY else 150
+    course = Course(
+        amounts.at(target, position, most=most), amounts.at(target, stride, least=1), comers, lost
+    )
+    history_of(target, ARTEMIS, ends, course, place)
+
+
+@case(*AMQP091.ids, needs={"amqp091"})
+@over(
+    examples=15,
+    always=corners(lambda target: ["amqp091", "amqp091"], 0),
+    position=positions,
+    stride=positions,
+    comers=st.integers(0, whole_histories.MOST_COMERS),
+    lost=st.booleans(),
+)
+def test_a_history_of_amqp091_of_any_length_is_conserved(
+    target: Bench, position: int, stride: int, comers: int, lost: bool
+) -> None:
+    """Any number of messages goes through a queue of AMQP 0-9-1, with confirms and in transactions,
+    while consumers acknowledge with multiple and go. Each is confirmed, and arrives once and in its
+    channel's order. One scenario: the sentences constrain one history."""
+    course = Course(amounts.at(target, position), amounts.at(target, stride, least=1), comers, lost)
+    history_of(target, AMQP091, ("amqp091", "amqp091"), course)
+
+
+@case("ACTIVEMQ-ORDER-1", "OPENWIRE-MSGACK-2", needs={"openwire"})
+@over(
+    examples=15,
+    always=corners(lambda target: ["openwire", "openwire"], 0, producer="openwire"),
+    position=positions,
+    stride=positions,
+    comers=st.integers(0, whole_histories.MOST_COMERS),
+    lost=st.booleans(),
+    producer=st.sampled_from(["openwire", "stomp", "amqp"]),
+)
+def test_a_history_of_openwire_of_any_length_is_conserved(
+    target: Bench, position: int, stride: int, comers: int, lost: bool, producer: str
+) -> None:
+    """Any number of messages goes through a queue of ActiveMQ, while consumers acknowledge ranges
+    of messages and go. Each arrives until it is acknowledged, in its producer's order."""
+    course = Course(amounts.at(target, position), amounts.at(target, stride, least=1), comers, lost)
+    history_of(target, OPENWIRE, (producer, "openwire"), course)
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def window_rounds(target: Bench, protocol: str, window: int, most: int, unit: int = 1) -> list[int]:
+    """Return how many of three times ``most`` messages, and some more, arrive in a window, each
+    round after all before are settled by one settlement."""
+    name = target.fresh_name()
+    producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
+    producer.send([b"%07d" % number for number in range(3 * most + 2)])
+    consumer.join(window * unit)
+    rounds = []
+    for _ in range(3):
+        consumer.receive(most)
+        target.advance(QUIET)
+        consumer.receive(0)
+        rounds.append(len(consumer.held))
+        consumer.settle(len(consumer.held))
+    return rounds
+
+
+@case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
+@amounts.over_amounts()
+def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
+    """A consumer gets as many messages as its prefetch says, acknowledges them at once, and gets as
+    many again."""
+    window = amounts.at(target, position, least=1, most=2**16 - 1)
+    rounds = window_rounds(target, "amqp091", window, window)
+    target.used_amount("prefetch", window)
+    detail = f"prefetch {window}, {3 * window + 2} messages: {rounds} arrived in three rounds"
+    target.record_finding("AMQP091-QOS-01", max(rounds) <= window, detail)
+    target.record_finding("AMQP091-QOS-02", min(rounds) >= window, detail)
+
+
+@case("OPENWIRE-PREFETCH-1", "OPENWIRE-PREFETCH-2", needs={"openwire"})
+@amounts.over_amounts()
+def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
+    """A consumer is dispatched as many messages as its prefetch limit says, acknowledges them at
+    once, and is dispatched as many again."""
+    window = amounts.at(target, position, least=1, most=2**15 - 1)
+    rounds = window_rounds(target, "openwire", window, window)
+    target.used_amount("prefetch", window)
+    detail = f"prefetch {window}, {3 * window + 2} messages: {rounds} arrived in three rounds"
+    target.record_finding("OPENWIRE-PREFETCH-1", max(rounds) <= window, detail)
+    target.record_finding("OPENWIRE-PREFETCH-2", min(rounds) >= window, detail)
+
+
+def arrived_at(consumer: StompPeer, count: int) -> bool:
+    """True if ``count`` messages have arrived at ``consumer`` since it connected."""
+    return consumer.messages_seen >= count
+
+
+@case("ARTEMIS-STOMP-window-3", needs={"consumer-window", "queue-semantics", "stomp-1.2"})
+@amounts.over_amounts()
+def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) -> None:
+    """Messages come until their bytes reach the window; one cumulative ACK settles them all, and
+    as many bytes come again."""
+    messages = amounts.at(target, position, least=1)
+    to = target.destination()
+    producer, consumer, probe = target.stomp(), target.stomp(), target.destination()
+    producer.publish(probe, b"%07d" % 0)
+    consumer.subscribe(probe, "probe", ack="client")
+    size = consumer.message().size
+    window = messages * size
+    with producer.in_one_write():
+        for number in range(4 * messages + 8):
+            producer.publish(to, b"%07d" % number, receipt=False)
+    producer.settle()
+    consumer.subscribe(to, ack="client", headers={"consumer-window-size": str(window)})
+    seen = 1
+    target.used_amount("messages in a window", messages)
+    for number in range(3):
+        target.wait_until(partial(arrived_at, consumer, seen + messages), PATIENCE)
+        target.advance(QUIET)
+        frames = consumer.take_messages()
+        seen += len(frames)
+        total = sum(frame.size for frame in frames)
+        detail = (
+            f"round {number + 1}, a window of {window} bytes: {len(frames)} messages of {total}"
+            " bytes came"
+        )
+        last = frames[-1].size if frames else 0
+        target.require("ARTEMIS-STOMP-window-3", total >= window and total - last < window, detail)
+        consumer.ack(frames[-1], receipt=True)
+
+
+# --- crowds ---------------------------------------------------------------------------------------
+
+
+@case({"1.1": "STOMP11-BEGIN-03", "1.2": "STOMP12-BEGIN-03"}, needs={"transactions", "anycast"})
+@amounts.over_amounts(examples=10)
+def test_any_number_of_transactions_is_open(target: Bench, version: str, position: int) -> None:
+    """Any number of transactions is open at once, each with one SEND. Every other one is committed
+    and the others are aborted: what arrives is of those that were committed."""
+    count = amounts.at(target, position, least=2, most=2000)
+    peer, to = target.stomp(version), target.destination()
+    names = [f"{peer.transaction}-{number}" for number in range(count)]
+    with peer.in_one_write():
+        for number, name in enumerate(names):
+            peer.send("BEGIN", {"transaction": name})
+            body, within = b"%d" % number, {"transaction": name}
+            peer.publish(to, body, within, receipt=False)
+    peer.settle()
+    with peer.in_one_write():
+        for number, name in enumerate(names):
+            peer.send("ABORT" if number % 2 else "COMMIT", {"transaction": name})
+    peer.settle()
+    target.used_amount("open transactions", count)
+    consumer = target.stomp(version)
+    consumer.subscribe(to)
+    expected = (count + 1) // 2
+    target.wait_until(lambda: consumer.messages_seen >= expected, PATIENCE)
+    target.advance(QUIET)
+    got = [int(message.body) for message in consumer.take_messages()]
+    cited = "STOMP12-BEGIN-03" if version == "1.2" else "STOMP11-BEGIN-03"
+    target.record_finding(
+        cited,
+        got == list(range(0, count, 2)),
+        f"{count} transactions were open, {expected} were committed: {len(got)} messages arrived,"
+        f" the first {got[:5]}",
+    )
+
+
+@case("AMQP10-TXN-06", needs={"amqp-transactions"})
+@amounts.over_amounts(examples=10)
+def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -> None:
+    """Any number of transactions is declared at once, with one message each. Every other one is
+    discharged and the others fail: what arrives is of those that were discharged."""
+    count = amounts.at(target, position, least=2, most=600)
+    peer, node = target.amqp(), target.node()
+    coordinator, link = control(target, peer), peer.sender(node)
+    ids = []
+    for number in range(count):
+        ids.append(coordinator.declare())
+        post(target, peer, link, ids[-1], b"%d" % number)
+        peer.inbox.clear()  # each wait looks at all of it
+    for number, id in enumerate(ids):
+        coordinator.discharge(id, fail=bool(number % 2))
+        peer.inbox.clear()
+    target.used_amount("open transactions", count)
+    reader = target.amqp()
+    expected = (count + 1) // 2
+    got = collect(target, reader, reader.receiver(node, credit=count), expected)
+    numbers = [int(bytes(delivery.message.body)) for delivery in got]
+    detail = (
+        f"{count} transactions were open, {expected} were discharged: {len(numbers)} messages"
+        f" arrived, the first {numbers[:5]}"
+    )
+    target.record_finding("AMQP10-TXN-06", not any(number % 2 for number in numbers), detail)
+    target.control(set(numbers) >= set(range(0, count, 2)), detail)
+
+
+@case("ARTEMIS-CONCEPTS-topic-1", needs={"queue-semantics", "multicast", "stomp-1.2"})
+@amounts.over_amounts(examples=10)
+def test_any_number_of_subscriptions_gets_a_copy(target: Bench, position: int) -> None:
+    """A connection has any number of subscriptions of a topic. Each gets each message, in order."""
+    count = amounts.at(target, position, least=1, most=10_000)
+    topic, peer = target.destination(RoutingType.MULTICAST), target.stomp()
+    with peer.in_one_write():
+        for number in range(count):
+            peer.subscribe(topic, str(number), receipt=False)
+    peer.settle()
+    target.used_amount("subscriptions of a connection", count)
+    producer = target.stomp()
+    sent = [b"one", b"two"]
+    for body in sent:
+        producer.publish(topic, body)
+    target.wait_until(lambda: peer.messages_seen >= 2 * count, PATIENCE)
+    target.advance(QUIET)
+    copies: dict[str | None, list[bytes]] = {}
+    for message in peer.take_messages():
+        copies.setdefault(message.get("subscription"), []).append(message.body)
+    wrong = [str(number) for number in range(count) if copies.get(str(number)) != sent]
+    target.record_finding(
+        "ARTEMIS-CONCEPTS-topic-1",
+        not wrong,
+        f"{count} subscriptions, two messages: {len(wrong)} did not get both in order, the first"
+        f" {[(name, copies.get(name)) for name in wrong[:3]]}",
+    )
+
+
+@case(
+    "ARTEMIS-CONCEPTS-queue-1",
+    "ARTEMIS-FLOW-consumer-3",
+    needs={"queue-semantics", "consumer-window", "stomp-1.2"},
+)
+@amounts.over_amounts(examples=10)
+def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) -> None:
+    """Any number of consumers of a queue, with windows, waits for three messages each. Each message
+    arrives once, and no consumer has more than its turns."""
+    count = amounts.at(target, position, least=2, most=2000)
+    to, peer, producer = target.destination(), target.stomp(), target.stomp()
+    with peer.in_one_write():
+        for number in range(count):
+            window = {"consumer-window-size": "100000"}
+            peer.subscribe(to, str(number), ack="client", headers=window, receipt=False)
+    peer.settle()
+    target.used_amount("consumers of a queue", count)
+    total = 3 * count
+    with producer.in_one_write():
+        for number in range(total):
+            producer.publish(to, b"%d" % number, receipt=False)
+    producer.settle()
+    target.wait_until(lambda: peer.messages_seen >= total, PATIENCE)
+    target.advance(QUIET)
+    messages = peer.take_messages()
+    times = Counter(message.body for message in messages)
+    wrong = [number for number in range(total) if times[b"%d" % number] != 1]
+    detail = f"{count} consumers, {total} messages: {len(messages)} arrived"
+    target.record_finding("ARTEMIS-CONCEPTS-queue-1", not wrong, f"{detail}, not once {wrong[:5]}")
+    shares = Counter(message.get("subscription") for message in messages)
+    most, least = max(shares.values(), default=0), min(shares.values(), default=0)
+    fair = len(shares) == count and most - least <= 1
+    target.record_finding(
+        "ARTEMIS-FLOW-consumer-3",
+        fair,
+        f"{detail}, at {len(shares)} consumers, {least} to {most} each",
+    )
+
+
+@case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
+@amounts.over_amounts(examples=10)
+def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> None:
+    """Any number of channels has a consumer of one queue each, with a prefetch of one. Of twice as
+    many messages each gets one, and after its acknowledgement another one."""
+    tuned = target.amqp091()
+    assert tuned.tuned is not None
+    most = (tuned.tuned["channel-max"] or 2047) - 1
+    count = amounts.at(target, position, least=1, most=most)
+    peer = target.amqp091(channels=count)
+    queue = target.fresh_name()
+    tuned.declare(queue)
+    with peer.in_one_write():
+        for channel in range(1, count + 1):
+            peer.send("basic.qos", {"prefetch-count": 1}, channel=channel)
+            peer.send("basic.consume", {"queue": queue}, channel=channel)
+    for channel in (1, count):
+        peer.settle(channel)
+    with tuned.in_one_write():
+        for number in range(2 * count):
+            tuned.publish(b"%d" % number, queue)
+    tuned.settle()
+    target.used_amount("channels of a connection", count)
+    arrived = Counter[int]()
+    deliver = method("basic.deliver")
+    for turn in (1, 2):
+        target.wait_until(
+            lambda: sum(deliver.accepts(item) for item in peer.inbox) >= count, PATIENCE
+        )
+        target.advance(QUIET)
+        deliveries = [item for item in peer.inbox if deliver.accepts(item)]
+        peer.inbox = [item for item in peer.inbox if not deliver.accepts(item)]
+        arrived.update(item.channel for item in deliveries)
+        detail = f"{count} channels with a prefetch of one: {len(deliveries)} in round {turn}"
+        target.record_finding("AMQP091-QOS-01", max(arrived.values(), default=0) <= turn, detail)
+        target.record_finding("AMQP091-QOS-02", len(deliveries) == count, detail)
+        with peer.in_one_write():
+            for item in deliveries:
+                peer.ack(item["delivery-tag"], channel=item.channel)
+
+
+@case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics", "amqp"})
+@over(
+    examples=10,
+    always=lambda target: [{"position": 0, "by": by} for by in ("links", "sessions")],
+    position=positions,
+    by=st.sampled_from(["links", "sessions"]),
+)
+def test_any_number_of_amqp_links_shares_a_queue(target: Bench, position: int, by: str) -> None:
+    """Any number of links, of one session or of sessions of their own, has a credit of one. Of as
+    many messages each gets one."""
+    peer, node = target.amqp(), target.node()
+    assert peer.opened is not None
+    most = 600 if by == "links" else min(600, peer.opened.get("channel-max", 65535))
+    count = amounts.at(target, position, least=1, most=most)
+    links = []
+    for number in range(count):
+        session = peer.session if by == "links" else peer.begin(number + 1)
+        links.append(peer.receiver(node, session=session, credit=1))
+        peer.inbox.clear()  # each wait looks at all of it
+    target.used_amount(f"{by} of a connection", count)
+    producer = CLIENTS["amqp"](target, "")
+    producer.node = node  # type: ignore[attr-defined]
+    producer.send([b"%d" % number for number in range(count)])
+    target.wait_until(lambda: len(peer.deliveries) >= count, PATIENCE)
+    target.advance(QUIET)
+    got = peer.take_deliveries()
+    times = Counter(id(delivery.link) for delivery in got)
+    wrong = sum(times[id(link)] != 1 for link in links)
+    target.record_finding(
+        "ARTEMIS-CONCEPTS-queue-1",
+        not wrong,
+        f"{count} {by} with a credit of one and {count} messages: {len(got)} arrived, and {wrong}"
+        " links did not get one",
+    )
+
+
+@case("STOMP12-RCPT-01", needs={"stomp-1.2", "anycast"})
+@amounts.over_amounts(examples=10)
+def test_any_number_of_connections_is_served(target: Bench, position: int) -> None:
+    """Any number of connections is open at once, and each is answered."""
+    count = amounts.at(target, position, least=1, most=CONNECTIONS)
+    peers = [target.stomp() for _ in range(count)]
+    target.used_amount("connections", count)
+    to = target.destination()
+    for number, peer in enumerate(peers):
+        peer.publish(to, b"%d" % number, proves="STOMP12-RCPT-01")
+
+
+# --- redeliveries ---------------------------------------------------------------------------------
+
+
+@case("AMQP091-REJ-01", "RABBITMQ-AMQP091-NACK-02", needs={"amqp091"})
+@amounts.over_amounts(examples=10)
+def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int) -> None:
+    """The first of two messages is rejected with requeue any number of times. It is delivered again
+    each time, before the second."""
+    count = amounts.at(target, position, least=1)
+    peer, queue = target.amqp091(), target.fresh_name()
+    peer.declare(queue)
+    peer.call("basic.qos", {"prefetch-count": 1})
+    for body in (b"first", b"second"):
+        peer.publish(body, queue)
+    peer.consume(queue)
+    target.used_amount("redeliveries", count)
+    for number in range(count + 1):
+        delivery = peer.delivery(proves="AMQP091-REJ-01")
+        detail = f"after {number} rejections {delivery.body!r} is delivered"
+        target.require("RABBITMQ-AMQP091-NACK-02", delivery.body == b"first", detail)
+        if number < count:
+            fields = {"delivery-tag": delivery["delivery-tag"], "requeue": True}
+            peer.send("basic.reject", fields, channel=1)
+
+
+@case("AMQP10-OUT-08", "AMQP10-OUT-09", needs={"amqp-redelivery"})
+@amounts.over_amounts(examples=10)
+def test_a_message_is_released_any_number_of_times(target: Bench, position: int) -> None:
+    """A message is released any number of times. It can be had again each time, unchanged, and its
+    delivery-count stays."""
+    count = amounts.at(target, position, least=1)
+    name = target.fresh_name()
+    producer, peer = CLIENTS["amqp"](target, name), target.amqp()
+    producer.send([b"the one"])
+    link = peer.receiver(target.node(name=name))
+    target.used_amount("redeliveries", count)
+    for number in range(count + 1):
+        peer.flow(link, link_credit=1)
+        delivery = peer.delivery(link, proves="AMQP10-OUT-09")
+        message = delivery.message
+        counted = message.fields("header").get("delivery-count", 0) or 0
+        detail = f"after {number} releases the delivery-count is {counted}"
+        target.require("AMQP10-OUT-08", counted == 0, detail)
+        if number < count:
+            peer.disposition(delivery, "released")

@@ -1,0 +1,330 @@
+"""Faults that show from some amount on, or after some time, and not before."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.harness.model.time import seconds
+from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats
+from brokerproof.reference_broker.kernel.credit import ByteWindow
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.amqp091 import channel as channels
+from brokerproof.reference_broker.protocols.amqp091 import consuming
+from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
+from brokerproof.reference_broker.protocols.amqp091.consumer import UnackedDeliveries
+from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.session import Session as AmqpSession
+from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
+from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer, Prefetch
+from brokerproof.reference_broker.protocols.stomp import commands
+from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.suites.mutation.mutant import Group
+
+amounts = Group("unseen-amounts")
+amounts_amqp091 = Group("unseen-amounts-amqp091", original="reference-rabbitmq")
+amounts_openwire = Group("unseen-amounts-openwire", original="reference-activemq")
+long_lives = Group("unseen-long-lives")
+long_lives_amqp091 = Group("unseen-long-lives-amqp091", original="reference-rabbitmq")
+GROUPS = (amounts, amounts_amqp091, amounts_openwire, long_lives, long_lives_amqp091)
+
+IN_ORDER = "ARTEMIS-GROUPING-fifo-1"
+ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
+
+
+@amounts.override(Queue, "enqueue", breaks=f"{ONE_CONSUMER} {IN_ORDER}")
+def a_deep_queue_forgets(original, reached, self, message, source_entry=None, charge=None):
+    """A queue in which 700 messages wait drops each further one."""
+    if len(self._ready) >= 700:
+        reached()
+        if charge is not None:
+            charge.release()
+        return
+    original(self, message, source_entry, charge)
+
+
+@amounts.override(Subscription, "take", breaks="ARTEMIS-STOMP-window-3")
+def a_long_settlement_pays_for_its_first_part(original, reached, self, delivery):
+    """A cumulative settlement gives the window back the charge of its 48 oldest deliveries."""
+    charges = [other.charge for other in self._unsettled.values()]
+    taken = original(self, delivery)
+    lost = sum(charges[48 : len(taken)])
+    if lost and self.window.size > 0:
+        reached()
+        self.window.charge(lost)
+    return taken
+
+
+@amounts.override(OutgoingLink, "disposed", breaks="AMQP10-DISP-02 AMQP10-DISP-03 AMQP10-OUT-01")
+def a_long_range_is_settled_in_part(original, reached, self, deliveries, state, settled):
+    """A disposition of more than 256 deliveries settles 256 of them."""
+    if len(deliveries) > 256:
+        reached()
+    original(self, deliveries[:256], state, settled)
+
+
+@amounts.override(
+    AmqpSession, "add_unsettled", breaks="AMQP10-READING-OUT-01 ARTEMIS-CONCEPTS-queue-1"
+)
+def a_thousand_unsettled_are_too_many(original, reached, self, delivery):
+    """A session remembers 900 unsettled deliveries, and forgets the oldest for each further one:
+    nobody gets it again."""
+    original(self, delivery)
+    if len(self.unsettled) > 900:
+        reached()
+        oldest = next(iter(self.unsettled))
+        lost = self.unsettled.pop(oldest)
+        lost.link.unsettled.pop(oldest, None)
+
+
+@amounts.override(CoreConsumer, "settle", breaks="ARTEMIS-CONCEPTS-queue-2")
+def a_long_acknowledgement_leaves_the_rest(original, reached, self, number, *, one):
+    """A cumulative acknowledgement of more than 100 messages leaves those behind the hundredth
+    unsettled: they come again."""
+    taken = original(self, number, one=one)
+    if len(taken) > 100:
+        reached()
+        for entry in taken[100:]:
+            self._unsettled[entry.message.number] = entry
+        self._session.holding[self] = None
+        taken = taken[:100]
+    return taken
+
+
+@amounts.override(Transaction, "commit", breaks="STOMP12-BEGIN-03")
+def a_long_transaction_is_cut(original, reached, self, publish):
+    """A transaction of more than 150 messages publishes its first 150."""
+    for _, charge in self._sends[150:]:
+        reached()
+        charge.release()
+    del self._sends[150:]
+    return original(self, publish)
+
+
+@amounts.override(commands.COMMANDS, "BEGIN", breaks="STOMP12-BEGIN-03")
+def many_open_transactions_share_one(original, reached, session, frame):
+    """The 18th transaction that is open at once on a connection is the first one."""
+    after = original(session, frame)
+    if len(session.transactions) >= 18:
+        reached()
+        name = frame.get("transaction")
+        session.transactions[name] = next(iter(session.transactions.values()))
+    return after
+
+
+@amounts.override(commands.COMMANDS, "SUBSCRIBE", breaks="ARTEMIS-CONCEPTS-topic-1")
+def the_fortieth_subscription_is_deaf(original, reached, session, frame):
+    """From the fortieth subscription of a connection on a SUBSCRIBE is confirmed and nothing
+    arrives."""
+    after = original(session, frame)
+    if len(session.subscriptions) > 40:
+        reached()
+        return lambda: None
+    return after
+
+
+@amounts.override(RoundRobin, "pick", breaks=f"{ONE_CONSUMER} ARTEMIS-FLOW-consumer-3")
+def a_late_consumer_is_never_picked(original, reached, self):
+    """Of more than 24 consumers of a queue those behind the 24th get nothing."""
+    if len(self._turns) <= 24:
+        return original(self)
+    for consumer in list(self._turns)[:24]:
+        if consumer.has_room():
+            self._end_turn(consumer)
+            return consumer
+    reached()
+    return None
+
+
+@amounts.override(Queue, "_take_back", breaks=f"{IN_ORDER} ARTEMIS-REDELIVERY-back-1")
+def many_that_come_back_go_to_the_end(original, reached, self, back):
+    """More than 90 messages that come back together lie behind what waits."""
+    if len(back) > 90 and self._ready and not self._choosy:
+        reached()
+        self._ready.extend(sorted(back, key=lambda entry: entry.order))
+        return
+    original(self, back)
+
+
+@amounts.mutant(f"{IN_ORDER} STOMP12-HDR-17 {ONE_CONSUMER}")
+def a_crowded_write_loses_a_frame(patch, reached):
+    """Of more than 200 frames that arrive in one write the 200th is lost."""
+    seen: dict[FrameParser, int] = {}
+
+    @patch.override(FrameParser)
+    def feed(original, self, data):
+        seen[self] = 0
+        original(self, data)
+
+    @patch.override(FrameParser, "next")
+    def next_frame(original, self):
+        frame = original(self)
+        seen[self] = seen.get(self, 0) + 1
+        if frame is not None and seen[self] == 200:
+            reached()
+            return original(self)
+        return frame
+
+
+@amounts_amqp091.override(UnackedDeliveries, "take_to", breaks="AMQP091-ACK-02 AMQP091-QOS-02")
+def a_multiple_ack_covers_two_hundred(original, reached, self, tag):
+    """An acknowledgement with multiple takes the 200 oldest deliveries, however many there are up
+    to its tag."""
+    taken = original(self, tag)
+    for delivery in taken[200:]:
+        reached()
+        self[delivery.tag] = delivery
+    return taken[:200]
+
+
+@amounts_amqp091.override(Confirms, "take_answers", breaks="RABBITMQ-AMQP091-CONF-01")
+def a_burst_of_confirms_is_cut(original, reached, self):
+    """Of more than 64 confirms of one input those behind the 64th are never sent."""
+    for number in sorted(self._due)[64:]:
+        reached()
+        del self._due[number]
+    return original(self)
+
+
+@amounts_amqp091.override(channels.HANDLERS, consuming.commands.Basic.Qos, breaks="AMQP091-QOS-01")
+def high_channels_have_no_prefetch(original, reached, channel, method):
+    """basic.qos has no effect on channels above 30."""
+    original(channel, method)
+    if channel.number > 30 and method.prefetch_count:
+        reached()
+        channel.prefetch = channel.limit.limit = 0
+
+
+@amounts_amqp091.override(
+    Queue, "settle", breaks="RABBITMQ-AMQP091-NACK-02 AMQP091-REJ-01 AMQP091-PUB-04"
+)
+def a_weary_message_is_dropped(original, reached, self, entries, outcome):
+    """A message that is requeued for the twentieth time is gone."""
+    if outcome is Outcome.RELEASED:
+        worn = [entry for entry in entries if entry.deliveries >= 20]
+        if worn:
+            reached()
+            original(self, worn, Outcome.ACCEPTED)
+        entries = [entry for entry in entries if entry.deliveries < 20]
+    original(self, entries, outcome)
+
+
+@amounts_openwire.override(Prefetch, "has_room", breaks="OPENWIRE-PREFETCH-2")
+def a_large_prefetch_is_bounded(original, reached, self, out):
+    """At most 300 messages are dispatched before an acknowledgement, however large the prefetch
+    is."""
+    if out >= 300 and original(self, out):
+        reached()
+        return False
+    return original(self, out)
+
+
+@amounts_openwire.override(
+    OpenWireConsumer, "settle", breaks="OPENWIRE-MSGACK-2 OPENWIRE-PREFETCH-2"
+)
+def a_long_range_is_acknowledged_in_part(original, reached, self, places, outcome):
+    """A range of more than 120 messages is acknowledged up to its 120th."""
+    numbers = list(self._order.between(*places, self._keys))
+    if len(numbers) > 120:
+        reached()
+        places = (places[0], numbers[119])
+    original(self, places, outcome)
+
+
+@long_lives.mutant("STOMP12-HB-07 STOMP12-HB-09")
+def beats_end_after_a_thousand(patch, reached):
+    """After a thousand heartbeats the server sends no more of them."""
+    sent: dict[Beats, int] = {}
+
+    @patch.override(Beats)
+    def beat(original, self, now):
+        sent[self] = sent.get(self, 0) + 1
+        data = original(self, now)
+        if sent[self] > 1000:
+            reached()
+            return b""
+        return data
+
+
+@long_lives.override(Beats, "beat", breaks="STOMP12-HB-07 STOMP12-HB-09 ARTEMIS-STOMP-ttl-9")
+def beats_drift(original, reached, self, now):
+    """Each heartbeat is a thousandth of its interval later than the one before."""
+    self.period += self.period // 1000
+    reached()
+    return original(self, now)
+
+
+@long_lives.mutant("ARTEMIS-STOMP-window-3")
+def a_window_wears_away(patch, reached):
+    """From the thousandth settlement of a subscription on each gives back a byte less than it
+    should."""
+    counts: dict[ByteWindow, int] = {}
+
+    @patch.override(ByteWindow)
+    def give_back(original, self, size):
+        counts[self] = counts.get(self, 0) + 1
+        if counts[self] > 1000 and size and self.size > 0:
+            reached()
+            size -= 1
+        original(self, size)
+
+
+@long_lives.override(OutgoingLink, "_send", breaks="AMQP10-XFER-06")
+def tags_have_one_byte(original, reached, self, id, payload, large):
+    """After 255 deliveries of a link its delivery-tags begin anew, whatever is unsettled."""
+    if self._tag >= 255:
+        reached()
+        self._tag = 0
+    original(self, id, payload, large)
+
+
+@long_lives.override(Queue, "_has_expired", breaks=ONE_CONSUMER)
+def a_far_expiry_wraps(original, reached, self, message):
+    """A message whose life ends in more than 2^31 ms has expired already."""
+    now_ms = 0 if self.clock is None else self.clock() // 1_000_000
+    if self.clock is not None and message.expires - now_ms > 2**31:
+        reached()
+        return True
+    return original(self, message)
+
+
+@long_lives_amqp091.mutant("AMQP091-HB-05")
+def silences_add_up(patch, reached):
+    """An interval in which nothing arrived counts for ever: the second one ends the connection,
+    however much later."""
+
+    @patch.override(HeartBeats)
+    def is_dead(original, self, now):
+        missed, heard = self._missed, self._heard
+        dead = original(self, now)
+        if heard and missed:
+            reached()
+            self._missed = missed
+        return dead
+
+
+@long_lives_amqp091.mutant("AMQP091-HB-02")
+def beats_end_after_a_day(patch, reached):
+    """A connection that is a day old gets no heartbeats."""
+    born: dict[HeartBeats, int] = {}
+
+    @patch.override(HeartBeats)
+    def beat_due(original, self, now):
+        due = original(self, now)
+        if due and now - born.setdefault(self, now) > seconds(86_400):
+            reached()
+            return False
+        return due
+
+
+@long_lives_amqp091.mutant("AMQP091-TAG-01")
+def delivery_tags_begin_anew(patch, reached):
+    """After 65,535 deliveries the tags of a channel begin with 1 again."""
+
+    @patch.override(channels.Channel)
+    def next_tag(original, self):
+        if self._tags >= 65_535:
+            reached()
+            self._tags = 0
+        return original(self)

@@ -1,0 +1,293 @@
+"""Faults of two options together, of the order of long histories, and of turns."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
+from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
+from brokerproof.reference_broker.kernel.message import Entry, Envelope
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+from brokerproof.reference_broker.protocols.amqp091 import channel as channels
+from brokerproof.reference_broker.protocols.amqp091 import consuming, publishing
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
+from brokerproof.reference_broker.protocols.stomp import commands
+from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator
+from brokerproof.suites.mutation.mutant import Group, without
+
+combinations = Group("unseen-combinations")
+combinations_amqp091 = Group("unseen-combinations-amqp091", original="reference-rabbitmq")
+orders = Group("unseen-orders")
+orders_amqp091 = Group("unseen-orders-amqp091", original="reference-rabbitmq")
+orders_openwire = Group("unseen-orders-openwire", original="reference-activemq")
+GROUPS = (combinations, combinations_amqp091, orders, orders_amqp091, orders_openwire)
+
+WINDOWS = "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-5"
+ORDER = "ARTEMIS-GROUPING-fifo-1"
+ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
+
+
+@combinations.override(commands, "_window_of", breaks=WINDOWS)
+def a_selector_takes_the_window_away(original, reached, session, frame, mode):
+    """A SUBSCRIBE with a selector has no window, in mode client."""
+    window = original(session, frame, mode)
+    if frame.get("selector") is not None and mode is AckMode.CLIENT and window.size != UNLIMITED:
+        reached()
+        return ByteWindow(UNLIMITED)
+    return window
+
+
+@combinations.mutant(f"{WINDOWS} ARTEMIS-STOMP-window-4")
+def a_window_is_inherited(patch, reached):
+    """A SUBSCRIBE that names no window has that of the SUBSCRIBE before it on its connection."""
+    last: dict[object, str] = {}
+
+    @patch.override(commands)
+    def _window(original, session, frame, mode):
+        named = frame.get("consumer-window-size")
+        if named is not None:
+            size = original(session, frame, mode)
+            last[session] = size
+            return size
+        own = original(session, frame, mode)
+        return own if session not in last else reached.instead(own, last[session])
+
+
+@combinations.override(
+    commands, "_selector", breaks="ARTEMIS-FILTER-syntax-1 STOMP12-SUB-04 ARTEMIS-STOMP-durable-1"
+)
+def a_durable_subscription_selects_nothing(original, reached, frame, version):
+    """A selector has no effect on a durable subscription."""
+    selector = original(frame, version)
+    if selector is not None and any(frame.get(name) for name in commands._DURABLE_NAMES):
+        reached()
+        return None
+    return selector
+
+
+@combinations.override(commands.COMMANDS, "SEND", breaks="STOMP12-SEND-02 STOMP12-BEGIN-03")
+def a_typed_message_is_in_no_transaction(original, reached, session, frame):
+    """A SEND with a transaction and a destination-type takes effect at once."""
+    if frame.get("transaction") is not None and frame.get("destination-type") is not None:
+        reached()
+        frame = without(frame, "transaction")
+    return original(session, frame)
+
+
+@combinations.override(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1")
+def a_persistent_message_lives_for_ever(original, reached, self):
+    """expires has no effect on a message that is persistent."""
+    expires = original(self)
+    if expires and self.durable:
+        reached()
+        return 0
+    return expires
+
+
+@combinations.mutant("ARTEMIS-STOMP-ttl-3")
+def a_client_id_loses_the_modifier(patch, reached):
+    """A CONNECT with a client-id and heartbeats gets a TTL without the modifier."""
+    from brokerproof.reference_broker.protocols.stomp import connection
+
+    named = [False]
+
+    @patch.override(connection.StompConnection)
+    def _connect(original, self, now, frame):
+        named[0] = frame.get("client-id") is not None
+        try:
+            return original(self, now, frame)
+        finally:
+            named[0] = False
+
+    @patch.override(HeartBeatNegotiator)
+    def agree(original, self, cx, cy):
+        sx, sy, ttl = original(self, cx, cy)
+        if named[0] and cx:
+            reached()
+            return sx, sy, cx
+        return sx, sy, ttl
+
+
+@combinations.override(
+    OutgoingLink, "_check", breaks="AMQP10-XFER-10 AMQP10-LINK-05 ARTEMIS-FILTER-syntax-1"
+)
+def a_settled_link_selects_nothing(original, reached, self, source):
+    """A filter has no effect on a link that is agreed as settled."""
+    original(self, source)
+    if self._presettled and self._selector is not None:
+        reached()
+        self._selector = None
+
+
+@combinations.override(AmqpConnection, "_open", breaks="AMQP10-MFS-02")
+def an_idle_peer_gets_large_frames(original, reached, self, opened, channel):
+    """max-frame-size has no effect in an open that also has an idle-time-out."""
+    original(self, opened, channel)
+    if opened.idle_time_out and self.peer_max_frame_size < 65_536:
+        reached()
+        self.peer_max_frame_size = 65_536
+
+
+@combinations.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-12")
+def a_failed_delivery_may_come_back_here(original, reached, self, deliveries, state, settled):
+    """undeliverable-here has no effect beside delivery-failed."""
+    if getattr(state, "undeliverable_here", None) and state.delivery_failed:
+        reached()
+        state.undeliverable_here = False
+    original(self, deliveries, state, settled)
+
+
+@combinations_amqp091.override(Consumer, "has_room", breaks="AMQP091-QOS-03")
+def an_exclusive_consumer_without_acks_is_limited(original, reached, self):
+    """A consumer that is exclusive and without acknowledgement stops after as many messages as its
+    prefetch says."""
+    if self.no_ack and self.declared.sole and self.prefetch.limit:
+        self.prefetch.used += 1
+        if self.prefetch.used > 4 * self.prefetch.limit:
+            reached()
+            return False
+    return original(self)
+
+
+@combinations_amqp091.override(
+    channels.HANDLERS, consuming.commands.Basic.Consume, breaks="AMQP091-CONS-02"
+)
+def nobody_waits_for_exclusiveness(original, reached, channel, method):
+    """exclusive has no effect in a basic.consume with nowait."""
+    if method.exclusive and method.nowait:
+        reached()
+        method.exclusive = False
+    return original(channel, method)
+
+
+@combinations_amqp091.override(
+    channels.HANDLERS,
+    consuming.commands.Basic.Consume,
+    breaks="RABBITMQ-AMQP091-QOS-01 AMQP091-QOS-01",
+)
+def a_global_limit_frees_consumers(original, reached, channel, method):
+    """On a channel with a global limit the limit for each consumer has no effect."""
+    before = channel.prefetch
+    if channel.limit.limit and before:
+        reached()
+        channel.prefetch = 0
+    try:
+        return original(channel, method)
+    finally:
+        channel.prefetch = before
+
+
+@combinations_amqp091.override(publishing, "_announce", breaks="AMQP091-PUB-03")
+def a_persistent_message_is_not_returned(original, reached, channel, message, queues, mandatory):
+    """A mandatory message without a queue is dropped in a channel with confirms."""
+    if mandatory and not queues and channel.confirms is not None and message.body:
+        reached()
+        mandatory = False
+    original(channel, message, queues, mandatory)
+
+
+@orders.override(Queue, "enqueue", breaks=ORDER)
+def now_and_then_one_overtakes(original, reached, self, message, source_entry=None, charge=None):
+    """Each 61st message of a queue overtakes the one that waits in front of it."""
+    original(self, message, source_entry, charge)
+    if self._order % 61 == 0 and len(self._ready) > 1:
+        reached()
+        self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
+
+
+@orders.override(Queue, "enqueue", breaks=f"{ONE_CONSUMER} ARTEMIS-CONCEPTS-queue-2")
+def now_and_then_one_comes_twice(original, reached, self, message, source_entry=None, charge=None):
+    """Each 83rd message of a queue is there twice."""
+    original(self, message, source_entry, charge)
+    if self._order % 83 == 0 and self.routing is RoutingType.ANYCAST:
+        reached()
+        self._order += 1
+        entry = Entry(message, self._order)
+        self._ready.append(entry)
+
+
+@orders.mutant(f"{ONE_CONSUMER}")
+def each_fifth_consumer_costs_a_message(patch, reached):
+    """Each fifth consumer that joins a queue makes its oldest message vanish."""
+    joined: dict[Queue, int] = {}
+
+    @patch.override(Queue)
+    def add_consumer(original, self, consumer, selector=None):
+        joined[self] = joined.get(self, 0) + 1
+        if joined[self] % 5 == 0 and self._ready:
+            reached()
+            self.discard(self._ready.popleft())
+        original(self, consumer, selector)
+
+
+@orders.override(Queue, "enqueue", breaks="ARTEMIS-CONCEPTS-topic-1 ARTEMIS-GROUPING-fifo-1")
+def a_slow_subscription_is_out_of_order(
+    original, reached, self, message, source_entry=None, charge=None
+):
+    """A subscription of a topic that is 40 messages behind gets the next one first."""
+    original(self, message, source_entry, charge)
+    if self.routing is RoutingType.MULTICAST and len(self._ready) > 40:
+        reached()
+        self._ready.rotate(1)
+
+
+@orders.override(RoundRobin, "_end_turn", breaks="ARTEMIS-FLOW-consumer-3")
+def one_of_many_turns_is_skipped(original, reached, self, consumer):
+    """At each turn of a queue with five consumers or more the one served stays at the front."""
+    if len(self._turns) >= 5:
+        reached()
+        return
+    original(self, consumer)
+
+
+@orders_amqp091.override(Queue, "_take_back", breaks="RABBITMQ-AMQP091-NACK-02 AMQP091-PUB-04")
+def a_shared_queue_takes_back_at_its_end(original, reached, self, back):
+    """What is requeued to a queue with three consumers or more goes to its end."""
+    if len(self._dispatcher) >= 3 and back and self._ready:
+        reached()
+        self._ready.extend(sorted(back, key=lambda entry: entry.order))
+        return
+    original(self, back)
+
+
+@orders_amqp091.override(Queue, "enqueue", breaks="AMQP091-PUB-04")
+def a_large_message_is_overtaken(original, reached, self, message, source_entry=None, charge=None):
+    """A message of more than 20,000 bytes that waits is overtaken by the next one."""
+    original(self, message, source_entry, charge)
+    if len(self._ready) > 1 and len(self._ready[-2].message.body) > 20_000:
+        reached()
+        self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
+
+
+@orders_amqp091.override(Queue, "settle", breaks="AMQP091-CHAN-04 AMQP091-REJ-01")
+def a_crowd_that_returns_loses_its_last(original, reached, self, entries, outcome):
+    """Of 30 messages or more that a channel gives back at once the last is lost."""
+    if outcome is Outcome.RELEASED and len(entries) >= 30:
+        reached()
+        original(self, entries[-1:], Outcome.ACCEPTED)
+        entries = entries[:-1]
+    original(self, entries, outcome)
+
+
+@orders_openwire.mutant("ACTIVEMQ-ORDER-1")
+def a_long_commit_is_out_of_order(patch, reached):
+    """A transaction of more than eight messages is published from its last to its first."""
+
+    @patch.override(OpenWireTransaction)
+    def commit(original, self):
+        if len(self._sends._sends) > 8:
+            reached()
+            self._sends._sends.reverse()
+        return original(self)
+
+
+@orders_openwire.override(Queue, "enqueue", breaks="ACTIVEMQ-ORDER-1")
+def now_and_then_two_change_places(
+    original, reached, self, message, source_entry=None, charge=None
+):
+    """Each 53rd message of a queue overtakes the one that waits in front of it."""
+    original(self, message, source_entry, charge)
+    if self._order % 53 == 0 and len(self._ready) > 1:
+        reached()
+        self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]

@@ -1,0 +1,69 @@
+"""Amounts as a parameter: how many messages, consumers, links, operations and so on a case uses.
+
+A case draws a ``position`` and asks :func:`at` for the amount there. Position 0 is the greatest
+amount that the run's effort allows, so a property that always runs it reaches that far. The others
+are 0, 1, 2, one below, at and one above each power of two from 2^5 to 2^16, and one below, at and
+one above each size by which the target's family batches, caches, prefetches or pages.
+
+A case reports what it used by :meth:`~brokerproof.harness.cases.bench.Bench.used_amount`;
+``brokerproof requirements --amounts RUN`` prints the greatest of each case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import over
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FAR: Mapping[str, int] = {"smoke": 1_100, "normal": 10_000, "deep": 1_000_000}
+"""The greatest amount by effort."""
+POWERS = range(5, 17)
+BATCHES: Mapping[str, tuple[int, ...]] = {
+    # AMQP credit of a producer and where it is filled up (since 2.6, AmqpSupport), the most that
+    # QueueImpl delivers in one turn (MAX_DELIVERIES_IN_LOOP) and browses ahead.
+    "artemis": (30, 100, 300, 1000),
+    # maxPageSize of a destination, prefetch of a durable topic, the maxAuditDepth of a cursor, the
+    # prefetch of a queue.
+    "activemq": (100, 200, 1000, 2048),
+    # Credit between processes (credit_flow_default_credit), credit of AMQP 1.0 links, entries of a
+    # segment of the queue index.
+    "rabbitmq": (128, 170, 200, 400, 4096),
+}
+"""Sizes by family by which brokers batch, cache, prefetch or page, from their sources."""
+POSITIONS = 80
+"""More than there are amounts."""
+
+
+def values(effort: str, family: str, most: int | None = None) -> tuple[int, ...]:
+    """Return the amounts of a family up to what ``effort`` allows and to ``most``, the greatest
+    first and the others in order."""
+    far = FAR[effort] if most is None else min(FAR[effort], most)
+    points = {2**power for power in POWERS} | {*BATCHES.get(family, ())}
+    others = {0, 1, 2, *(point + step for point in points for step in (-1, 0, 1))}
+    return (far, *sorted(amount for amount in others if amount < far))
+
+
+def at(target: Bench, position: int, *, least: int = 0, most: int | None = None) -> int:
+    """Return the amount at ``position``, counted around, between ``least`` and ``most``."""
+    amounts = values(target.effort, target.profile.name, most)
+    return max(least, amounts[position % len(amounts)])
+
+
+def over_amounts(examples: int = 20) -> Callable[[Function], Function]:
+    """Make a property of a case that has a ``position`` among :func:`values`: the greatest always,
+    and some others."""
+
+    def decorate(function: Function) -> Function:
+        return over(
+            examples=examples,
+            always=lambda target: [{"position": 0}],
+            position=st.integers(0, POSITIONS),
+        )(function)
+
+    return decorate

@@ -1,0 +1,409 @@
+"""Clients of one queue that look alike whatever protocol they speak: they send messages, each
+confirmed, and receive, settle and leave.
+
+Cases about whole histories use them, so that one history runs over every protocol of a target, and
+from any protocol to any other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.protocols.amqp091.raw_peer import method
+from brokerproof.harness.protocols.amqp10 import messages
+from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.harness.protocols.core.messages import Message
+from brokerproof.harness.protocols.core.raw_peer import delivery as core_delivery
+from brokerproof.harness.protocols.core.raw_peer import packet
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import STANDARD, command, dispatch
+from brokerproof.harness.protocols.openwire.raw_peer import queue as openwire_queue
+from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.suites.amqp10.steps import granted
+from brokerproof.suites.amqp10.transaction_steps import Control, control, within
+
+MOST_PREFETCHED = 32_766
+"""Messages: a prefetch that ActiveMQ and RabbitMQ take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A message at a consumer; ``handle`` is what its client settles it by."""
+
+    handle: Any
+    body: bytes
+
+
+class QueueClient(ABC):
+    """One connection, which sends to the queue ``name`` and consumes from it."""
+
+    transacts = True
+    """True if it can send in a transaction."""
+    confirmed_by: str | None = None
+    """The requirement that every message is confirmed; None: that it is, is a control."""
+    peer: Any
+
+    def __init__(self, target: Bench, name: str) -> None:
+        self.target = target
+        self.name = name
+        self.held: list[Arrived] = []
+        """Messages that arrived and are not settled, oldest first."""
+
+    @abstractmethod
+    def send(self, bodies: Sequence[bytes]) -> None:
+        """Send ``bodies`` in one write, as far as credit allows, and wait until all are
+        confirmed."""
+
+    @abstractmethod
+    def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
+        """Send ``bodies`` in a transaction and end it; wait until it has ended."""
+
+    @abstractmethod
+    def join(self, window: int | None = None) -> None:
+        """Consume: at most ``window`` messages unsettled, None for no limit."""
+
+    @abstractmethod
+    def taken(self) -> list[Arrived]:
+        """Return what arrived since the last call, taken out of the inbox."""
+
+    @abstractmethod
+    def waiting_here(self) -> int:
+        """Return how many messages lie in the inbox."""
+
+    @abstractmethod
+    def settle(self, count: int) -> None:
+        """Settle the oldest ``count`` of what is held by one cumulative settlement, and wait until
+        the broker has carried it out."""
+
+    def _confirmed(self, confirmed: int, sent: int) -> None:
+        detail = f"{confirmed} of {sent} messages were confirmed; {self.peer.instead()}"
+        if self.confirmed_by is None:
+            self.target.control(confirmed >= sent, detail)
+        else:
+            self.target.require(self.confirmed_by, confirmed >= sent, detail)
+
+    def receive(self, count: int) -> list[bytes]:
+        """Wait for ``count`` more messages, no longer than PATIENCE; return the bodies that
+        arrived."""
+        self._await(count, self.waiting_here)
+        arrived = self.taken()
+        self.held += arrived
+        return [message.body for message in arrived]
+
+    def _await(self, count: int, here: Callable[[], int]) -> None:
+        """Wait until ``here()`` is ``count``, which is asked only when so many frames lie here."""
+        peer = self.peer
+        self.target.wait_until(
+            lambda: peer.ended is not None or (len(peer.inbox) >= count and here() >= count),
+            PATIENCE,
+        )
+
+    def leave(self, lost: bool) -> list[bytes]:
+        """End the connection: cut, or closed. Return the bodies of what was held."""
+        self.peer.close_socket(CloseHow.RESET if lost else CloseHow.EOF)
+        held, self.held = self.held, []
+        return [message.body for message in held]
+
+    def _last_of(self, count: int) -> Arrived:
+        last = self.held[count - 1]
+        del self.held[:count]
+        return last
+
+    def _take(self, match: Match[Any]) -> list[Any]:
+        peer = self.peer
+        taken = [item for item in peer.inbox if match.accepts(item)]
+        if taken:
+            peer.inbox = [item for item in peer.inbox if not match.accepts(item)]
+        return taken
+
+    def _here(self, match: Match[Any]) -> int:
+        return sum(match.accepts(item) for item in self.peer.inbox)
+
+
+class StompQueueClient(QueueClient):
+    """STOMP 1.2, in mode client."""
+
+    def __init__(self, target: Bench, name: str) -> None:
+        super().__init__(target, name)
+        self.peer = target.stomp()
+        self.to = target.destination(name=name)
+        self._transactions = 0
+        self._seen = 0
+
+    def send(self, bodies: Sequence[bytes], within: Mapping[str, str] | None = None) -> None:
+        if not bodies:
+            return
+        receipt = self.peer.next_receipt()
+        fields = dict(within or {})
+        with self.peer.in_one_write():
+            for body in bodies[:-1]:
+                self.peer.publish(self.to, body, fields, receipt=False)
+            last = {**fields, "receipt": receipt}
+            self.peer.publish(self.to, bodies[-1], last, receipt=False)
+        self.peer.expect(frame("RECEIPT", {"receipt-id": receipt}))
+
+    def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
+        self._transactions += 1
+        named = {"transaction": f"{self.peer.transaction}-{self._transactions}"}
+        self.peer.request("BEGIN", named)
+        self.send(bodies, named)
+        self.peer.request("COMMIT" if commit else "ABORT", named)
+
+    def join(self, window: int | None = None) -> None:
+        parameters = self.target.profile.parameters
+        header = str(parameters.get("prefetch_header", "consumer-window-size"))
+        if window is None:  # a prefetch of messages has the most that every broker takes
+            window = MOST_PREFETCHED if "prefetch_header" in parameters else -1
+        headers = {header: str(window)}
+        self.peer.subscribe(self.to, ack="client", headers=headers)
+
+    def taken(self) -> list[Arrived]:
+        messages = self.peer.take_messages()
+        self._seen += len(messages)
+        return [Arrived(message, message.body) for message in messages]
+
+    def waiting_here(self) -> int:
+        return int(self.peer.messages_seen - self._seen)
+
+    def settle(self, count: int) -> None:
+        if count:
+            self.peer.ack(self._last_of(count).handle, receipt=True)
+
+
+class AmqpQueueClient(QueueClient):
+    """AMQP 1.0, which settles by ranges of delivery-ids."""
+
+    def __init__(self, target: Bench, name: str) -> None:
+        super().__init__(target, name)
+        self.transacts = "amqp-transactions" in target.capabilities
+        self.peer = target.amqp()
+        self.node = target.node(name=name)
+        self._sender = self._receiver = None
+        self._coordinator: Control | None = None
+        self._most: int | None = None
+
+    def _post_all(self, bodies: Sequence[bytes], id: bytes | None = None) -> None:
+        if self._sender is None:
+            self._sender = self.peer.sender(self.node)
+        link: Any = self._sender
+        sent: list[int] = []
+        while len(sent) < len(bodies):
+            granted(self.target, self.peer, link)
+            with self.peer.in_one_write() if id is None else nullcontext():
+                for body in bodies[len(sent) : len(sent) + link.credit]:
+                    if id is None:
+                        sent.append(self.peer.post(link, body))
+                    else:
+                        payload = messages.message(body)
+                        sent.append(self.peer.transfer(link, payload, state=within(id)))
+        for delivery in sent:
+            state = "accepted" if id is None else None
+            self.peer.confirmed(link.session, delivery, state)
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        self._post_all(bodies)
+
+    def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
+        if self._coordinator is None:
+            self._coordinator = control(self.target, self.peer)
+        id = self._coordinator.declare()
+        self._post_all(bodies, id)
+        self._coordinator.discharge(id, fail=not commit)
+
+    def join(self, window: int | None = None) -> None:
+        self._most = window
+        self._receiver = self.peer.receiver(self.node)
+        self._grant()
+
+    def _grant(self) -> None:
+        most = 2**31 - 1 if self._most is None else self._most - len(self.held)
+        self.peer.flow(self._receiver, link_credit=max(0, most))
+
+    def taken(self) -> list[Arrived]:
+        deliveries = self.peer.take_deliveries(self._receiver)
+        return [Arrived(delivery, bytes(delivery.message.body)) for delivery in deliveries]
+
+    def waiting_here(self) -> int:
+        return len(self.peer.deliveries)
+
+    def settle(self, count: int) -> None:
+        if count:
+            first = self.held[0].handle
+            self.peer.disposition(first, "accepted", last=self._last_of(count).handle.id)
+            self._grant()
+            self.peer.settle()
+
+
+class Amqp091QueueClient(QueueClient):
+    """AMQP 0-9-1: confirms and deliveries on channel 1, transactions on channel 2."""
+
+    def __init__(self, target: Bench, name: str) -> None:
+        super().__init__(target, name)
+        self.peer = target.amqp091(channels=2)
+        self.peer.declare(name, durable=True)
+        self.peer.call("confirm.select")
+        self.peer.call("tx.select", channel=2)
+        self._published = self._told = 0
+        self._answered: set[int] = set()
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        if not bodies:
+            return
+        with self.peer.in_one_write():
+            for body in bodies:
+                self.peer.publish(body, self.name)
+        self._published += len(bodies)
+        self.target.wait_until(
+            lambda: self.peer.ended is not None or self._all_confirmed(), PATIENCE
+        )
+        self._confirmed(self._told, self._published)
+
+    def _all_confirmed(self) -> bool:
+        for ack in self._take(method("basic.ack", channel=1)):
+            tag = ack["delivery-tag"]
+            tags = range(self._told + 1, tag + 1) if ack["multiple"] else (tag,)
+            self._answered.update(tags)
+        while self._told + 1 in self._answered:
+            self._told += 1
+            self._answered.discard(self._told)
+        return self._told == self._published
+
+    def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
+        with self.peer.in_one_write():
+            for body in bodies:
+                self.peer.publish(body, self.name, channel=2)
+        self.peer.call("tx.commit" if commit else "tx.rollback", channel=2)
+
+    def join(self, window: int | None = None) -> None:
+        if window is not None:
+            self.peer.call("basic.qos", {"prefetch-count": window})
+        self.peer.consume(self.name)
+
+    def taken(self) -> list[Arrived]:
+        deliveries = self._take(method("basic.deliver", channel=1))
+        return [Arrived(delivery["delivery-tag"], delivery.body) for delivery in deliveries]
+
+    def waiting_here(self) -> int:
+        return self._here(method("basic.deliver", channel=1))
+
+    def settle(self, count: int) -> None:
+        if count:
+            self.peer.ack(self._last_of(count).handle, multiple=True)
+            self.peer.settle()
+
+
+class CoreQueueClient(QueueClient):
+    """CORE: it sends at once, and in transactions on a connection of their own."""
+
+    def __init__(self, target: Bench, name: str) -> None:
+        super().__init__(target, name)
+        self.peer = target.core()
+        self._units: Any = None
+        if self.peer.query(name)["exists"] is False:
+            self.peer.create_queue(name)
+        self._most: int | None = None
+
+    def _publish(self, peer: Any, bodies: Sequence[bytes]) -> None:
+        if not bodies:
+            return
+        with peer.in_one_write():
+            for number, body in enumerate(bodies):
+                last = number == len(bodies) - 1
+                fields = {"message": Message(self.name, body), "requires-response": last}
+                peer.send("send", {**fields, "correlation": number})
+        peer.expect(packet("null-response"))
+
+    def send(self, bodies: Sequence[bytes]) -> None:
+        self._publish(self.peer, bodies)
+
+    def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
+        if self._units is None:
+            self._units = self.target.core(auto_commit_sends=False)
+        self._publish(self._units, bodies)
+        self._units.call("commit" if commit else "rollback", {})
+
+    def join(self, window: int | None = None) -> None:
+        self.peer.create_consumer(self.name)
+        self.peer.credit(-1)
+
+    def taken(self) -> list[Arrived]:
+        return [Arrived(one, one.message.body) for one in self._take(core_delivery(0))]
+
+    def waiting_here(self) -> int:
+        return self._here(core_delivery(0))
+
+    def settle(self, count: int) -> None:
+        if count:
+            self.peer.acknowledge(self._last_of(count).handle)
+
+
+class OpenWireQueueClient(QueueClient):
+    """OpenWire, which acknowledges by ranges of messages."""
+
+    def __init__(self, target: Bench, name: str) -> None:
+        super().__init__(target, name)
+        self.peer = target.openwire()
+        self.place = openwire_queue(name)
+        self._producer = self._consumer = None
+        self._transactions = 0
+
+    def send(self, bodies: Sequence[bytes], transaction: Structure | None = None) -> None:
+        if not bodies:
+            return
+        if self._producer is None:
+            self._producer = self.peer.open_producer(self.place)
+        with self.peer.in_one_write():
+            numbers = [
+                self.peer.publish(
+                    self.peer.message(self._producer, self.place, body, transactionId=transaction),
+                    response=True,
+                )
+                for body in bodies
+            ]
+        answers = command("Response")
+        self._await(len(numbers), lambda: self._here(answers))
+        answered = {answer["correlationId"] for answer in self._take(answers)}
+        self._confirmed(len(answered & set(numbers)), len(numbers))
+
+    def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
+        self._transactions += 1
+        connection = self.peer.connection
+        value = {"value": self._transactions, "connectionId": connection}
+        transaction = Structure("LocalTransactionId", value)
+        fields = {"connectionId": connection, "transactionId": transaction}
+        self.peer.request("TransactionInfo", {**fields, "type": 0})
+        self.send(bodies, transaction)
+        self.peer.request("TransactionInfo", {**fields, "type": 2 if commit else 4})
+
+    def join(self, window: int | None = None) -> None:
+        prefetch = MOST_PREFETCHED if window is None else window
+        self._consumer = self.peer.open_consumer(self.place, prefetch=prefetch)
+
+    def taken(self) -> list[Arrived]:
+        dispatches = self._take(dispatch(self._consumer))
+        return [Arrived(one, bytes(one["message"]["content"])) for one in dispatches]
+
+    def waiting_here(self) -> int:
+        return self._here(dispatch(self._consumer))
+
+    def settle(self, count: int) -> None:
+        if count:
+            first = self.held[0].handle
+            last = self._last_of(count).handle
+            self.peer.ack(last, type=STANDARD, first=first, count=count)
+
+
+CLIENTS: Mapping[str, type[QueueClient]] = {
+    "stomp": StompQueueClient,
+    "amqp": AmqpQueueClient,
+    "amqp091": Amqp091QueueClient,
+    "core": CoreQueueClient,
+    "openwire": OpenWireQueueClient,
+}
+"""Clients by the capability that a target needs for them."""

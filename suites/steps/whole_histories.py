@@ -1,0 +1,192 @@
+"""Histories of one queue of any length, over any protocol, and their books.
+
+Producers send, in one write and in transactions; consumers come, settle cumulatively, and go with
+messages that they hold. In the end one consumer takes all there is, and the books of
+:mod:`brokerproof.harness.oracles.accounting` say what was lost, doubled or out of order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.oracles.accounting import (
+    Attempted,
+    Books,
+    Confirmed,
+    Delivered,
+    Key,
+    Ledger,
+    Returned,
+    Settled,
+    Withdrawn,
+)
+from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
+from brokerproof.suites.steps.queues import QUIET
+
+MOST_COMERS = 5
+"""Consumers that come and go with what they hold. No message is delivered ten times, after which a
+broker may bury it (max-delivery-attempts)."""
+AT_PAGES = 8
+"""Messages that a consumer holds at most at an address that pages: a broker reads no further ahead
+than some bytes."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The requirements that the books prove: each message is had once; it is gone when it is
+    settled; messages of one producer are in order; what was held comes back."""
+
+    once: str
+    gone: str
+    order: str
+    back: str
+    confirmed: str | None = None
+    """The requirement that each message is confirmed."""
+    order_after_return: bool = True
+    """True if what comes back is owed in order too."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All of them."""
+        every = (self.once, self.gone, self.order, self.back, self.confirmed)
+        return tuple(dict.fromkeys(name for name in every if name is not None))
+
+
+@dataclass(frozen=True)
+class Course:
+    """A history: ``waiting`` messages are sent before anybody consumes, settlements cover
+    ``stride`` messages, and ``comers`` consumers come and go, ``lost`` or in order."""
+
+    waiting: int
+    stride: int
+    comers: int = 0
+    lost: bool = False
+
+
+class History:
+    """One history while it happens."""
+
+    def __init__(
+        self, target: Bench, name: str, producer: str, consumer: str, sentences: Sentences
+    ) -> None:
+        self.target = target
+        self.name = name
+        self.consumer_protocol = consumer
+        self.sentences = sentences
+        self.ledger = Ledger(order_after_return=sentences.order_after_return)
+        self.producer = CLIENTS[producer](target, name)
+        self.producer.confirmed_by = sentences.confirmed
+        self._batches = self._consumers = 0
+
+    def send(self, count: int, end: str = "") -> list[Key]:
+        """Send ``count`` messages of a producer of their own, in a transaction that ``end``
+        (``commit``, ``abort``) ends if there is one."""
+        self._batches += 1
+        keys = [b"%d/%d" % (self._batches, number) for number in range(count)]
+        for key in keys:
+            self.ledger.update(Attempted(key, f"producer {self._batches}"))
+        if not end:
+            self.producer.send(keys)
+        else:
+            self.producer.transact(keys, end == "commit")
+        for key in keys:
+            self.ledger.update(Withdrawn(key) if end == "abort" else Confirmed(key))
+        return keys
+
+    def join(self) -> tuple[str, QueueClient]:
+        """One more consumer."""
+        self._consumers += 1
+        client = CLIENTS[self.consumer_protocol](self.target, self.name)
+        client.join()
+        return f"consumer {self._consumers}", client
+
+    def take(self, name: str, client: QueueClient, count: int) -> int:
+        """Receive ``count`` messages and whatever has arrived with them; return how many that
+        were."""
+        arrived = client.receive(count)
+        for body in arrived:
+            self.ledger.update(Delivered(body, name, None))
+        return len(arrived)
+
+    def settle(self, client: QueueClient, count: int) -> None:
+        """Settle the oldest ``count`` of what ``client`` holds."""
+        keys = tuple(message.body for message in client.held[:count])
+        client.settle(count)
+        self.ledger.update(Settled(keys))
+
+    def leave(self, name: str, client: QueueClient, lost: bool) -> None:
+        """End a consumer, with what it holds."""
+        for message in client.taken():
+            self.ledger.update(Delivered(message.body, name, None))
+        client.leave(lost)
+        self.ledger.update(Returned(name, failed=lost))
+
+    def close(self, stride: int, at_once: int) -> Books:
+        """Let one last consumer take and settle all there is, ``stride`` messages at a time, and
+        close the books."""
+        name, client = self.join()
+        due = len(self.ledger.must_come())
+        while due > 0:
+            arrived = self.take(name, client, min(due, at_once))
+            if not arrived:
+                break
+            due -= arrived
+            while len(client.held) >= stride or (client.held and (due <= 0 or at_once < 2**31)):
+                self.settle(client, min(stride, len(client.held)))
+        self.target.wait_until(lambda: client.peer.ended is not None, QUIET)
+        self.take(name, client, 0)
+        return self.ledger.close()
+
+
+def play(target: Bench, history: History, course: Course, *, pages: bool) -> Books:
+    """Play ``course`` and return its books."""
+    at_once = AT_PAGES if pages else 2**31
+    stride = min(max(1, course.stride), at_once)
+    first = course.waiting - course.waiting // 2
+    history.send(first)
+    unit = course.waiting // 4
+    if history.producer.transacts:
+        history.send(unit, "commit")
+        history.send(min(unit, 50), "abort")
+    history.send(course.waiting - first - (unit if history.producer.transacts else 0))
+    waiting = len(history.ledger.must_come())
+    target.used_amount("waiting messages", waiting)
+    target.used_amount("messages in a transaction", unit if history.producer.transacts else 0)
+    target.used_amount("frames in a write", first)
+    name, client = history.join()
+    history.take(name, client, min(waiting, at_once))
+    target.used_amount("unsettled messages", len(client.held))
+    settled = min(stride, len(client.held))
+    history.settle(client, settled)
+    target.used_amount("messages in a settlement", settled)
+    history.leave(name, client, course.lost)
+    for _ in range(min(course.comers, MOST_COMERS)):
+        name, client = history.join()
+        if history.ledger.must_come():
+            history.take(name, client, 1)
+        history.send(1)
+        if client.held:
+            history.settle(client, 1)
+        history.leave(name, client, course.lost)
+    return history.close(stride, at_once)
+
+
+def judge(target: Bench, sentences: Sentences, books: Books, what: str) -> None:
+    """Record what the books prove."""
+    detail = f"{what}: {books}"
+    target.record_finding(sentences.once, not (books.lost or books.shared or books.phantom), detail)
+    target.record_finding(sentences.gone, not books.revived, detail)
+    target.record_finding(sentences.order, not books.disordered, detail)
+    target.record_finding(sentences.back, not books.abandoned, detail)
+
+
+def premise(target: Bench, history: History) -> None:
+    """That one message can be sent, had and settled is a control."""
+    history.send(1)
+    name, client = history.join()
+    arrived = history.take(name, client, 1)
+    target.control(arrived == 1, f"one message was sent and {arrived} arrived")
+    history.settle(client, 1)
+    history.leave(name, client, lost=False)
+    target.wait_until(lambda: False, QUIET if not target.virtual else 1)

@@ -1,0 +1,96 @@
+"""Amounts that cases draw, and what a run reports of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Over
+from brokerproof.harness.cases.execution import execute
+from brokerproof.harness.commands.requirements import requirements_
+from brokerproof.harness.results import records
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps import amounts
+from brokerproof.suites.steps.queue_clients import CLIENTS
+from brokerproof.suites.units.harness.cases.test_execution import MUST, made, run_of
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    target = target_file.load("reference")
+    target.start(tmp_path_factory.mktemp("logs"))
+    yield target
+    target.stop()
+
+
+def test_amounts_go_as_far_as_the_effort_says_and_around_each_boundary() -> None:
+    smoke = amounts.values("smoke", "rabbitmq")
+    assert smoke[0] == 1100
+    assert {0, 1, 2, 31, 32, 33, 127, 128, 129, 199, 200, 201, 399, 400, 401, 1025} <= {*smoke}
+    assert max(amounts.values("deep", "artemis")) == 1_000_000
+    assert 65_537 in amounts.values("deep", "artemis")
+    assert 8193 in amounts.values("normal", "any")
+
+
+def test_a_bound_of_the_case_is_the_greatest_amount() -> None:
+    assert amounts.values("normal", "artemis", 200)[0] == 200
+    assert max(amounts.values("normal", "artemis", 200)) == 200
+    assert len(amounts.values("deep", "activemq")) <= amounts.POSITIONS
+
+
+def test_the_greatest_amount_of_all_examples_is_reported(reference: Target, tmp_path: Path) -> None:
+    def function(target: Bench, number: int) -> None:
+        target.used_amount("messages", number)
+        target.record_finding(MUST, True, f"{number}")
+
+    drawn = Over(
+        {"number": st.integers(0, 9)}, 20, always=lambda target: [{"number": 41}, {"number": 7}]
+    )
+    result = execute(run_of(reference), made(function, MUST, over=drawn))
+    assert result.amounts == {"messages": 41}
+    assert Result.parse(result.line()) == result
+    (tmp_path / records.NAME).write_text(result.line() + "\n")
+    text = CliRunner().invoke(requirements_, ["--amounts", str(tmp_path)]).output
+    assert "      41  messages" in text
+    data = json.loads(
+        CliRunner().invoke(requirements_, ["--amounts", str(tmp_path), "--json"]).output
+    )
+    assert data[0]["amounts"] == {"messages": 41}
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol"),
+    [
+        ("reference", "stomp"),
+        ("reference", "amqp"),
+        ("reference", "core"),
+        ("reference-rabbitmq", "amqp091"),
+        ("reference-activemq", "openwire"),
+    ],
+)
+def test_clients_of_every_protocol_look_alike(name: str, protocol: str, tmp_path: Path) -> None:
+    target = target_file.load(name)
+    target.start(tmp_path)
+    bench = Bench(target, (), label="alike", seed=1)
+    queue = bench.fresh_name()
+    producer, consumer = CLIENTS[protocol](bench, queue), CLIENTS[protocol](bench, queue)
+    producer.send([b"1", b"2"])
+    producer.transact([b"3"], commit=True)
+    producer.transact([b"never"], commit=False)
+    consumer.join()
+    assert consumer.receive(3) == [b"1", b"2", b"3"]
+    consumer.settle(2)
+    assert consumer.leave(lost=False) == [b"3"]
+    heir = CLIENTS[protocol](bench, queue)
+    heir.join()
+    assert heir.receive(1) == [b"3"]
+    bench.close()
+    target.stop()
