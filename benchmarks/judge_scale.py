@@ -2,12 +2,12 @@
 and the oracles.
 
 ``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--engines judges,DuckDB] [--json]``. For
-each size it writes a recording (``benchmarks/load_trace.py``), judges it with Spark on ``local[2]``
-with 4 GB of heap, and asks DuckDB for the same checks on the same files (two threads, 4 GB); the
-smallest one is judged by the pure-Python oracles too. ``cluster`` are the judges on a standalone
-cluster of two workers on this machine, with one core and an executor of 2 GB each. Each engine is a
-process of its own, whose tree is watched: wall time, processor time, the most memory that it and
-its JVMs had at once, and the most bytes of temporary files.
+each size it writes a recording (``suites/scale/load_trace.py``), judges it with Spark on
+``local[2]`` with 4 GB of heap, and asks DuckDB for the same checks on the same files (two threads,
+4 GB); the smallest one is judged by the pure-Python oracles too. ``cluster`` are the judges on a
+standalone cluster of two workers on this machine, with one core and an executor of 2 GB each. Each
+engine is a process of its own, whose tree is watched: wall time, processor time, the most memory
+that it and its JVMs had at once, and the most bytes of temporary files.
 
 Recordings are removed again, except under ``--keep``: then they stay in ``--scratch`` for another
 call. 10**9 events need 4.2 GB of disk.
@@ -95,7 +95,7 @@ def main() -> None:
 def measured(folder: Path, size: int, engines: Sequence[str]) -> list[dict[str, Any]]:
     """A row for each engine on a recording of ``size`` events, which is written if ``folder`` has
     none."""
-    from benchmarks.load_trace import Anomalies, write
+    from brokerproof.suites.scale.load_trace import Anomalies, write
 
     complete = folder / "events"
     if complete.exists():

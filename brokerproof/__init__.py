@@ -1,5 +1,11 @@
 """Conformance and test harness for message brokers.
 
-In a checkout the five folders beside this file are links to the folders of the repository; in an
-installed distribution they are folders of this package.
+In an installed distribution five folders stand beside this file. In a checkout they are links to the
+folders of the repository. A checkout without symbolic links and an unpacked sdist have neither: there
+the folders of the repository are searched themselves.
 """
+
+from pathlib import Path
+
+if not (Path(__file__).parent / "harness").is_dir():
+    __path__.append(str(Path(__file__).parent.parent))

@@ -1,41 +1,163 @@
-"""Checks an installed wheel: one top-level package, no tests of ours in it, and no collision with
-PyPI's package ``fixtures``. Run by ``tox -e distribution``, outside the checkout."""
+"""Checks what users install, outside the checkout: ``tox -e distribution``.
+
+The installed wheel has one top-level package that does not collide with PyPI's package
+``fixtures``. It holds what runs and judges, no test of this repository, and every module in it can
+be imported. With the folder of the repository as an argument a clone without symbolic links and an
+unpacked sdist are installed as editable too, each in an environment of its own.
+"""
 
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
+import tarfile
+import tempfile
+import venv
 from importlib.metadata import distribution
+from pathlib import Path, PurePosixPath
+
+TESTS_OF_OURS = ("browser", "fuzz", "interop", "repo", "scale", "soak", "units")
+"""Folders of ``suites`` that only a checkout needs."""
+LOADED_ELSEWHERE = ("__main__", "own_tests_driver")
+"""Programs: importing one would run it."""
 
 
-def problems() -> list[str]:
-    """Return one sentence for each thing that is wrong; empty if the wheel is sound."""
+def shipped() -> list[str]:
+    """Return the paths of the installed wheel's own files."""
     files = [path.as_posix() for path in distribution("brokerproof").files or ()]
-    shipped = [path for path in files if ".dist-info/" not in path and not path.startswith("../")]
-    problems = [
+    return [path for path in files if ".dist-info/" not in path and not path.startswith("../")]
+
+
+def misplaced(paths: list[str]) -> list[str]:
+    """Return one sentence for each file that has no place in the wheel, or is missing there."""
+    outside = [
         f"{path} is outside brokerproof/: map its folder in [tool.hatch.build.targets.wheel]"
-        for path in shipped
+        for path in paths
         if not path.startswith("brokerproof/")
     ]
-    problems += [
-        f"{path} is shipped: it tests this repository and stays in it"
-        for path in shipped
-        if path.startswith(("brokerproof/suites/units/", "brokerproof/suites/repo/"))
+    ours = tuple(f"brokerproof/suites/{folder}/" for folder in TESTS_OF_OURS)
+    seeded = ("brokerproof/suites/mutation/", "brokerproof/suites/mini_brokers/")
+    tests = [
+        f"{path} is shipped and tests this repository: exclude it from the wheel in pyproject.toml"
+        for path in paths
+        if path.startswith(ours)
+        or (path.startswith(seeded) and PurePosixPath(path).name.startswith("test_"))
     ]
-    if "brokerproof/py.typed" not in shipped:
-        problems.append(
-            "brokerproof/py.typed is missing: type checkers ignore the package without it"
-        )
+    untyped = ["brokerproof/py.typed is missing: type checkers ignore the package without it"]
+    return outside + tests + ([] if "brokerproof/py.typed" in paths else untyped)
+
+
+def broken_imports(paths: list[str]) -> list[str]:
+    """Return one sentence for each module of the wheel that cannot be imported."""
+    names = [
+        ".".join(PurePosixPath(path).with_suffix("").parts).removesuffix(".__init__")
+        for path in paths
+        if path.endswith(".py") and PurePosixPath(path).stem not in LOADED_ELSEWHERE
+    ]
+    broken = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            broken.append(f"{name} cannot be imported: {error}; ship what it needs, or exclude it")
+    if len(names) < 500:
+        broken.append(f"the wheel has {len(names)} modules: folders are missing")
+    return broken
+
+
+def collisions() -> list[str]:
+    """Return a sentence if PyPI's package ``fixtures`` and ours are one."""
     theirs, ours = (
         importlib.import_module("fixtures"),
         importlib.import_module("brokerproof.fixtures"),
     )
     if not hasattr(theirs, "Fixture"):
-        problems.append(f"{theirs.__file__} is not PyPI's package fixtures")
+        return [f"{theirs.__file__} is not PyPI's package fixtures"]
     if ours.__file__ == theirs.__file__:
-        problems.append("brokerproof.fixtures and PyPI's fixtures are one module")
-    return problems
+        return ["brokerproof.fixtures and PyPI's fixtures are one module"]
+    return []
+
+
+def editable(source: Path, folder: Path) -> Path:
+    """Install ``source`` as editable into a new environment below ``folder``, whose dependencies
+    are those of this process; return its Python."""
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    [site] = folder.glob("lib/python*/site-packages")
+    # Read after the file of the editable installation, whose name begins with an underscore.
+    dependencies = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "dependencies.pth").write_text("\n".join(dependencies) + "\n", "utf-8")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--ignore-installed"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", python, "install", *options, "-e", source],
+        check=True,
+    )
+    return python
+
+
+def unlinked_clone(root: Path, folder: Path) -> Path:
+    """Clone the repository at ``root`` as Git does on systems without symbolic links."""
+    subprocess.run(
+        ["git", "clone", "--quiet", "-c", "core.symlinks=false", root, folder], check=True
+    )
+    if (folder / "brokerproof" / "harness").is_dir():
+        raise RuntimeError(
+            f"{folder / 'brokerproof' / 'harness'} is a link or a folder, not a text"
+        )
+    return folder
+
+
+def unpacked_sdist(root: Path, folder: Path) -> Path:
+    """Build the sdist of ``root`` and unpack it below ``folder``."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder],
+        cwd=root,
+        check=True,
+    )
+    [archive] = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+IMPORTS = """
+import importlib, pathlib, sys
+root = pathlib.Path(sys.argv[1])
+for part in ("harness", "reference_broker", "suites", "fixtures", "reports"):
+    module = importlib.import_module(f"brokerproof.{part}")
+    assert pathlib.Path(module.__file__).resolve() == root.resolve() / part / "__init__.py", module
+import brokerproof.reports.assembly.report_writing, brokerproof.suites.mutation.all_mutants
+"""
+
+
+def check_editable(root: Path, folder: Path) -> None:
+    """Install an unlinked clone and an unpacked sdist of ``root`` as editable, and run a suite from
+    the clone. Raises ``CalledProcessError`` if a step fails."""
+    clone = unlinked_clone(root, folder / "clone")
+    for source, name in ((clone, "unlinked"), (unpacked_sdist(root, folder / "sdist"), "unpacked")):
+        python = editable(source, folder / name)
+        subprocess.run([python, "-W", "ignore", "-c", IMPORTS, source], cwd=folder, check=True)
+    command = [
+        folder / "unlinked" / "bin" / "brokerproof",
+        "run",
+        "--suite",
+        "stomp",
+        "--seed",
+        "1",
+    ]
+    options = ["--target", "reference", "--no-report", "--out", folder / "run"]
+    subprocess.run([*command, *options], cwd=folder, check=True)
+
+
+def main() -> None:
+    paths = shipped()
+    if problems := misplaced(paths) + broken_imports(paths) + collisions():
+        sys.exit("\n".join(problems))
+    if sys.argv[1:]:
+        with tempfile.TemporaryDirectory(prefix="brokerproof-editable-") as folder:
+            check_editable(Path(sys.argv[1]), Path(folder))
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(problems()) or 0)
+    main()

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.load_trace import MESSAGE_AFTER, PRODUCERS, SILENT, Anomalies, consumer_of, write
 from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.catalogue.requirements import load as requirements
 from brokerproof.harness.oracles.expectations import expectations_of
@@ -19,6 +18,14 @@ from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources.segments import local
 from brokerproof.reports.spark.session import session
+from brokerproof.suites.scale.load_trace import (
+    MESSAGE_AFTER,
+    PRODUCERS,
+    SILENT,
+    Anomalies,
+    consumer_of,
+    write,
+)
 
 EVENTS = int(float(os.environ.get("BROKERPROOF_SCALE_EVENTS", "1e7")))
 

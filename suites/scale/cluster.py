@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.harness.targets.java_runtime import find_java
@@ -22,6 +21,7 @@ from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources.segments import local
 from brokerproof.reports.spark.gateway import _environment
 from brokerproof.reports.spark.session import JAVA_MINIMUM, session, spark_home
+from brokerproof.suites.scale.load_trace import Anomalies, write
 from brokerproof.suites.units.drivers.synthetic_run import full_run
 
 WORKERS = 2

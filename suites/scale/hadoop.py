@@ -18,12 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.reports.assembly.recording_judgement import source_of
 from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.spark.session import session
+from brokerproof.suites.scale.load_trace import Anomalies, write
 
 KINDS = ["closed early", "disordered", "lost", "overrun", "shared"]
 

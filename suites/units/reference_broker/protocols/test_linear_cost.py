@@ -1,6 +1,6 @@
 """A peer's bytes cost the broker the same, however many there were before.
 
-Each scenario of ``benchmarks/smallest_frames.py`` is fed here with a few frames and with eight
+Each scenario of ``drivers/smallest_frames`` is fed here with a few frames and with eight
 times as many. The bytecodes that the broker carries out are counted, so that no clock is needed. A
 cost that is linear in the bytes gives a ratio of about 1 between the two counts for each byte; the
 scan of a list for each frame gives several.
@@ -8,7 +8,6 @@ scan of a list for each frame gives several.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from types import FrameType
 from typing import Any
@@ -16,22 +15,11 @@ from typing import Any
 import pytest
 
 from brokerproof.harness.model.broker_io import BytesReceived
-from brokerproof.suites.repo.sources import ROOT
+from brokerproof.suites.units.drivers.smallest_frames import SCENARIOS
 
 FRAMES, FACTOR = 40, 8
 MOST = 1.5
 """The largest ratio. Scans that cost ten bytecodes for each thing that is kept give 2 and more."""
-
-
-def _scenarios() -> Any:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        return importlib.import_module("smallest_frames").SCENARIOS
-    finally:
-        del sys.path[0]
-
-
-SCENARIOS = _scenarios()
 
 
 def bytecodes_a_byte(feed: Any) -> float:

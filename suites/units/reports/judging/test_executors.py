@@ -16,7 +16,6 @@ from click.testing import CliRunner
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
 from brokerproof.harness.oracles.expectations import Expectations
@@ -30,6 +29,7 @@ from brokerproof.reports.judging.amqp import connection_anomalies
 from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources import Piece
 from brokerproof.reports.sources.segments import elsewhere, local, read_files
+from brokerproof.suites.scale.load_trace import Anomalies, write
 from brokerproof.suites.units.drivers import model_recordings_amqp091, model_recordings_core
 from brokerproof.suites.units.drivers.model_recordings import FAULTS
 from brokerproof.suites.units.drivers.model_recordings import recording as played

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import load_trace
-from benchmarks.load_trace import Anomalies, write
+from brokerproof.suites.scale import load_trace
+from brokerproof.suites.scale.load_trace import Anomalies, write
 
 
 def sequence(folder: Path) -> list[int]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from smallest_frames_feed import Feed, scenario
-
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.harness.protocols.websocket import codec as websocket_codec
 from brokerproof.harness.protocols.websocket.codec import Op
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
+from brokerproof.suites.units.drivers.smallest_frames.feed import Feed, scenario
 
 STOMP = Settings()
 BLOCKING = Settings(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smallest_frames_feed import Feed, scenario
-
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
 from brokerproof.reference_broker.protocols.amqp10.framing import frame
@@ -34,6 +32,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 )
 from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbol
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.suites.units.drivers.smallest_frames.feed import Feed, scenario
 
 AMQP = Settings(acceptors=(Acceptor("amqp", protocols=("AMQP",)), Acceptor("stomp")))
 LIMITS = {"incoming_window": 2**31 - 1, "outgoing_window": 2**31 - 1}

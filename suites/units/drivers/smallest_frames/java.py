@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from smallest_frames_feed import Feed, scenario
-
 from brokerproof.harness.protocols.core import codec as core_codec
 from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.core.tables import NEWEST
@@ -14,6 +12,7 @@ from brokerproof.harness.protocols.openwire.codec import Structure, encode_comma
 from brokerproof.harness.protocols.openwire.raw_peer import OPTIONS, queue
 from brokerproof.reference_broker.config.activemq import activemq_xml, connector
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.suites.units.drivers.smallest_frames.feed import Feed, scenario
 
 SEND_CONTINUATION = 73
 CORE = Settings(acceptors=(Acceptor("core", protocols=("CORE",)), Acceptor("stomp")))

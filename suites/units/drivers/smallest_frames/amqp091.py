@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smallest_frames_feed import Feed, scenario
-
 from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
+from brokerproof.suites.units.drivers.smallest_frames.feed import Feed, scenario
 
 
 def method(name: str, fields: dict[str, Any] | None = None, channel: int = 1) -> bytes:

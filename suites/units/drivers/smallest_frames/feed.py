@@ -1,12 +1,10 @@
-"""A broker that is fed by a scenario of ``smallest_frames.py``, and the register of scenarios."""
+"""A broker that a scenario feeds, and the register of scenarios."""
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Callable, Iterator
 
-from brokerproof.harness.model.broker_io import BytesReceived, Close, Connected, SendBytes
+from brokerproof.harness.model.broker_io import BytesReceived, Connected, SendBytes
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.settings.settings import Settings
 
@@ -46,21 +44,6 @@ class Feed:
         data = frames if isinstance(frames, bytes) else b"".join(frames)
         self.measured += [data[at : at + piece] for at in range(0, len(data), piece)]
         return self
-
-    def nanoseconds_a_byte(self) -> float:
-        """Return the processor time of all that is measured, for each byte."""
-        handle, conn = self.broker.handle, self.conn
-        events = [BytesReceived(conn, piece) for piece in self.measured]
-        gc.collect()
-        gc.disable()
-        began = time.process_time_ns()
-        for event in events:
-            effects = handle(0, event)
-            if effects and isinstance(effects[-1], Close):
-                raise RuntimeError(f"the broker closed the connection: {effects[-4:]}")
-        took = time.process_time_ns() - began
-        gc.enable()
-        return took / sum(map(len, self.measured))
 
 
 def scenario(name: str) -> Callable[[Callable[[int], Feed]], Callable[[int], Feed]]:

@@ -98,12 +98,12 @@ def write(
 def _write_segment(load: _Load, folder: Path, number: int) -> int:
     path = folder / f"part-0-{number:05d}.parquet"
     if path.exists():
-        return pq.read_metadata(path).num_rows
+        return int(pq.read_metadata(path).num_rows)
     segment = load.segment(number)
     draft = path.with_suffix(".draft")
     pq.write_table(segment, draft, compression="zstd", use_dictionary=_REPEATED)
     draft.rename(path)
-    return segment.num_rows
+    return int(segment.num_rows)
 
 
 class _Load:
