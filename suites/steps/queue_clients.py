@@ -17,6 +17,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp091.raw_peer import method
 from brokerproof.harness.protocols.amqp10 import messages
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.core.raw_peer import delivery as core_delivery
@@ -30,6 +31,8 @@ from brokerproof.suites.amqp10.transaction_steps import Control, control, within
 
 MOST_PREFETCHED = 32_766
 """Messages: a prefetch that ActiveMQ and RabbitMQ take."""
+FRAME = 200
+"""Bytes of a small MESSAGE, about: where windows of STOMP are counted in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +107,16 @@ class QueueClient(ABC):
             PATIENCE,
         )
 
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop consuming and give back what is held; wait until the broker has confirmed it."""
+
     def leave(self, lost: bool) -> list[bytes]:
-        """End the connection: cut, or closed. Return the bodies of what was held."""
+        """Cut the connection, or stop consuming and close it. Return the bodies of what was
+        held."""
+        if not lost:
+            self.stop()
+            self.held += self.taken()
         self.peer.close_socket(CloseHow.RESET if lost else CloseHow.EOF)
         held, self.held = self.held, []
         return [message.body for message in held]
@@ -158,8 +169,10 @@ class StompQueueClient(QueueClient):
     def join(self, window: int | None = None) -> None:
         parameters = self.target.profile.parameters
         header = str(parameters.get("prefetch_header", "consumer-window-size"))
-        if window is None:  # a prefetch of messages has the most that every broker takes
-            window = MOST_PREFETCHED if "prefetch_header" in parameters else -1
+        if "prefetch_header" in parameters:
+            window = MOST_PREFETCHED if window is None else window
+        else:
+            window = -1 if window is None else window * FRAME
         headers = {header: str(window)}
         self.peer.subscribe(self.to, ack="client", headers=headers)
 
@@ -175,6 +188,9 @@ class StompQueueClient(QueueClient):
         if count:
             self.peer.ack(self._last_of(count).handle, receipt=True)
 
+    def stop(self) -> None:
+        self.peer.request("UNSUBSCRIBE", {"id": "0"})
+
 
 class AmqpQueueClient(QueueClient):
     """AMQP 1.0, which settles by ranges of delivery-ids."""
@@ -184,14 +200,15 @@ class AmqpQueueClient(QueueClient):
         self.transacts = "amqp-transactions" in target.capabilities
         self.peer = target.amqp()
         self.node = target.node(name=name)
-        self._sender = self._receiver = None
+        self._sender: Link | None = None
+        self._receiver: Link | None = None
         self._coordinator: Control | None = None
         self._most: int | None = None
 
     def _post_all(self, bodies: Sequence[bytes], id: bytes | None = None) -> None:
         if self._sender is None:
             self._sender = self.peer.sender(self.node)
-        link: Any = self._sender
+        link = self._sender
         sent: list[int] = []
         while len(sent) < len(bodies):
             granted(self.target, self.peer, link)
@@ -238,6 +255,10 @@ class AmqpQueueClient(QueueClient):
             self.peer.disposition(first, "accepted", last=self._last_of(count).handle.id)
             self._grant()
             self.peer.settle()
+
+    def stop(self) -> None:
+        assert self._receiver is not None
+        self.peer.detach(self._receiver)
 
 
 class Amqp091QueueClient(QueueClient):
@@ -297,6 +318,9 @@ class Amqp091QueueClient(QueueClient):
             self.peer.ack(self._last_of(count).handle, multiple=True)
             self.peer.settle()
 
+    def stop(self) -> None:
+        self.peer.close_channel()
+
 
 class CoreQueueClient(QueueClient):
     """CORE: it sends at once, and in transactions on a connection of their own."""
@@ -342,6 +366,9 @@ class CoreQueueClient(QueueClient):
         if count:
             self.peer.acknowledge(self._last_of(count).handle)
 
+    def stop(self) -> None:
+        self.peer.close_consumer()
+
 
 class OpenWireQueueClient(QueueClient):
     """OpenWire, which acknowledges by ranges of messages."""
@@ -350,7 +377,8 @@ class OpenWireQueueClient(QueueClient):
         super().__init__(target, name)
         self.peer = target.openwire()
         self.place = openwire_queue(name)
-        self._producer = self._consumer = None
+        self._producer: Structure | None = None
+        self._consumer: Structure | None = None
         self._transactions = 0
 
     def send(self, bodies: Sequence[bytes], transaction: Structure | None = None) -> None:
@@ -397,6 +425,10 @@ class OpenWireQueueClient(QueueClient):
             first = self.held[0].handle
             last = self._last_of(count).handle
             self.peer.ack(last, type=STANDARD, first=first, count=count)
+
+    def stop(self) -> None:
+        assert self._consumer is not None
+        self.peer.remove(self._consumer)
 
 
 CLIENTS: Mapping[str, type[QueueClient]] = {

@@ -27,6 +27,8 @@ from brokerproof.suites.steps.queues import QUIET
 MOST_COMERS = 5
 """Consumers that come and go with what they hold. No message is delivered ten times, after which a
 broker may bury it (max-delivery-attempts)."""
+WINDOWS_OF_MESSAGES = ("amqp", "amqp091", "openwire")
+"""Protocols whose consumers have windows of messages."""
 AT_PAGES = 8
 """Messages that a consumer holds at most at an address that pages: a broker reads no further ahead
 than some bytes."""
@@ -56,12 +58,14 @@ class Sentences:
 @dataclass(frozen=True)
 class Course:
     """A history: ``waiting`` messages are sent before anybody consumes, settlements cover
-    ``stride`` messages, and ``comers`` consumers come and go, ``lost`` or in order."""
+    ``stride`` messages, and ``comers`` consumers come and go, ``lost`` or in order. The first
+    consumer may hold a third of the messages if it is ``narrow``."""
 
     waiting: int
     stride: int
     comers: int = 0
     lost: bool = False
+    narrow: bool = False
 
 
 class History:
@@ -94,11 +98,11 @@ class History:
             self.ledger.update(Withdrawn(key) if end == "abort" else Confirmed(key))
         return keys
 
-    def join(self) -> tuple[str, QueueClient]:
-        """One more consumer."""
+    def join(self, window: int | None = None) -> tuple[str, QueueClient]:
+        """One more consumer, which holds ``window`` messages at most."""
         self._consumers += 1
         client = CLIENTS[self.consumer_protocol](self.target, self.name)
-        client.join()
+        client.join(window)
         return f"consumer {self._consumers}", client
 
     def take(self, name: str, client: QueueClient, count: int) -> int:
@@ -117,10 +121,13 @@ class History:
 
     def leave(self, name: str, client: QueueClient, lost: bool) -> None:
         """End a consumer, with what it holds."""
+        known = {message.body for message in client.held}
         for message in client.taken():
-            self.ledger.update(Delivered(message.body, name, None))
-        client.leave(lost)
-        self.ledger.update(Returned(name, failed=lost))
+            client.held.append(message)
+        for body in client.leave(lost):
+            if body not in known:
+                self.ledger.update(Delivered(body, name, None))
+        self.ledger.update(Returned(name, failed=lost, noticed=not lost))
 
     def close(self, stride: int, at_once: int) -> Books:
         """Let one last consumer take and settle all there is, ``stride`` messages at a time, and
@@ -154,8 +161,10 @@ def play(target: Bench, history: History, course: Course, *, pages: bool) -> Boo
     target.used_amount("waiting messages", waiting)
     target.used_amount("messages in a transaction", unit if history.producer.transacts else 0)
     target.used_amount("frames in a write", first)
-    name, client = history.join()
-    history.take(name, client, min(waiting, at_once))
+    narrow = course.narrow and not pages and history.consumer_protocol in WINDOWS_OF_MESSAGES
+    window = max(1, waiting // 3) if narrow else None
+    name, client = history.join(window)
+    history.take(name, client, min(waiting, at_once, window or waiting))
     target.used_amount("unsettled messages", len(client.held))
     settled = min(stride, len(client.held))
     history.settle(client, settled)
@@ -181,12 +190,12 @@ def judge(target: Bench, sentences: Sentences, books: Books, what: str) -> None:
     target.record_finding(sentences.back, not books.abandoned, detail)
 
 
-def premise(target: Bench, history: History) -> None:
-    """That one message can be sent, had and settled is a control."""
+def premise(target: Bench, name: str, ends: tuple[str, str], sentences: Sentences) -> None:
+    """That one message can be sent, had and settled at the queue ``name`` is a control."""
+    history = History(target, name, *ends, sentences)
     history.send(1)
-    name, client = history.join()
-    arrived = history.take(name, client, 1)
+    client_name, client = history.join()
+    arrived = history.take(client_name, client, 1)
     target.control(arrived == 1, f"one message was sent and {arrived} arrived")
     history.settle(client, 1)
-    history.leave(name, client, lost=False)
-    target.wait_until(lambda: False, QUIET if not target.virtual else 1)
+    history.leave(client_name, client, lost=False)
