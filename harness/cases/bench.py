@@ -51,6 +51,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         self.overrides = overrides
         self.situations = situations
         self.effort = effort
+        self.peers = []
         self.example_record = ExampleRecord() if example_record is None else example_record
         self.world = target.world(seed, overrides, self.record)
         self.example_record.wire.mark = f"{seed:x}"
@@ -84,13 +85,17 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
 
     # the broker's machine and what it reports
 
+    def _administer(self) -> None:
+        self.has_administered = True
+        self.example_record.wire.unkept = BEYOND_THE_WIRE
+
     def raise_alarm(self, resource: str, *, node: str = "") -> None:
         """Make the broker short of ``resource`` (memory or disk). For targets that have "alarms".
 
         ``node`` is one node of a target that has "cluster"; the default is its first.
         """
         self.record_note(f"{_place(node)} is short of {resource}")
-        self.example_record.wire.unkept = BEYOND_THE_WIRE
+        self._administer()
         self.target.raise_alarm(self.world, resource, node)
 
     def clear_alarm(self, resource: str, *, node: str = "") -> None:
@@ -112,19 +117,20 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         "memory-paging". For targets that have "alarms".
         """
         self.record_note(f"the limits are set: memory {memory}, disk {disk}, paging {paging}")
-        self.example_record.wire.unkept = BEYOND_THE_WIRE
+        self._administer()
         self.target.set_limits(self.world, LimitsSet(memory, disk, paging))
 
     def readings(self, reading: ResourcesRead) -> None:
         """Give the broker a reading of its machine's memory and disk. For virtual targets, which
         have "readings"."""
         self.record_note(f"the machine: {reading}")
-        self.example_record.wire.unkept = BEYOND_THE_WIRE
+        self._administer()
         assert isinstance(self.world, VirtualWorld)
         self.world.feed(reading)
 
     def admin(self) -> Admin:
         """Artemis management over a connection of its own. For targets that have "admin"."""
+        self.has_administered = True
         address = str(self.profile.parameters["management_address"])
         return Admin(self, self.stomp(), address, self.destination())
 

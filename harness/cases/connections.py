@@ -8,7 +8,12 @@ from brokerproof.harness.cases.findings import CaseRecord
 from brokerproof.harness.catalogue.profiles import Profile, Stated
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.byte_log import LoggedChannel
-from brokerproof.harness.protocols.conversation import ControlFailed, Conversation, Symptom
+from brokerproof.harness.protocols.conversation import (
+    ControlFailed,
+    Conversation,
+    RecordedFaults,
+    Symptom,
+)
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.targets.target import Overrides, Parameters
 from brokerproof.harness.trace.events import ConnectionOpened, Noted
@@ -28,6 +33,10 @@ class Connections(CaseRecord):
     overrides: Overrides | None
     label: str
     seed: int
+    peers: list[Conversation[Any]]
+    """Every peer that was connected, in order."""
+    has_administered: bool = False
+    """True if the case changed the broker's limits or resources, or used its management."""
     _connections: int = 0
     _names: int = 0
 
@@ -109,7 +118,8 @@ class Connections(CaseRecord):
         if channel.security:
             wire.unkept = "a connection was over TLS"
             self.record(Noted(at_ns=self.now(), conn=peer.conn, detail=channel.security))
-        peer.use(channel)
+        peer.use(RecordedFaults(channel, self.world, self, peer.conn))
+        self.peers.append(peer)
 
     def _container(self) -> str:
         """A container-id for the connection that is being made."""

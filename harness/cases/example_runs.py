@@ -13,6 +13,7 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given
 from hypothesis.database import ExampleDatabase
 
+from brokerproof.harness.cases import aftermath
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Where
 from brokerproof.harness.cases.example_record import ExampleRecord
@@ -139,6 +140,7 @@ def one_example(
     bench.record(start)
     try:
         call.case.function(bench, **call.given, **plan)
+        aftermath.observe(bench)
     except Violated:
         pass
     except ControlFailed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -400,14 +400,15 @@ def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Fi
 
 
 def _complete(call: Call, findings: list[Finding]) -> list[Finding]:
-    """One finding per cited requirement; one that the case never judged is NEVER_REACHED."""
+    """One finding per cited requirement, and those of the aftermath; a cited one that the case
+    never judged is NEVER_REACHED."""
     judged = {finding.requirement: finding for finding in combine(findings)}
     return [
         judged.get(
             requirement,
             Finding(requirement, Seen.NEVER_REACHED, "the case never came to judge it"),
         )
-        for requirement in call.cited
+        for requirement in (*call.cited, *_beyond(call, findings))
     ]
 
 
@@ -454,6 +455,12 @@ def _worst_sentence(judged: tuple[JudgedFinding, ...], worst: Verdict) -> str:
     return next(finding.sentence for finding in judged if finding.verdict is worst)
 
 
+def _beyond(call: Call, findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return what the aftermath judged and the case does not cite."""
+    judged = dict.fromkeys(finding.requirement for finding in findings)
+    return tuple(requirement for requirement in judged if requirement not in call.cited)
+
+
 def _result(
     run: Run,
     call: Call,
@@ -477,7 +484,9 @@ def _result(
     return Result(
         case=call.id,
         target=run.target.identity.name,
-        requirements=call.cited,
+        requirements=tuple(
+            dict.fromkeys((*call.cited, *(finding.requirement for finding in findings)))
+        ),
         verdict=judgement.verdict,
         detail=redaction.text(judgement.detail),
         findings=findings,

@@ -165,9 +165,18 @@ class CaseRecord(Judge):
         for requirement in _ids(requirements):
             self._keep(Finding(requirement, Seen.NEVER_REACHED, detail, reason))
 
-    def _keep(self, finding: Finding) -> None:
+    def record_aftermath(self, finding: Finding) -> None:
+        """Record a violation of a rule that binds the broker in every case, whatever the case
+        cites."""
+        self._keep(finding, beyond_citation=True)
+        wire = self.example_record.wire
+        wire.violations.append(
+            Violation((finding.requirement,), finding.detail, None, len(wire.steps), self.now())
+        )
+
+    def _keep(self, finding: Finding, *, beyond_citation: bool = False) -> None:
         requirement, seen, detail = finding.requirement, finding.seen.value, finding.detail
-        if requirement not in self.cited:
+        if requirement not in self.cited and not beyond_citation:
             raise ValueError(f"the case judges {requirement} but does not cite it; add it to @case")
         self.example_record.findings.append(finding)
         if finding.seen is Seen.HELD:

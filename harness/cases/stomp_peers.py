@@ -41,6 +41,7 @@ class StompPeers(Connections):
             peer = StompPeer(self, over.conn, over.acceptor, version)
             peer.transaction = self._own_name(over.conn)
             peer.use(over.carry(peer))
+            self.peers.append(peer)
             return peer
         peer = StompPeer(self, self.next_connection(), name, version)
         peer.transaction = self._own_name(peer.conn)

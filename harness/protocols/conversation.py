@@ -29,9 +29,10 @@ from brokerproof.harness.trace.events import (
     ConnectionClosed,
     Event,
     HeartBeatSent,
+    LinkFaulted,
     OctetsSent,
 )
-from brokerproof.harness.worlds.world import Channel, World
+from brokerproof.harness.worlds.world import Channel, ForwardingChannel, World
 
 PATIENCE: Duration = seconds(10)
 """Time limit of an expectation that names none."""
@@ -125,6 +126,37 @@ class Ended:
 
     at: Instant
     how: CloseHow
+
+
+class RecordedFaults(ForwardingChannel):
+    """Records what a client does to its link beside writing and closing: such a connection may end
+    for it."""
+
+    def __init__(self, channel: Channel, world: World, judge: Judge, conn: int) -> None:
+        self._channel = channel
+        self._world = world
+        self._judge = judge
+        self._conn = conn
+
+    def _record(self, detail: str) -> None:
+        self._judge.record(LinkFaulted(at_ns=self._world.now(), conn=self._conn, detail=detail))
+
+    def write(self, data: bytes) -> None:
+        self._channel.write(data)
+
+    def half_close(self) -> None:
+        self._record("the client ends its direction")
+        self._channel.half_close()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def cut(self) -> None:
+        self._channel.cut()
+
+    def hold_reading(self, held: bool) -> None:
+        self._record("the client stops reading" if held else "the client reads on")
+        self._channel.hold_reading(held)
 
 
 class Conversation(Generic[F]):

@@ -115,7 +115,6 @@ def _by_send(target: Bench, at: Held) -> Waiter:
         b"".join(
             encode("SEND", [*headers, ("receipt", receipt)], body) for receipt in (first, second)
         ),
-        as_event=False,
     )
 
     def went_on() -> bool:

@@ -50,6 +50,7 @@ from brokerproof.suites.mutation.flow import (
 from brokerproof.suites.mutation.mutant import Group, Mutant
 from brokerproof.suites.mutation.stomp import (
     acks,
+    aftermath,
     connecting,
     disconnect,
     durable,
@@ -116,6 +117,7 @@ GROUPS: tuple[Group, ...] = (
     stomp_numbers.stomp_numbers,
     window_sizes.window_sizes,
     acks.acks,
+    aftermath.aftermath,
     nacks.nacks,
     transactions.transactions,
     receipts.receipts,

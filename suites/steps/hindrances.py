@@ -84,7 +84,7 @@ def _partial_frame(target: Bench, to: Destination) -> Iterator[None]:
     producer = target.stomp()
     headers = [("destination", to.name), *to.send_headers, ("content-length", str(LARGE))]
     head = "".join(f"{name}:{value}\n" for name, value in headers)
-    producer.write(f"SEND\n{head}\n".encode() + NEVER_DELIVERED, as_event=False)
+    producer.write(f"SEND\n{head}\n".encode() + NEVER_DELIVERED)
     yield
     producer.close_socket()
 

@@ -243,7 +243,7 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
         codec.encode("SEND", [*headers, ("receipt", f"behind-{number}")], b"behind")
         for number in range(behind)
     ]
-    peer.write(b"".join([wrong, *sends]), as_event=False)
+    peer.write(b"".join([wrong, *sends]))
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
     commands = [received.command for received in peer.inbox]
     target.control("ERROR" in commands, f"a wrong ack mode was answered with {commands}")
@@ -266,8 +266,8 @@ def test_what_is_behind_connect_is_read(target: Bench, cut: int) -> None:
         codec.encode("SEND", [*headers, ("receipt", name)], b"body") for name in ("first", "second")
     )
     connect = codec.encode("CONNECT", target.connect_headers("1.2"))
-    peer.write(connect + first + second[:cut], as_event=False)
+    peer.write(connect + first + second[:cut])
     peer.expect(CONNECTED)
     peer.expect(frame("RECEIPT", {"receipt-id": "first"}), proves=RECEIPTS)
-    peer.write(second[cut:], as_event=False)
+    peer.write(second[cut:])
     peer.expect(frame("RECEIPT", {"receipt-id": "second"}), proves=RECEIPTS)

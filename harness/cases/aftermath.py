@@ -1,0 +1,103 @@
+"""The time behind a case: its connections stay open and are read, and general rules judge all that
+arrived on them (``harness/oracles/*_aftermath.py``).
+
+In virtual time that lasts as long as the longest interval that a connection agreed on, and past the
+broker's own checks; heartbeats which a client promised are sent meanwhile. In real time it lasts
+:data:`REAL`: a place whose case only lingers leaves the processor to others.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.time import Duration, Instant, ms, seconds
+from brokerproof.harness.oracles import stomp_aftermath
+from brokerproof.harness.oracles.stomp_aftermath import Linger
+from brokerproof.harness.protocols.conversation import Conversation
+from brokerproof.harness.trace.events import ConnectionAbandoned, LinkFaulted
+from brokerproof.harness.worlds.bounds import LimitReached
+
+REAL: Duration = ms(1500)
+LEAST, MOST = seconds(5), seconds(120)
+"""Bounds of the time in virtual time."""
+MOST_BEATS = 50
+"""Heartbeats of the shortest interval after which it is over, in virtual time."""
+GRACE: Duration = ms(1000)
+"""Time in which a broker closes a connection behind ERROR."""
+
+
+def observe(bench: Bench) -> None:
+    """Read on, and add to the bench's findings what breaks a general rule."""
+    since = bench.now()
+    abandoned = {event.conn for event in bench.events if isinstance(event, ConnectionAbandoned)}
+    peers = [peer for peer in bench.peers if peer.protocol == "STOMP"]
+    if not peers:
+        return
+    lingering = [peer for peer in peers if peer.ended is None and peer.conn not in abandoned]
+    if lingering:
+        bench.record_note("the case is over; its connections stay open and are read")
+        _read_on(bench, lingering, since)
+    faulted = {event.conn for event in bench.events if isinstance(event, LinkFaulted)}
+    late = bench.world.lateness(since)
+    for peer in peers:
+        grown_late = 0 if bench.virtual else ms(100) + late
+        linger = Linger(
+            since,
+            bench.now(),
+            GRACE + late,
+            grown_late,
+            _patience(bench, peer),
+            undisturbed=not faulted & {None, peer.conn} and not bench.has_administered,
+        )
+        for finding in stomp_aftermath.judge(bench.events, peer.conn, linger):
+            bench.record_aftermath(finding)
+
+
+def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
+    """The documented TTL of a connection of this target, in ns; None: it has none."""
+    if "connection-ttl" not in bench.capabilities:
+        return None
+    version, promised = stomp_aftermath.promise(bench.events, peer.conn)
+    ttl = bench.negotiated(promised, version, peer.acceptor).ttl_ms
+    return ttl * ms(1) if ttl > 0 else None
+
+
+def _read_on(bench: Bench, peers: list[Conversation[Any]], since: Instant) -> None:
+    until = since + (_virtual_time(bench, peers) if bench.virtual else REAL)
+    for peer in peers:
+        interval, _ = stomp_aftermath.intervals(bench.events, peer.conn)
+        if interval:
+            _beat_every(bench, peer, interval // 2, until)
+    try:
+        bench.world.wait_until(
+            lambda: not bench.virtual and all(peer.ended is not None for peer in peers), until
+        )
+    except LimitReached as limit:  # what arrived until then is judged
+        bench.record_note(f"the aftermath ends: {limit}")
+
+
+def _virtual_time(bench: Bench, peers: list[Conversation[Any]]) -> Duration:
+    agreed = [
+        interval
+        for peer in peers
+        for interval in stomp_aftermath.intervals(bench.events, peer.conn)
+        if interval
+    ]
+    if not agreed:
+        return LEAST
+    return min(MOST, max(LEAST, 2 * max(agreed)), max(MOST_BEATS * min(agreed), ms(500)))
+
+
+def _beat_every(bench: Bench, peer: Conversation[Any], interval: Duration, until: Instant) -> None:
+    spoke_at = bench.now() if peer.spoke_at is None else peer.spoke_at
+    due = max(bench.now(), spoke_at + interval)
+    while due < until:
+        bench.world.at(due, partial(_beat, peer))
+        due += interval
+
+
+def _beat(peer: Conversation[Any]) -> None:
+    if peer.ended is None:
+        peer.beat()
