@@ -131,7 +131,7 @@ class _Entry:
     """True if the next delivery has to be marked; None: it may be."""
     excused: bool = False
     doubts: int = 0
-    """The number of doubts that had begun when it was sent."""
+    """The number of doubts that had begun when it was sent or came back last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +274,11 @@ class Ledger:
             return
         if entry.now is _Now.UNSEEN and not entry.confirmed:
             self._found["recovered"].append(fact.key)
-        if entry.now is _Now.UNSEEN and entry.doubts < self._doubts:
-            entry.run = entry.owes_mark = None
+        if entry.doubts < self._doubts:
+            # It may have been with a consumer whose end the broker had not noticed.
+            entry.run = None
+            if entry.now is _Now.UNSEEN:
+                entry.owes_mark = None
         wrong = fact.marked is not None and fact.marked != entry.owes_mark
         if entry.owes_mark is not None and wrong:
             self._found["mismarked" if fact.marked else "unmarked"].append(fact.key)
@@ -290,11 +293,11 @@ class Ledger:
 
     def _returned(self, fact: Returned) -> None:
         held = self.held_by(fact.consumer)
+        if not fact.noticed:
+            self._doubts += 1
         self._give_back(held, _Now.BACK, owes_mark=True if fact.failed else None)
-        if fact.noticed:
-            return
-        self._in_doubt[fact.consumer] = set(held)
-        self._doubts += 1
+        if not fact.noticed:
+            self._in_doubt[fact.consumer] = set(held)
 
     def _believe(self, key: Key) -> None:
         """A delivery of ``key`` ends the doubt about a consumer that had held it."""
@@ -307,10 +310,11 @@ class Ledger:
     def _give_back(self, keys: Iterable[Key], now: _Now, *, owes_mark: bool | None) -> None:
         self._runs += 1
         self._let_go(keys, now)
+        ordered = self.order_after_return and not self._in_doubt
         for key in keys:
             entry = self._entries[key]
-            entry.run = self._runs if self.order_after_return else None
-            entry.owes_mark = owes_mark
+            entry.run = self._runs if ordered else None
+            entry.owes_mark, entry.doubts = owes_mark, self._doubts
 
     def _let_go(self, keys: Iterable[Key], now: _Now) -> None:
         for key in keys:

@@ -3,7 +3,7 @@
 The rule: a mutant is killed by a case in which
 
 1. its mutated code was reached, and
-2. the verdict is FAIL or WARN, and
+2. the verdict is not ERROR, and
 3. a finding is VIOLATED, without uncertainty, for a requirement that the mutant declares to break,
    and that requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
 
@@ -52,8 +52,9 @@ class Kill:
 
 
 def violated(result: Result) -> list[JudgedFinding]:
-    """The findings of a failed case that are violations."""
-    if result.verdict not in (Verdict.FAIL, Verdict.WARN):
+    """The findings that are violations. In a case that a SHOULD stopped, what it never reached is
+    inconclusive and makes the case so; the violation stays."""
+    if result.verdict is Verdict.ERROR:
         return []
     return [
         finding for finding in result.findings if finding.verdict in (Verdict.FAIL, Verdict.WARN)

@@ -136,6 +136,7 @@ def result_of(verdict: Verdict, *findings: Finding) -> Result:
         (Verdict.FAIL, Finding(MAY, Seen.VIOLATED, "so"), 1, False),
         (Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so"), 0, False),
         (Verdict.ERROR, Finding(MUST, Seen.VIOLATED, "so"), 1, False),
+        (Verdict.INCONCLUSIVE, Finding(SHOULD, Seen.VIOLATED, "so"), 1, True),
         (Verdict.INCONCLUSIVE, Finding(MUST, Seen.VIOLATED, "so", uncertain="late host"), 1, False),
         (Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so", uncertain="late host"), 1, False),
         (Verdict.PASS, Finding(MUST, Seen.HELD, "so"), 1, False),

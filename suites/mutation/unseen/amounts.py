@@ -65,7 +65,9 @@ def a_long_range_is_settled_in_part(original, reached, self, deliveries, state, 
 
 
 @amounts.override(
-    AmqpSession, "add_unsettled", breaks="AMQP10-READING-OUT-01 ARTEMIS-CONCEPTS-queue-1"
+    AmqpSession,
+    "add_unsettled",
+    breaks="AMQP10-READING-OUT-01 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1",
 )
 def a_thousand_unsettled_are_too_many(original, reached, self, delivery):
     """A session remembers 900 unsettled deliveries, and forgets the oldest for each further one:
@@ -144,16 +146,6 @@ def a_late_consumer_is_never_picked(patch, reached):
             if consumer in late:
                 reached()
         return None
-
-
-@amounts.override(Queue, "_take_back", breaks=f"{IN_ORDER} ARTEMIS-REDELIVERY-back-1")
-def many_that_come_back_go_to_the_end(original, reached, self, back):
-    """More than 90 messages that come back together lie behind what waits."""
-    if len(back) > 90 and self._ready and not self._choosy:
-        reached()
-        self._ready.extend(sorted(back, key=lambda entry: entry.order))
-        return
-    original(self, back)
 
 
 @amounts.mutant(f"{IN_ORDER} STOMP12-HDR-17 {ONE_CONSUMER}")

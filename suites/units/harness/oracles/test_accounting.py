@@ -165,6 +165,13 @@ def test_an_unsubscribe_that_was_confirmed_leaves_no_doubt() -> None:
     )
 
 
+def test_what_came_back_may_have_been_with_a_second_consumer_that_left_unnoticed() -> None:
+    lost = [*got("x", A, B, C), Returned("x", failed=True)]
+    second = [*lost, *got("y", A, marked=True), Returned("y", failed=True)]
+    assert account([*sent(A, B, C), *second, *got("z", C, A, B, marked=True)]).balanced
+    only(account([*sent(A, B, C), *lost, *got("z", C, A, B, marked=True)]), disordered=(A, B))
+
+
 def test_a_ledger_knows_what_is_still_to_come_and_who_holds_what() -> None:
     ledger = Ledger()
     for fact in [*sent(A, B), Attempted(C, "p"), *got("x", A)]:
