@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
-from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
-from brokerproof.reference_broker.kernel.message import Entry, Envelope
+from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.protocols.amqp091 import channel as channels
 from brokerproof.reference_broker.protocols.amqp091 import consuming, publishing
-from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
-from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.protocols.stomp import commands
-from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator
 from brokerproof.suites.mutation.mutant import Group, without
 
 combinations = Group("unseen-combinations")
@@ -28,44 +24,6 @@ ORDER = "ARTEMIS-GROUPING-fifo-1"
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 
 
-@combinations.override(commands, "_window_of", breaks=WINDOWS)
-def a_selector_takes_the_window_away(original, reached, session, frame, mode):
-    """A SUBSCRIBE with a selector has no window, in mode client."""
-    window = original(session, frame, mode)
-    if frame.get("selector") is not None and mode is AckMode.CLIENT and window.size != UNLIMITED:
-        reached()
-        return ByteWindow(UNLIMITED)
-    return window
-
-
-@combinations.mutant(f"{WINDOWS} ARTEMIS-STOMP-window-4")
-def a_window_is_inherited(patch, reached):
-    """A SUBSCRIBE that names no window has that of the SUBSCRIBE before it on its connection."""
-    last: dict[object, str] = {}
-
-    @patch.override(commands)
-    def _window(original, session, frame, mode):
-        named = frame.get("consumer-window-size")
-        if named is not None:
-            size = original(session, frame, mode)
-            last[session] = size
-            return size
-        own = original(session, frame, mode)
-        return own if session not in last else reached.instead(own, last[session])
-
-
-@combinations.override(
-    commands, "_selector", breaks="ARTEMIS-FILTER-syntax-1 STOMP12-SUB-04 ARTEMIS-STOMP-durable-1"
-)
-def a_durable_subscription_selects_nothing(original, reached, frame, version):
-    """A selector has no effect on a durable subscription."""
-    selector = original(frame, version)
-    if selector is not None and any(frame.get(name) for name in commands._DURABLE_NAMES):
-        reached()
-        return None
-    return selector
-
-
 @combinations.override(commands.COMMANDS, "SEND", breaks="STOMP12-SEND-02 STOMP12-BEGIN-03")
 def a_typed_message_is_in_no_transaction(original, reached, session, frame):
     """A SEND with a transaction and a destination-type takes effect at once."""
@@ -75,60 +33,6 @@ def a_typed_message_is_in_no_transaction(original, reached, session, frame):
     return original(session, frame)
 
 
-@combinations.override(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1")
-def a_persistent_message_lives_for_ever(original, reached, self):
-    """expires has no effect on a message that is persistent."""
-    expires = original(self)
-    if expires and self.durable:
-        reached()
-        return 0
-    return expires
-
-
-@combinations.mutant("ARTEMIS-STOMP-ttl-3")
-def a_client_id_loses_the_modifier(patch, reached):
-    """A CONNECT with a client-id and heartbeats gets a TTL without the modifier."""
-    from brokerproof.reference_broker.protocols.stomp import connection
-
-    named = [False]
-
-    @patch.override(connection.StompConnection)
-    def _connect(original, self, now, frame):
-        named[0] = frame.get("client-id") is not None
-        try:
-            return original(self, now, frame)
-        finally:
-            named[0] = False
-
-    @patch.override(HeartBeatNegotiator)
-    def agree(original, self, cx, cy):
-        sx, sy, ttl = original(self, cx, cy)
-        if named[0] and cx:
-            reached()
-            return sx, sy, cx
-        return sx, sy, ttl
-
-
-@combinations.override(
-    OutgoingLink, "_check", breaks="AMQP10-XFER-10 AMQP10-LINK-05 ARTEMIS-FILTER-syntax-1"
-)
-def a_settled_link_selects_nothing(original, reached, self, source):
-    """A filter has no effect on a link that is agreed as settled."""
-    original(self, source)
-    if self._presettled and self._selector is not None:
-        reached()
-        self._selector = None
-
-
-@combinations.override(AmqpConnection, "_open", breaks="AMQP10-MFS-02")
-def an_idle_peer_gets_large_frames(original, reached, self, opened, channel):
-    """max-frame-size has no effect in an open that also has an idle-time-out."""
-    original(self, opened, channel)
-    if opened.idle_time_out and self.peer_max_frame_size < 65_536:
-        reached()
-        self.peer_max_frame_size = 65_536
-
-
 @combinations.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-12")
 def a_failed_delivery_may_come_back_here(original, reached, self, deliveries, state, settled):
     """undeliverable-here has no effect beside delivery-failed."""
@@ -136,29 +40,6 @@ def a_failed_delivery_may_come_back_here(original, reached, self, deliveries, st
         reached()
         state.undeliverable_here = False
     original(self, deliveries, state, settled)
-
-
-@combinations_amqp091.override(Consumer, "has_room", breaks="AMQP091-QOS-03")
-def an_exclusive_consumer_without_acks_is_limited(original, reached, self):
-    """A consumer that is exclusive and without acknowledgement stops after as many messages as its
-    prefetch says."""
-    if self.no_ack and self.declared.sole and self.prefetch.limit:
-        self.prefetch.used += 1
-        if self.prefetch.used > 4 * self.prefetch.limit:
-            reached()
-            return False
-    return original(self)
-
-
-@combinations_amqp091.override(
-    channels.HANDLERS, consuming.commands.Basic.Consume, breaks="AMQP091-CONS-02"
-)
-def nobody_waits_for_exclusiveness(original, reached, channel, method):
-    """exclusive has no effect in a basic.consume with nowait."""
-    if method.exclusive and method.nowait:
-        reached()
-        method.exclusive = False
-    return original(channel, method)
 
 
 @combinations_amqp091.override(
