@@ -24,7 +24,13 @@ from brokerproof.harness.protocols.amqp10.types import encode
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.recorder import Recorder
-from brokerproof.harness.worlds.stream_splitter import (
+from brokerproof.suites.mutation.command import mutants
+from brokerproof.suites.mutation.judging import Status
+from brokerproof.suites.mutation.matrix import Plan
+from brokerproof.suites.mutation.mutant import Reached
+from brokerproof.suites.mutation.wire import matrix
+from brokerproof.suites.mutation.wire.mutant import Tampering, WireMutant
+from brokerproof.suites.mutation.wire.stream_splitter import (
     AmqpUnit,
     Heartbeat,
     StompUnit,
@@ -32,13 +38,7 @@ from brokerproof.harness.worlds.stream_splitter import (
     Unit,
     UnreadBytes,
 )
-from brokerproof.harness.worlds.tampering import Late, Out, Rule, TamperingWorld
-from brokerproof.suites.mutation.command import mutants
-from brokerproof.suites.mutation.judging import Status
-from brokerproof.suites.mutation.matrix import Plan
-from brokerproof.suites.mutation.mutant import Reached
-from brokerproof.suites.mutation.wire import matrix
-from brokerproof.suites.mutation.wire.mutant import Tampering, WireMutant
+from brokerproof.suites.mutation.wire.tampering import Late, Out, Rule, TamperingWorld
 from brokerproof.suites.mutation.wire.target import WIRE_MUTANTS, WireTarget
 
 

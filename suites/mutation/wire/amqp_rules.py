@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.worlds.stream_splitter import AmqpUnit, Heartbeat, Unit
-from brokerproof.harness.worlds.tampering import Out
 from brokerproof.suites.mutation.wire.mutant import Tampering, amqp, wire_mutant
+from brokerproof.suites.mutation.wire.stream_splitter import AmqpUnit, Heartbeat, Unit
+from brokerproof.suites.mutation.wire.tampering import Out
 
 SERIAL = 1 << 32
 

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from brokerproof.harness.worlds.stream_splitter import AmqpUnit, StompUnit, Unit
-from brokerproof.harness.worlds.tampering import Out, Rule
 from brokerproof.suites.mutation.mutant import Reached
+from brokerproof.suites.mutation.wire.stream_splitter import AmqpUnit, StompUnit, Unit
+from brokerproof.suites.mutation.wire.tampering import Out, Rule
 
 T = TypeVar("T", bound="type[Tampering]")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brokerproof.harness.model.time import Duration, seconds
-from brokerproof.harness.worlds.stream_splitter import Heartbeat, StompUnit, Unit
-from brokerproof.harness.worlds.tampering import Late, Out
 from brokerproof.suites.mutation.wire.mutant import Tampering, stomp, wire_mutant
+from brokerproof.suites.mutation.wire.stream_splitter import Heartbeat, StompUnit, Unit
+from brokerproof.suites.mutation.wire.tampering import Late, Out
 
 
 class OneInThree(Tampering):

@@ -12,10 +12,10 @@ from typing import Any
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Overrides, Target, TargetFacts
 from brokerproof.harness.trace.events import Observed
-from brokerproof.harness.worlds.tampering import TamperingWorld
 from brokerproof.suites.mutation.mutant import Reached
 from brokerproof.suites.mutation.wire import amqp_rules, stomp_rules  # noqa: F401  (they register themselves)
 from brokerproof.suites.mutation.wire.mutant import WIRE_MUTANTS, Tampering, WireMutant
+from brokerproof.suites.mutation.wire.tampering import TamperingWorld
 
 OWN_SOCKETS = frozenset({"sockets"})
 """Capabilities by which cases bring clients with sockets of their own: those go past the rewriting

@@ -3,8 +3,8 @@ alone.
 
 What it may do to a stream is what a faulty broker would show: leave frames out, send them late,
 twice, in another order, cut short or with one field changed, and be slow to close. It sees frames
-(:mod:`brokerproof.harness.worlds.stream_splitter`), in either direction, and works the same in
-virtual and in real time. Clients with sockets of their own (stomp.py, Proton's) go past it.
+(``stream_splitter.py``), in either direction, and works the same in virtual and in real time.
+Clients with sockets of their own (stomp.py, Proton's) go past it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.harness.worlds.stream_splitter import StreamSplitter, Unit
 from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Channel, ForwardingChannel, Receiver, World
+from brokerproof.suites.mutation.wire.stream_splitter import StreamSplitter, Unit
 
 
 @dataclass(frozen=True, slots=True)
