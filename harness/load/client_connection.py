@@ -1,7 +1,7 @@
 """One connection of a load, with the producers and consumers that share it: the common part.
 
-Each protocol's subclass (``harness/protocols/PROTOCOL/load_client.py``) writes and reads its
-frames. The world hands it bytes, its driver the time. It counts in :class:`Counters`.
+Each protocol's subclass (``harness/load/PROTOCOL_client.py``) writes and reads its frames. The
+world hands it bytes, its driver the time. It counts in :class:`Counters`.
 """
 
 from __future__ import annotations

@@ -12,16 +12,16 @@ from typing import Any
 
 PROTOCOLS = {
     "stomp": (
-        "brokerproof.harness.protocols.stomp.load_client:StompLoadConnection",
-        "brokerproof.harness.protocols.stomp.load_columns:columns",
+        "brokerproof.harness.load.stomp_client:StompLoadConnection",
+        "brokerproof.harness.load.stomp_columns:columns",
     ),
     "amqp": (
-        "brokerproof.harness.protocols.amqp10.load_client:AmqpLoadConnection",
-        "brokerproof.harness.protocols.amqp10.load_columns:columns",
+        "brokerproof.harness.load.amqp10_client:AmqpLoadConnection",
+        "brokerproof.harness.load.amqp10_columns:columns",
     ),
     "amqp091": (
-        "brokerproof.harness.protocols.amqp091.load_client:Amqp091LoadConnection",
-        "brokerproof.harness.protocols.amqp091.load_columns:columns",
+        "brokerproof.harness.load.amqp091_client:Amqp091LoadConnection",
+        "brokerproof.harness.load.amqp091_columns:columns",
     ),
 }
 """Connection class and column function by protocol."""

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
+from brokerproof.harness.load import amqp091_columns, amqp10_columns, stomp_columns
 from brokerproof.harness.load.wire_log import EOL, RECEIVED, SENT, LogSlice, WireLog, blocks
 from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
-from brokerproof.harness.protocols.amqp091 import load_columns as amqp091_load_columns
 from brokerproof.harness.protocols.amqp091.trace_recorder import Stream, event_of
 from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
-from brokerproof.harness.protocols.amqp10 import load_columns as amqp10_load_columns
 from brokerproof.harness.protocols.amqp10 import messages, types
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
-from brokerproof.harness.protocols.stomp import load_columns as stomp_load_columns
 from brokerproof.harness.trace.event_factory import EventFactory
 from brokerproof.harness.trace.events import FrameReceived, FrameSent
 from brokerproof.harness.trace.stamp import stamp
@@ -68,7 +66,7 @@ def test_stomp_as_its_codec_reads_it(tmp_path: Path) -> None:
     dice = random.Random(3)
     data = [dice.choice(STOMP) for _ in range(200)]
     found = rows(
-        stomp_load_columns.columns(
+        stomp_columns.columns(
             stretch(tmp_path, [(at, at % 3, at % 2, each[:-1]) for at, each in enumerate(data)])
         )
     )
@@ -95,9 +93,7 @@ def test_signs_of_life_and_what_was_cut_keep_their_sizes(tmp_path: Path) -> None
         (3, 1, SENT, b""),
         (4, 1, RECEIVED, b"a line\nwithout a colon"),
     ]
-    found = rows(
-        stomp_load_columns.columns(stretch(tmp_path, frames, [3, len(whole) + EOL, 1, 22]))
-    )
+    found = rows(stomp_columns.columns(stretch(tmp_path, frames, [3, len(whole) + EOL, 1, 22])))
     assert [row["kind"] for row in found] == [
         "HeartBeatReceived",
         "FrameReceived",
@@ -107,7 +103,7 @@ def test_signs_of_life_and_what_was_cut_keep_their_sizes(tmp_path: Path) -> None
     assert [row["size"] for row in found] == [3, len(whole) + 2, 1, 23]
     assert found[0]["command"] is found[0]["headers"] is found[0]["body"] is None
     assert (found[1]["body_size"], found[1]["command"]) == (5000, "MESSAGE")
-    assert found[3]["command"] == stomp_load_columns.UNREADABLE
+    assert found[3]["command"] == stomp_columns.UNREADABLE
 
 
 def amqp_frames() -> list[bytes]:
@@ -179,7 +175,7 @@ def test_amqp_as_its_codec_reads_it(tmp_path: Path) -> None:
     dice = random.Random(5)
     data = [dice.choice(amqp_frames()) for _ in range(300)]
     found = rows(
-        amqp10_load_columns.columns(
+        amqp10_columns.columns(
             stretch(tmp_path, [(at, 1, at % 2, each) for at, each in enumerate(data)])
         )
     )
@@ -202,9 +198,9 @@ def test_amqp_that_is_none_is_told_and_empty_frames_are_beats(tmp_path: Path) ->
         (2, 1, RECEIVED, bytes(torn)),
         (3, 1, SENT, amqp_frames()[3][:90]),
     ]
-    found = rows(amqp10_load_columns.columns(stretch(tmp_path, frames, [8, len(torn), len(torn)])))
+    found = rows(amqp10_columns.columns(stretch(tmp_path, frames, [8, len(torn), len(torn)])))
     assert [row["kind"] for row in found] == ["HeartBeatReceived", "FrameReceived", "FrameSent"]
-    assert found[1]["command"] == amqp10_load_columns.UNREADABLE
+    assert found[1]["command"] == amqp10_columns.UNREADABLE
     assert (found[2]["command"], found[2]["size"]) == ("transfer", len(torn))
     (whole,) = amqp10_codec.Reader().feed(amqp_frames()[3])
     assert isinstance(whole, amqp10_codec.Frame)
@@ -274,7 +270,7 @@ def test_amqp_0_9_1_as_the_tap_tells_it(tmp_path: Path) -> None:
     ]
     kept = [b"".join([*row[:2], *(body[:96] for body in row[2:])]) for row in chosen]
     frames = [(at, 1, at % 2, data) for at, data in enumerate(kept)]
-    found = rows(amqp091_load_columns.columns(stretch(tmp_path, frames, list(map(len, wire)))))
+    found = rows(amqp091_columns.columns(stretch(tmp_path, frames, list(map(len, wire)))))
     factory = EventFactory(1)
     for at, (row, data) in enumerate(zip(found, wire, strict=True)):
         (method,) = Stream().feed(data)
@@ -300,20 +296,20 @@ def test_what_is_no_method_or_was_interrupted_says_so(tmp_path: Path) -> None:
         (3, 1, RECEIVED, bytes(torn)),
     ]
     sizes = [len(publish + head) + 68 + EOL, len(publish) + EOL, len(torn)]
-    found = rows(amqp091_load_columns.columns(stretch(tmp_path, frames, sizes)))
+    found = rows(amqp091_columns.columns(stretch(tmp_path, frames, sizes)))
     for row in found[:2]:
         assert {"name": "complete", "value": "false"} in row["headers"]
     assert [row["body_size"] for row in found[:2]] == [60, 0]
     assert [row["size"] for row in found] == [len(publish + head) + 68, len(publish), len(torn)]
-    assert found[2]["command"] == amqp091_load_columns.UNREADABLE
+    assert found[2]["command"] == amqp091_columns.UNREADABLE
 
 
 def test_what_is_usual_in_amqp_0_9_1_is_taken_apart_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(amqp091_load_columns, "_slow")  # reads one by one: ten times as long
+    monkeypatch.delattr(amqp091_columns, "_slow")  # reads one by one: ten times as long
     frames = [
         (at, 1, at % 2, b"".join(amqp091_contents()[each]))
         for at, each in enumerate([0, 1, 2, 4] * 5)
     ]
-    assert len(rows(amqp091_load_columns.columns(stretch(tmp_path, frames)))) == len(frames)
+    assert len(rows(amqp091_columns.columns(stretch(tmp_path, frames)))) == len(frames)
