@@ -8,6 +8,7 @@ from brokerproof.harness.cases.connections import Connections
 from brokerproof.harness.protocols.conversation import (
     Requirements,
 )
+from brokerproof.harness.targets.endpoint import MANAGEMENT
 
 if TYPE_CHECKING:
     from brokerproof.harness.clients.pika_client import PikaPeer
@@ -64,10 +65,7 @@ class Amqp091Peers(Connections):
     def management(self, *, acceptor: str | None = None) -> ManagementPeer:
         """A connection to the management API, with the target's login. For targets with the
         capability "management-api"."""
-        from brokerproof.harness.clients.rabbitmq_management_api import (  # needs h11
-            ACCEPTOR,
-            ManagementPeer,
-        )
+        from brokerproof.harness.clients.rabbitmq_management_api import ManagementPeer  # needs h11
 
         def connect(peer: ManagementPeer) -> None:
             peer.conn = self.next_connection()
@@ -75,5 +73,5 @@ class Amqp091Peers(Connections):
 
         identity = self.target.identity
         return ManagementPeer(
-            self, acceptor or ACCEPTOR, identity.login or "", identity.passcode or "", connect
+            self, acceptor or MANAGEMENT, identity.login or "", identity.passcode or "", connect
         )

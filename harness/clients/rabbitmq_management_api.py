@@ -32,7 +32,6 @@ from brokerproof.harness.trace.events import (
     OctetsRefused,
 )
 
-ACCEPTOR = "management"
 MANAGEMENT_API = "management-api"
 """The capability of a target that has it."""
 REFRESH: Duration = seconds(5)

@@ -24,7 +24,9 @@ SCHEMES = {
 }
 """By scheme the protocol, as capabilities name it, and whether there is TLS. ``amqp`` is AMQP 1.0,
 AMQP 0-9-1 or both: the broker shows which."""
-BY_NAME = {"amqp": "amqp", "core": "core", "openwire": "openwire", "management": "http"}
+MANAGEMENT = "management"
+"""Name of the acceptor of RabbitMQ's management API."""
+BY_NAME = {"amqp": "amqp", "core": "core", "openwire": "openwire", MANAGEMENT: "http"}
 """Schemes of endpoints that are given as ``HOST:PORT``, by how their name begins; others are
 STOMP's."""
 _OPTIONS = ("ca", "certificate", "insecure")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from brokerproof.harness.clients.rabbitmq_management_api import ACCEPTOR as MANAGEMENT
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.targets import certificates, parameters
+from brokerproof.harness.targets.endpoint import MANAGEMENT
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import started_at
 from brokerproof.harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
