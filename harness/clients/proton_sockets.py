@@ -31,6 +31,7 @@ from brokerproof.harness.protocols.conversation import (
     Judge,
     Match,
     Requirements,
+    Symptom,
     Violated,
 )
 from brokerproof.harness.trace.events import ConnectionAbandoned, ConnectionOpened
@@ -135,7 +136,8 @@ def _secured(
     if tls is None:
         return "amqp", options, tell
     if not has_tls():
-        raise ControlFailed("this Proton was built without TLS; see brokerproof doctor")
+        without = "this Proton was built without TLS; see brokerproof doctor"
+        raise ControlFailed(without, Symptom.ABSENT)
     domain = proton.SSLDomain(proton.SSLDomain.MODE_CLIENT)
     if tls.authority is not None:
         domain.set_trusted_ca_db(str(tls.authority))
@@ -356,25 +358,10 @@ class _Ears(MessagingHandler):
 
 _HEARD = frozenset(
     {
-        *(
-            "connection_opened",
-            "session_opened",
-            "link_opened",
-            "sendable",
-            "accepted",
-            "rejected",
-            "released",
-            "settled",
-        ),
-        *(
-            "link_error",
-            "session_error",
-            "connection_error",
-            "link_closed",
-            "session_closed",
-            "connection_closed",
-        ),
-        *("disconnected", "link_flow"),
+        *("connection_opened", "session_opened", "link_opened"),
+        *("link_flow", "sendable", "accepted", "rejected", "released", "settled"),
+        *("link_error", "session_error", "connection_error"),
+        *("link_closed", "session_closed", "connection_closed", "disconnected"),
     }
 )
 

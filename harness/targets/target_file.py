@@ -82,12 +82,6 @@ SOCKETS = "sockets"
 """The capability of a target in real time: clients may bring sockets of their own."""
 LOGIN = "login"
 """The capability of a target for which a login was given: there are right and wrong ones."""
-TLS = "tls-fixtures"
-"""The capability of a target with the acceptors stomp-tls, stomp-tls-need and amqp-tls, over
-sockets."""
-PROTON_TLS = "proton-tls"
-"""The capability :data:`TLS` where the installed Proton was built with TLS (see ``brokerproof
-doctor``)."""
 
 _COMMON: dict[str, type] = {
     "kind": str,
@@ -362,8 +356,6 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     absent = _absent(profile, values)
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
     known |= {CLIENT_CLOCKS} if clock_rate == 1 else set()
-    if TLS in values.get("add_capabilities", ()) and _proton_has_tls():
-        known.add(PROTON_TLS)
     offered = profile.capabilities | known | set(values.get("add_capabilities", ()))
     if kind != "address":  # a broker that is running already is configured by its user
         missing = _elsewhere(profile.name).items()
@@ -388,14 +380,6 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         limits=limits,
         clock_rate=clock_rate,
     )
-
-
-def _proton_has_tls() -> bool:
-    from brokerproof.harness.clients.proton_engine import (
-        has_tls,  # only targets with TLS pay for the library
-    )
-
-    return has_tls()
 
 
 def _beside(path: Path, name: str) -> Path:

@@ -229,7 +229,7 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) ->
     )
 
 
-@case(TLS_SESSION, SASL_EXTERNAL, needs={"amqp", "proton-tls"})
+@case(TLS_SESSION, SASL_EXTERNAL, needs={"amqp", "tls-fixtures"})
 @pytest.mark.parametrize("how", ["PLAIN", "EXTERNAL"])
 def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
     """Proton, with its own socket and TLS, verifies the broker, logs in by PLAIN or by its

@@ -16,7 +16,7 @@ from brokerproof.harness.catalogue.capabilities import listed
 from brokerproof.harness.catalogue.cases import CaseInfo, citations, describe, import_suites
 from brokerproof.harness.targets import shipped_targets, target_file
 from brokerproof.harness.targets.target import RECONFIGURABLE, Identity
-from brokerproof.harness.targets.target_file import CLIENT_CLOCKS, PROTON_TLS, SOCKETS
+from brokerproof.harness.targets.target_file import CLIENT_CLOCKS, SOCKETS
 from brokerproof.suites.repo import deciding_sentences, quotations
 from brokerproof.suites.repo.sources import ROOT, modules, texts
 
@@ -205,7 +205,7 @@ def test_reasons_are_reasons() -> None:
 
 
 def test_capabilities_that_cases_need_can_be_had() -> None:
-    offered = {RECONFIGURABLE, CLIENT_CLOCKS, SOCKETS, PROTON_TLS}.union(
+    offered = {RECONFIGURABLE, CLIENT_CLOCKS, SOCKETS}.union(
         *(profiles.load(name).capabilities for name in profiles.names())
     )
     added = re.compile(r"add_capabilities\s*=\s*\[([^\]]*)\]")
@@ -224,8 +224,6 @@ def test_capabilities_that_cases_need_can_be_had() -> None:
     )
 
 
-MACHINE = {"proton-tls"}
-"""Capabilities of the machine that judges: ``brokerproof doctor`` shows them."""
 VIRTUAL = {RECONFIGURABLE, "readings"}
 """Capabilities of the reference broker in virtual time alone: no real broker can offer them."""
 
@@ -234,7 +232,7 @@ def absent_without_a_reason(identity: Identity, needed: Collection[str]) -> list
     """Return the needed capabilities that a target lacks for none of the documented reasons."""
     return sorted(
         name
-        for name in needed - identity.capabilities - identity.absent.keys() - MACHINE - VIRTUAL
+        for name in needed - identity.capabilities - identity.absent.keys() - VIRTUAL
         if listed()[name].family in ("", identity.profile.name)
     )
 

@@ -1,13 +1,18 @@
-"""A container that has ended leaves no connection behind: to a broker it would live on."""
+"""Proton's own sockets: a container that has ended leaves no connection behind, which to a broker
+would live on, and a Proton without TLS judges nobody's TLS."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from types import SimpleNamespace
 
+import pytest
 from proton import reactor
 
+from brokerproof.harness.clients import proton_sockets
 from brokerproof.harness.clients.proton_sockets import _Ears, _ObservedIO
+from brokerproof.harness.protocols.conversation import ControlFailed, Symptom
 
 
 def test_the_sockets_of_a_container_that_has_ended_are_closed() -> None:
@@ -30,3 +35,11 @@ def test_the_sockets_of_a_container_that_has_ended_are_closed() -> None:
             sockets.close_sockets()
             while connection.recv(4096):
                 pass
+
+
+def test_a_proton_without_tls_skips_the_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proton_sockets, "has_tls", lambda: False)
+    secured = SimpleNamespace(tls=lambda acceptor: object())
+    with pytest.raises(ControlFailed, match="built without TLS") as failed:
+        proton_sockets._secured(secured, "amqp-tls", None, {}, lambda what, content: None)
+    assert failed.value.symptom is Symptom.ABSENT
