@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from typing import Protocol
 
 
 class Verdict(enum.Enum):
@@ -21,17 +22,29 @@ class Verdict(enum.Enum):
     the same."""
 
 
+class Disk(Protocol):
+    """The disk that messages are stored on."""
+
+    def judge(self, address: str) -> Verdict:
+        """Return the verdict of the disk on a message for ``address``."""
+
+    def problem(self) -> str:
+        """Return why the disk stores nothing."""
+
+
 class AdmissionControl:
     """Admits everything that the disk can take. Families with limits of memory override it.
 
     Asked by the name of an address; the empty name is a producer that has not named one yet.
     """
 
-    def __init__(self) -> None:
-        self.storing: Callable[[str], Verdict] | None = None
-        """The disk's verdict about a message for an address, where there is one."""
-        self.disk_problem: Callable[[], str] = lambda: ""
-        """Returns why the disk stores nothing."""
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.storing = None if disk is None else disk.judge
+        self._disk = disk
+
+    def disk_problem(self) -> str:
+        """Return why the disk stores nothing; empty without a disk."""
+        return "" if self._disk is None else self._disk.problem()
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
         """Return True if a producer may go on at ``address``. If not, ``on_room`` is called once

@@ -19,13 +19,12 @@ with."""
 
 
 class Alarms:
-    """The alarms of one broker."""
+    """The alarms of one broker. ``tell`` is called when an alarm of our own is raised or cleared,
+    for the brokers that are linked with this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str, bool], None] = lambda resource, short: None) -> None:
         self._raised: dict[tuple[str, str], None] = {}
-        self.tell: Callable[[str, bool], None] = lambda resource, short: None
-        """Called when an alarm of our own is raised or cleared, for the brokers that are linked
-        with this one."""
+        self._tell = tell
         self._waiting: dict[Callable[[], None], None] = {}
         self.watchers: dict[Callable[[bool], None], None] = {}
         """Told when the first alarm is raised (True) and when the last is cleared (False)."""
@@ -50,7 +49,7 @@ class Alarms:
     def set(self, resource: str, short: bool, node: str = HERE) -> None:
         """``resource`` is short at ``node``, or is not any more."""
         if short is not ((node, resource) in self._raised) and node == HERE:
-            self.tell(resource, short)
+            self._tell(resource, short)
         before = bool(self._raised)
         if short:
             self._raised[node, resource] = None

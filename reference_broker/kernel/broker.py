@@ -46,6 +46,7 @@ class Broker:
     ) -> None:
         self._shared = context
         self._settings = context.settings
+        self._clock = context.clock
         self._family = context.family
         self._deadlines = context.deadlines
         self._outbox = context.outbox
@@ -66,9 +67,9 @@ class Broker:
         unknown is ignored. Raises ``KeyError`` for a :class:`Connected` that names an acceptor
         which the settings do not have.
         """
-        shared = self._shared
-        shared.now = now
-        shared.conn = getattr(event, "conn", None)
+        shared, clock = self._shared, self._clock
+        clock.now = now
+        clock.conn = getattr(event, "conn", None)
         shared.router.within_unit = False
         shared.router.serving.begin()
         match event:
@@ -124,7 +125,7 @@ class Broker:
         return (
             self._outbox.drain()
             if self._store is None
-            else self._with_files(self._shared.now, self._store)
+            else self._with_files(self._clock.now, self._store)
         )
 
     @property
@@ -136,7 +137,7 @@ class Broker:
 
     def _with_files(self, now: Instant, store: BrokerStorage) -> list[Effect]:
         """Return the effects of an input, followed by those on files."""
-        conn = self._shared.conn
+        conn = self._clock.conn
         if conn is not None and store.much_waits and conn in self._connections:
             self._choked.add(conn)
             self._outbox.stop_reading(conn, PauseReason.FILES)
@@ -230,7 +231,7 @@ class Broker:
         self._shared.router.forget_creator(conn)
         self._outbox.forget(conn)
         if conn in self._outbox.streams:
-            at = self._shared.now + FLUSH_WITHIN
+            at = self._clock.now + FLUSH_WITHIN
             self._deadlines.call_at(at, partial(self._cut_if_stalled, conn))
         self._choked.discard(conn)
         for limited in self._limited.values():

@@ -9,6 +9,7 @@ from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
 from brokerproof.reference_broker.kernel.admission import AdmissionControl
 from brokerproof.reference_broker.kernel.alarms import Alarms
+from brokerproof.reference_broker.kernel.clock import Clock
 from brokerproof.reference_broker.kernel.connection import Connection
 from brokerproof.reference_broker.kernel.connection_info import Arrival
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
@@ -26,9 +27,7 @@ class BrokerContext:
     """``start`` is the instant from which check passes are counted, ``check_interval`` the time
     between them.
 
-    ``now`` is the instant of the input being handled, and ``conn`` the connection that it arrived
-    on, None for a timer. ``epoch`` is what has to be added to an instant to have nanoseconds since
-    1970. ``large`` takes large bodies, where there is a disk for them. ``certificates`` has, by
+    ``large`` takes large bodies, where there is a disk for them. ``certificates`` has, by
     connection, the subject of the certificate that the transport knows the peer by. ``connections``
     are all there are, ``arrivals`` where they came from.
     """
@@ -36,6 +35,7 @@ class BrokerContext:
     settings: Settings
     family: BrokerFamily
     router: Router
+    clock: Clock
     deadlines: Deadlines
     outbox: Outbox
     start: Instant
@@ -44,11 +44,8 @@ class BrokerContext:
     accounting: MemoryAccounting
     admission: AdmissionControl
     alarms: Alarms
-    epoch: Duration = 0
     large: LargeBodies | None = None
     consumers: int = 0
-    now: Instant = 0
-    conn: int | None = None
     certificates: dict[int, str] = field(default_factory=dict)
     connections: dict[int, Connection] = field(default_factory=dict)
     arrivals: dict[int, Arrival] = field(default_factory=dict)

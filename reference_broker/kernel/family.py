@@ -3,34 +3,21 @@ when the broker is assembled."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 
 from brokerproof.harness.model.broker_io import LimitsSet, ResourcesRead
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
 from brokerproof.reference_broker.kernel.admission import AdmissionControl
-from brokerproof.reference_broker.kernel.alarms import Alarms
-
-
-class HeartBeatRules(enum.Enum):
-    """The rules by which STOMP heartbeats are negotiated and a silent peer is noticed."""
-
-    TTL = enum.auto()
-    """Artemis: a connection has a time to live
-    (:mod:`brokerproof.reference_broker.families.artemis.ttl_liveness`)."""
-    MIRRORED = enum.auto()
-    """ActiveMQ: the client's interval is accepted, and checked once per interval
-    (:mod:`brokerproof.reference_broker.families.activemq.inactivity`)."""
-    WHOLE_SECONDS = enum.auto()
-    """RabbitMQ: intervals are whole seconds, and two checks without data end the connection."""
+from brokerproof.reference_broker.kernel.large_body import LargeBodies
+from brokerproof.reference_broker.kernel.liveness import SilenceMonitor
+from brokerproof.reference_broker.kernel.router import Router
 
 
 class BrokerFamily:
-    """The defaults are those of a broker that limits nothing and raises no alarms."""
+    """The defaults are those of a broker that limits nothing and raises no alarms. ``large`` takes
+    large bodies, None where they stay in memory."""
 
-    stalls_producers = False
-    """True if each message waits for space by itself, in the hands of a producer flow."""
     nack_is_final = False
     """True if NACK dead-letters a message at once; False if the message is delivered again."""
     prefetch_in_messages = False
@@ -41,12 +28,25 @@ class BrokerFamily:
     virtual_host: str | None = None
     """The only virtual host, which a STOMP client names by ``host`` or by leaving it out; any other
     is refused. None: ``host`` must be there from 1.1 on, and is ignored."""
-    heartbeats = HeartBeatRules.TTL
+    silence_monitor: type[SilenceMonitor]
+    """Watches what a connection receives."""
 
-    def __init__(self, accounting: MemoryAccounting, admission: AdmissionControl) -> None:
+    def __init__(
+        self,
+        router: Router,
+        accounting: MemoryAccounting,
+        admission: AdmissionControl,
+        large: LargeBodies | None = None,
+    ) -> None:
+        self.router = router
         self.accounting = accounting
         self.admission = admission
-        self.alarms = Alarms()
+        self.large = large
+
+    def prefetch(self, address: str, durable: bool) -> int:
+        """Return how many unacknowledged messages a STOMP subscription to ``address`` may have,
+        unless it asks for another number."""
+        return 0
 
     def next_producer(self) -> Callable[[], None] | None:
         """Return how one of the producers that waited goes on now; it waits no longer."""

@@ -12,10 +12,14 @@ NEVER: Instant = 2**63 - 1
 class SilenceMonitor(ABC):
     """Watches what one connection receives.
 
-    ``ttl`` is how long it may be silent, ``last_heard`` when the last bytes arrived.
+    ``start`` is the broker's start, ``interval`` the time between its check passes, ``ttl`` how
+    long the connection may be silent, ``now`` when it was opened, ``last_heard`` when the last
+    bytes arrived.
     """
 
-    def __init__(self, ttl: Duration, now: Instant) -> None:
+    def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
+        self.start = start
+        self.interval = interval
         self.ttl = ttl
         self.last_heard = now
 
@@ -32,3 +36,41 @@ class SilenceMonitor(ABC):
     @abstractmethod
     def deadline(self) -> Instant:
         """Return when the connection is closed if nothing more arrives; NEVER for never."""
+
+
+class IntervalMonitor(SilenceMonitor):
+    """Looks for silence once an interval, ``ttl``, at instants that are computed and not walked.
+    Nothing is watched before :meth:`agreed`, nor with a ``ttl`` of 0."""
+
+    def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
+        super().__init__(start, interval, 0, now)
+        self._first = now
+
+    def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
+        self.ttl = ttl
+        self._first = now + first
+
+    def _look(self, at: Instant) -> Instant:
+        """Return the look that sees what arrived ``at``."""
+        return self._first + max(0, -(-(at - self._first) // self.ttl)) * self.ttl
+
+
+class Beats:
+    """Our own signs of life: one every ``period`` ns after ``now``, whatever else was sent
+    meanwhile (STOMP12-HB-09).
+
+    The rhythm is counted from the agreement and not from the last beat, so a host that wakes late
+    does not drift.
+    """
+
+    def __init__(self, period: Duration, now: Instant) -> None:
+        self.period = period
+        self.deadline: Instant = now + period
+
+    def beat(self, now: Instant) -> bytes:
+        """Return the bytes to send at ``now``, the instant of the deadline or later, and move
+        the deadline."""
+        self.deadline += self.period
+        if self.deadline <= now:
+            self.deadline = now + self.period
+        return b"\n"

@@ -8,6 +8,7 @@ message's place in one queue; a message sent to three subscriptions has three en
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from brokerproof.harness.model.enums import RoutingType
@@ -128,6 +129,11 @@ class Message:
 
     def content(self) -> int | None:
         """Return the bytes of content and properties; None if only the headers tell."""
+        return None
+
+    def paged_out(self, write: Callable[[bytes], LargeBody]) -> Message | None:
+        """Return the message with its body in the file that ``write`` makes; None if its protocol
+        keeps it whole."""
         return None
 
     def property(self, name: str) -> Value:

@@ -23,11 +23,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.address import Address
+from brokerproof.reference_broker.kernel.clock import Clock
 from brokerproof.reference_broker.kernel.creators import Creators
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import MOST_SERVED, Queue, RoundRobin, Serving
@@ -41,36 +43,45 @@ class NoRoute(Exception):
     """The destination does not exist and may not be created; the sentence says why."""
 
 
+Special: TypeAlias = Callable[["Router", MemoryAccount], Address | None]
+
+
 class Router:
-    """All addresses and queues of a broker."""
+    """All addresses and queues of a broker.
+
+    ``clock`` names the connection whose input creates an address. ``expires`` returns the
+    nanoseconds since 1970 by which the messages of all queues expire; None where they do not.
+    ``special`` makes the address of a name that stands for something else than queues, None for all
+    others.
+    """
 
     def __init__(
         self,
         settings: Settings,
         rules: AddressRules,
-        queue: Callable[..., Queue],
-        dispatcher: Callable[[], RoundRobin],
         accounting: MemoryAccounting,
+        clock: Clock,
+        *,
+        queue: Callable[..., Queue] = Queue,
+        stored: RouterStorage | None = None,
+        expires: Callable[[], Instant] | None = None,
+        special: Special | None = None,
     ) -> None:
         self._rules = rules
         self._accounting = accounting
         self._new_queue = queue
-        self._new_dispatcher = dispatcher
         self.serving = Serving(MOST_SERVED)
         self._addresses: dict[str, Address] = {}
         self._on_demand: dict[Queue, Address] = {}
         self._durable: dict[str, tuple[Address, Queue]] = {}
         self._by_name: dict[str, OrderedDict[Queue, Address]] = {}
         """All queues by their names, with their addresses."""
-        self._messages = 0
+        self._messages = 0 if stored is None else stored.last_message
         self._subscriptions = 0
-        self._stored: RouterStorage | None = None
-        self.special: Callable[[str, MemoryAccount], Address | None] = lambda name, account: None
-        """Makes the address of a name that stands for something else than queues; None for all
-        others."""
-        self._clock: Callable[[], Instant] | None = None
-        self.creator: Callable[[], int | None] = lambda: None
-        """Returns the connection whose input creates an address; None for the broker itself."""
+        self._stored = stored
+        self._special = special
+        self._expires = expires
+        self._clock = clock
         self.within_unit = False
         """True from a commit to the end of the input: a quota may not undo a part of it."""
         self._quotas = settings.quotas
@@ -87,13 +98,6 @@ class Router:
                 if made.routing is RoutingType.MULTICAST:
                     self._durable[made.name] = address, made
 
-    def expire_by(self, clock: Callable[[], Instant]) -> None:
-        """Let the messages of all queues expire by ``clock``, in nanoseconds since 1970."""
-        self._clock = clock
-        for queues in self._by_name.values():
-            for queue in queues:
-                queue.clock = clock
-
     @property
     def addresses(self) -> Mapping[str, Address]:
         """All addresses by name, as they are now and become."""
@@ -102,14 +106,14 @@ class Router:
     def add_address(self, address: Address) -> None:
         """Let ``address`` answer for its name."""
         self._addresses[address.name] = address
+        if self._stored is not None:
+            self._stored.address_opened(address)
 
-    def store_in(self, stored: RouterStorage) -> None:
-        """From here on what has to survive a restart is ``stored``; what is there already is put
-        back. Called once, first."""
-        self._stored = stored
-        self._messages = stored.last_message
-        for address in self._addresses.values():
-            stored.address_opened(address)
+    def restore(self) -> None:
+        """Put back what an earlier broker left. Called once, before the first input."""
+        stored = self._stored
+        if stored is None:
+            return
         for made in stored.queues:
             address = self._addresses.get(made.address) or self._open(
                 made.address, {made.routing}, configured=False
@@ -233,9 +237,7 @@ class Router:
         )
         address.routing.add(RoutingType.ANYCAST)
         attempts = self._rules.of(name).max_delivery_attempts
-        made = queue(
-            name, RoutingType.ANYCAST, self._new_dispatcher(), attempts, lambda queue, entry: None
-        )
+        made = queue(name, RoutingType.ANYCAST, RoundRobin(), attempts, lambda queue, entry: None)
         self._register(made, address)
         address.bind(made)
         return made
@@ -326,17 +328,16 @@ class Router:
         self._tidy_address(address)
 
     def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
-        creator = None if configured else self.creator()
+        creator = None if configured else self._clock.conn
         if creator is not None:
             excess = self._quotas.exceeded("addresses", self._creators.count(creator))
             if excess is not None and not self.within_unit:
                 raise NoRoute(f"address {name!r} is not created: {excess}")
             self._creators.add(creator, name)
         account = self._accounting.open(name)
-        address = self.special(name, account) or Address(name, routing, configured, account)
-        self._addresses[name] = address
-        if self._stored is not None:
-            self._stored.address_opened(address)
+        special = None if configured or self._special is None else self._special(self, account)
+        address = special or Address(name, routing, configured, account)
+        self.add_address(address)
         return address
 
     def charge_transaction(self, message: Message) -> ResourceClaim:
@@ -490,13 +491,13 @@ class Router:
         def dead_letter(queue: Queue, entry: Entry) -> None:
             self._dead_letter(address.name, entry)
 
-        queue = self._new_queue(name, routing, self._new_dispatcher(), attempts, dead_letter)
+        queue = self._new_queue(name, routing, RoundRobin(), attempts, dead_letter)
         self._register(queue, address)
         return queue
 
     def _register(self, queue: Queue, address: Address) -> None:
         queue.serving = self.serving
-        queue.clock = self._clock
+        queue.clock = self._expires
         self._by_name.setdefault(queue.name, OrderedDict())[queue] = address
 
     def _dead_letter(self, address: str, entry: Entry) -> None:

@@ -12,28 +12,21 @@ look asks in this order:
 Ends of line between frames are bytes, but no frame. So a peer that falls silent is given up at the
 second or the third look after its last byte; that is R to 3 R later, and 2 R at least if its last
 bytes were a frame's or it never fell silent before.
-
-Looks are computed and not walked.
 """
 
 from __future__ import annotations
 
 from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.reference_broker.kernel.liveness import NEVER, SilenceMonitor
+from brokerproof.reference_broker.kernel.liveness import NEVER, IntervalMonitor
 
 
-class InactivityMonitor(SilenceMonitor):
-    """Watches what one connection receives. Nothing is watched before :meth:`agreed`, nor with a
-    ``ttl`` of 0: R."""
+class InactivityMonitor(IntervalMonitor):
+    """Watches what one connection receives; R is its ``ttl``."""
 
-    def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
-        super().__init__(0, now)
-        self._first = now
-        self._frame = True
+    _frame = True
 
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
-        self.ttl = ttl
-        self._first = now + first
+        super().agreed(now, ttl, first)
         self._frame = True
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:
@@ -46,7 +39,3 @@ class InactivityMonitor(SilenceMonitor):
         if self.ttl <= 0:
             return NEVER
         return self._look(self.last_heard) + (2 if self._frame else 1) * self.ttl
-
-    def _look(self, at: Instant) -> Instant:
-        """The look that sees what arrived ``at``."""
-        return self._first + max(0, -(-(at - self._first) // self.ttl)) * self.ttl

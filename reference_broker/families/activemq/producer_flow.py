@@ -47,7 +47,7 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import (
     UsageAccount,
     UsageAccounting,
 )
-from brokerproof.reference_broker.kernel.admission import Verdict
+from brokerproof.reference_broker.kernel.admission import Disk, Verdict
 from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
@@ -102,7 +102,8 @@ class _Waiting:
 
 
 class ProducerFlow:
-    """Asked for every message of every producer."""
+    """Asked for every message of every producer. ``is_question`` returns True if messages to a
+    destination are answered, and not kept."""
 
     def __init__(
         self,
@@ -110,6 +111,8 @@ class ProducerFlow:
         deadlines: Deadlines,
         now: Callable[[], Instant],
         stalls_at_the_store: bool,
+        disk: Disk | None = None,
+        is_question: Callable[[str], bool] = lambda destination: False,
     ) -> None:
         self.accounting = accounting
         self._deadlines = deadlines
@@ -117,10 +120,8 @@ class ProducerFlow:
         self._stalls_at_the_store = stalls_at_the_store
         self._waiting: dict[str, dict[int, _Waiting]] = {}
         self._numbers = 0
-        self.storing: Callable[[str], Verdict] | None = None
-        """Outcome of asking the disk about a message for a destination, where there is one."""
-        self.disk_problem: Callable[[], str] = lambda: ""
-        """Returns why the disk stores nothing."""
+        self._disk = disk
+        self._is_question = is_question
 
     def policy(self, destination: str) -> DestinationPolicy:
         """Return the policy of the destination of this qualified name."""
@@ -134,13 +135,10 @@ class ProducerFlow:
         """Adds a message, or has it wait. Raises :class:`NoSpace`, and whatever ``publish``
         does."""
         account = self.accounting.find(sending.destination)
-        if self.storing is not None and self.storing(account.name) is Verdict.UNSTORED:
-            raise NoSpace(f"no space at {account.name}: {self.disk_problem()}")
-        closed = (
-            None
-            if self.accounting.is_question(sending.destination)
-            else self._closed(account, sending)
-        )
+        disk = self._disk
+        if disk is not None and disk.judge(account.name) is Verdict.UNSTORED:
+            raise NoSpace(f"no space at {account.name}: {disk.problem()}")
+        closed = None if self._is_question(sending.destination) else self._closed(account, sending)
         if closed is None:
             sending.publish()
             return SendOutcome.TAKEN

@@ -23,7 +23,7 @@ Memory of a destination has the broker's memory for its parent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from brokerproof.reference_broker.families.activemq.cursor import (
     CURSORS,
@@ -174,8 +174,6 @@ class UsageAccounting(MemoryAccounting):
         self.cursors = cursors
         assert settings.activemq is not None
         self.activemq = settings.activemq
-        self.is_question: Callable[[str], bool] = lambda name: False
-        """True if messages to the destination of this name are answered, and not kept."""
         self.usage = BrokerUsage(self.activemq)
 
     def find(self, name: str) -> UsageAccount:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
-from brokerproof.reference_broker.kernel.admission import AdmissionControl, Verdict
+from brokerproof.reference_broker.kernel.admission import AdmissionControl, Disk, Verdict
 
 _OF_FULL = {
     FullPolicy.BLOCK: Verdict.WAIT,
@@ -34,8 +34,8 @@ _OF_FULL = {
 class Admission(AdmissionControl):
     """Makes producers wait by the policy of a full address."""
 
-    def __init__(self, accounting: MemoryAccounting) -> None:
-        super().__init__()
+    def __init__(self, accounting: MemoryAccounting, disk: Disk | None = None) -> None:
+        super().__init__(disk)
         self._accounting = accounting
         self._waiting: dict[str, dict[Callable[[], None], int | None]] = {}
         """By address who waits, and at which size of the address there was no more for it than it

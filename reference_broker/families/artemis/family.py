@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+from brokerproof.reference_broker.families.artemis.accounting import Accounting
+from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.families.artemis.management import (
     MANAGEMENT,
     ManagementAddress,
 )
+from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
+from brokerproof.reference_broker.families.parts import Parts
 from brokerproof.reference_broker.kernel.family import BrokerFamily
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.persistence.router_store import Stored
 from brokerproof.reference_broker.persistence.store import Store
-from brokerproof.reference_broker.settings.address_rules import AddressRules
-from brokerproof.reference_broker.settings.settings import Settings
 
 
 class ArtemisFamily(BrokerFamily):
     """Its accounting is that of
     :mod:`brokerproof.reference_broker.families.artemis.accounting`."""
 
-    def add_management_address(self, router: Router) -> None:
-        """Let ``router`` answer what is sent to the management address."""
+    silence_monitor = LivenessMonitor
+    admission_control = Admission
+
+    def __init__(self, parts: Parts) -> None:
+        store, clock = parts.store, parts.clock
+        accounting = Accounting(parts.settings, parts.rules)
+        stored = None if store is None else self.storage(store, parts)
+        router = Router(
+            parts.settings, parts.rules, accounting, clock, stored=stored, expires=clock.unix
+        )
         router.add_address(
             ManagementAddress(
                 MANAGEMENT,
-                self.accounting.open(MANAGEMENT),
+                accounting.open(MANAGEMENT),
                 router.addresses,
                 lambda to, body: router.publish(router.message(to, body)),
             )
         )
+        super().__init__(
+            router,
+            accounting,
+            self.admission_control(accounting, stored),
+            None if store is None else store.large,
+        )
 
-    def storage(self, store: Store, settings: Settings, rules: AddressRules) -> Stored:
+    def storage(self, store: Store, parts: Parts) -> Stored:
         """Return the storage of a router: addresses that can get full have pages."""
+        settings, rules = parts.settings, parts.rules
 
         def is_limited(name: str) -> bool:
             rule = rules.of(name)

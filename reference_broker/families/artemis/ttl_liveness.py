@@ -30,17 +30,8 @@ def _up_to_multiple(value: int, step: int) -> int:
 
 
 class LivenessMonitor(SilenceMonitor):
-    """Watches what one connection receives.
-
-    ``start`` is the broker's start, from which the passes are counted, ``interval`` the time
-    between passes (at least 1 ns), ``ttl`` how long the connection may be silent (0 closes it at
-    the next pass), ``now`` when it was opened.
-    """
-
-    def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
-        super().__init__(ttl, now)
-        self.start = start
-        self.interval = interval
+    """Watches what one connection receives, at passes that are at least 1 ns apart. A ``ttl`` of 0
+    closes it at the next."""
 
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
         self.ttl = ttl
@@ -49,24 +40,3 @@ class LivenessMonitor(SilenceMonitor):
         """Return the pass at which the connection is closed if nothing more arrives."""
         alive_at = self.start + _up_to_multiple(self.last_heard - self.start, self.interval)
         return alive_at + max(self.interval, _up_to_multiple(self.ttl, self.interval))
-
-
-class Beats:
-    """Our own signs of life: one every ``period`` ns after ``now``, whatever else was sent
-    meanwhile (STOMP12-HB-09).
-
-    The rhythm is counted from the agreement and not from the last beat, so a host that wakes late
-    does not drift.
-    """
-
-    def __init__(self, period: Duration, now: Instant) -> None:
-        self.period = period
-        self.deadline: Instant = now + period
-
-    def beat(self, now: Instant) -> bytes:
-        """Return the bytes to send at ``now``, the instant of the deadline or later, and move
-        the deadline."""
-        self.deadline += self.period
-        if self.deadline <= now:
-            self.deadline = now + self.period
-        return b"\n"

@@ -2,54 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
-
 from brokerproof.harness.model.broker_io import LimitsSet, ResourcesRead
 from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.families.parts import Parts
+from brokerproof.reference_broker.families.rabbitmq.missed_checks import TwoMissedChecks
+from brokerproof.reference_broker.families.rabbitmq.paging import PagingOut
 from brokerproof.reference_broker.families.rabbitmq.resources import Resources
-from brokerproof.reference_broker.families.rabbitmq.topology import Topology
-from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
+from brokerproof.reference_broker.families.rabbitmq.topology import DeadLetter, Topology
+from brokerproof.reference_broker.kernel.accounting import UnlimitedAccounting
 from brokerproof.reference_broker.kernel.admission import AdmissionControl
-from brokerproof.reference_broker.kernel.alarms import Alarms
-from brokerproof.reference_broker.kernel.context import BrokerContext
-from brokerproof.reference_broker.kernel.family import BrokerFamily, HeartBeatRules
-
-
-class Paging(Protocol):
-    """Writes out what queues hold before memory is short."""
-
-    ratio: float
-    """Of the memory limit, from which on it does."""
-
-    def look(self, now: Instant) -> None:
-        """Look whether memory is needed, now and again."""
+from brokerproof.reference_broker.kernel.family import BrokerFamily
+from brokerproof.reference_broker.kernel.router import Router
+from brokerproof.reference_broker.persistence.router_store import Stored
 
 
 class RabbitMqFamily(BrokerFamily):
-    """``paging`` is None where nothing is written out."""
+    """Nothing is written out by ``paging`` where it is None."""
 
     virtual_host = "/"
-    heartbeats = HeartBeatRules.WHOLE_SECONDS
-    paging: Paging | None = None
+    silence_monitor = TwoMissedChecks
 
-    def __init__(
-        self,
-        accounting: MemoryAccounting,
-        admission: AdmissionControl,
-        alarms: Alarms,
-        resources: Resources,
-        topology: Topology,
-    ) -> None:
-        super().__init__(accounting, admission)
-        self.alarms = alarms
-        self.resources = resources
-        self.topology = topology
-
-    @classmethod
-    def of(cls, context: BrokerContext) -> Self:
-        """Return the family of a broker that is a RabbitMQ."""
-        assert isinstance(context.family, cls)
-        return context.family
+    def __init__(self, parts: Parts, dead_letter: DeadLetter) -> None:
+        settings, rabbitmq, store = parts.settings, parts.settings.rabbitmq, parts.store
+        assert rabbitmq is not None
+        accounting = UnlimitedAccounting(parts.rules)
+        stored = None if store is None else Stored(store)
+        router = Router(settings, parts.rules, accounting, parts.clock, stored=stored)
+        super().__init__(
+            router, accounting, AdmissionControl(stored), None if store is None else store.large
+        )
+        self.resources = Resources(
+            parts.alarms,
+            parts.deadlines,
+            rabbitmq.memory_high_watermark,
+            rabbitmq.disk_free_limit,
+        )
+        self.topology = Topology(
+            router, parts.deadlines, parts.clock, dead_letter, rabbitmq.queue_rate
+        )
+        self.paging = (
+            None
+            if store is None
+            else PagingOut(
+                self.topology,
+                self.resources,
+                parts.alarms,
+                parts.deadlines,
+                store.large,
+                rabbitmq.memory_paging_ratio,
+            )
+        )
 
     def on_resources_read(self, now: Instant, reading: ResourcesRead) -> None:
         is_first = self.resources.reading is None

@@ -11,12 +11,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.families.rabbitmq.credit_flow import Pace
 from brokerproof.reference_broker.families.rabbitmq.exchanges import Exchanges
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue, Limits
+from brokerproof.reference_broker.kernel.clock import Clock
 from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -49,23 +50,33 @@ class Declared:
         return self.queue.name
 
 
+DeadLetter: TypeAlias = Callable[["Topology", Queue, Message, str], None]
+"""Handles a message that left a queue without having been consumed, and why it left."""
+
+
 class Topology:
-    """Queues and exchanges of one broker. ``now`` tells the instant of the input that is handled;
-    each queue takes ``rate`` messages a second of what is published, 0 for any number."""
+    """Queues and exchanges of one broker. ``dead_letter`` handles messages that left their queue
+    without having been consumed; each queue takes ``rate`` messages a second of what is published,
+    0 for any number."""
 
     def __init__(
-        self, router: Router, deadlines: Deadlines, now: Callable[[], Instant], rate: int = 0
+        self,
+        router: Router,
+        deadlines: Deadlines,
+        clock: Clock,
+        dead_letter: DeadLetter,
+        rate: int = 0,
     ) -> None:
         self.exchanges = Exchanges(router.anycast_queue)
-        self.dead: Callable[[Queue, Message, str], None] = lambda queue, message, why: None
-        """Handles messages that left their queue without having been consumed."""
+        self.clock = clock
+        self.next_number = router.next_number
+        self.dead_letter = partial(dead_letter, self)
         self._router = router
         self._deadlines = deadlines
-        self._now = now
         self._declared: dict[str, Declared] = {}
         self._exclusive: dict[int, OrderedDict[Declared, None]] = {}
         """Queues that are exclusive to a connection, by connection."""
-        self.pace = Pace(rate, deadlines, now) if rate else None
+        self.pace = Pace(rate, deadlines, clock.instant) if rate else None
         """Rate at which queues take what is published; None: at once."""
         self._named = 0
 
@@ -101,8 +112,8 @@ class Topology:
         """A new queue; ``options`` are the fields of :class:`Declared`."""
         queue = self._router.declare(name, LimitedQueue)
         assert isinstance(queue, LimitedQueue)
-        queue.limits, queue.now = limits, self._now
-        queue.dead = lambda which, message, why: self.dead(which, message, why)
+        queue.limits, queue.now = limits, self.clock.instant
+        queue.dead = self.dead_letter
         queue.wake = self._deadlines.timer(lambda now: queue.expire()).move
         queue.durable = options.get("durable", True)
         declared = self._declared[name] = Declared(queue, **options)
@@ -117,7 +128,7 @@ class Topology:
         if declared.expires is not None:
             if declared.unused is None:
                 declared.unused = self._deadlines.timer(partial(self._on_unused, declared))
-            declared.unused.move(self._now() + declared.expires)
+            declared.unused.move(self.clock.now + declared.expires)
 
     def _on_unused(self, declared: Declared, now: Instant) -> None:
         if self._declared.get(declared.name) is declared and not declared.queue.has_consumers:

@@ -180,7 +180,7 @@ class Channel:
     def send_content(self, method: base.Frame, what: Message) -> None:
         """Send a method with the content of a message."""
         shared = self.connection.shared
-        properties = message.properties_of(what, shared.now + shared.epoch)
+        properties = message.properties_of(what, shared.clock.unix())
         header = methods.header_payload(len(what.body), properties)
         number, largest = self.number, self.connection.frame_max
         if what.large is not None:
@@ -232,7 +232,7 @@ class Channel:
             )
             if outcome is Outcome.REJECTED:
                 for delivery in group:
-                    self.topology.dead(queue, delivery.entry.message, REJECTED)
+                    self.topology.dead_letter(queue, delivery.entry.message, REJECTED)
             queues[queue] = None
         for queue in queues:
             queue.dispatch()

@@ -42,7 +42,6 @@ from typing import Any
 from pamqp import base, commands
 
 from brokerproof.harness.model.time import Instant, ms, seconds
-from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.connection_info import Described
 from brokerproof.reference_broker.kernel.context import BrokerContext
@@ -108,11 +107,18 @@ class State(enum.Enum):
 class Amqp091Connection:
     """One AMQP 0-9-1 connection. Its public attributes are read by channels."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
+    def __init__(
+        self,
+        conn: int,
+        acceptor: Acceptor,
+        shared: BrokerContext,
+        now: Instant,
+        topology: Topology,
+    ) -> None:
         self.conn = conn
         self.acceptor = acceptor
         self.shared = shared
-        self.topology: Topology = RabbitMqFamily.of(shared).topology
+        self.topology = topology
         self.user = ""
         self.frame_max = LEAST_MAX
         self.capabilities: dict[str, Any] = {}
@@ -258,7 +264,7 @@ class Amqp091Connection:
         """Carry out what waited, and read on."""
         if not self.is_open:
             return
-        now = self.shared.now
+        now = self.shared.clock.now
         if self._beats is not None:
             self._beats.resume(now)
             self._silence_check.move(self._beats.look_at)
@@ -454,7 +460,7 @@ class Amqp091Connection:
         self.tell(
             commands.Connection.Close(problem.code, problem.text, *methods.numbers_of(method))
         )
-        self._close_timeout.move(self.shared.now + self._patience)
+        self._close_timeout.move(self.shared.clock.now + self._patience)
         if problem.out_of_step:
             self._stop_listening()
 
@@ -462,7 +468,7 @@ class Amqp091Connection:
         """Ignore all further bytes: the next frame cannot be found, so a close-ok could not be
         recognised."""
         self._deaf = True
-        self._close_timeout.move(self.shared.now + DEAF_PATIENCE)
+        self._close_timeout.move(self.shared.clock.now + DEAF_PATIENCE)
 
     def end(self) -> None:
         """Close the transport without another method."""

@@ -12,25 +12,23 @@ from __future__ import annotations
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_S
-from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, REJECTED
-from brokerproof.reference_broker.kernel.context import BrokerContext
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091 import arguments, methods
 from brokerproof.reference_broker.protocols.amqp091.message import (
     Amqp091Message,
+    PagedMessage,
     encoded,
     exchange_and_key,
     properties_of,
 )
-from brokerproof.reference_broker.protocols.amqp091.paging import PagedMessage
 
 
-def dead_letter(shared: BrokerContext, queue: Queue, message: Message, why: str) -> None:
+def dead_letter(topology: Topology, queue: Queue, message: Message, why: str) -> None:
     """Publish ``message``, which leaves ``queue`` for the reason ``why``, to the queue's dead
     letter exchange."""
-    topology = RabbitMqFamily.of(shared).topology
     declared = topology.of(queue)
     if declared is None:
         return
@@ -39,7 +37,7 @@ def dead_letter(shared: BrokerContext, queue: Queue, message: Message, why: str)
     if exchange is None:
         return
     before, key = exchange_and_key(message)
-    now = shared.now + shared.epoch
+    now = topology.clock.unix()
     properties = methods.properties(properties_of(message, now))
     headers = dict(properties.get("headers") or {})
     deaths = _deaths(headers)
@@ -57,7 +55,7 @@ def dead_letter(shared: BrokerContext, queue: Queue, message: Message, why: str)
         properties.pop("expiration", None)
     body = b"" if message.large is not None else message.body
     buried = Amqp091Message(
-        shared.router.next_number(), now, exchange.name, to, encoded(properties), body
+        topology.next_number(), now, exchange.name, to, encoded(properties), body
     )
     if message.large is not None:
         buried = PagedMessage(buried, message.large)

@@ -21,12 +21,14 @@ amq.topic and ``/exchange/NAME/KEY`` for others.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from pamqp import encode
 
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.reference_broker.families.rabbitmq.exchanges import DEFAULT
+from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.protocols.amqp091 import methods
 
@@ -82,6 +84,9 @@ class Amqp091Message(Message):
     def content(self) -> int:
         return self.size()
 
+    def paged_out(self, write: Callable[[bytes], LargeBody]) -> Message | None:
+        return PagedMessage(self, write(self.body)) if self.body else None
+
 
 def destination(exchange: str, key: str) -> str:
     """Return the destination that a message was published to, as STOMP writes it."""
@@ -114,6 +119,21 @@ def _written(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
+
+
+class PagedMessage(Amqp091Message):
+    """A message whose body is in a file."""
+
+    __slots__ = ("large",)
+
+    def __init__(self, of: Amqp091Message, body: LargeBody) -> None:
+        fields = (of.number, of.arrived, of.exchange, of.routing_key, of.properties)
+        super().__init__(*fields, b"", of.lifetime)
+        self.body = LargeBodySlice(body)
+        self.large = body
+
+    def size(self) -> int:
+        return len(self.properties)
 
 
 def exchange_and_key(message: Message) -> tuple[str, str]:

@@ -38,7 +38,7 @@ def publish(channel: Channel, method: Any, data: bytes, body: bytes) -> None:
         raise Refusal(ACCESS_REFUSED, f"cannot publish to internal exchange {shown(exchange.name)}")
     properties = methods.properties(data)
     _check_user(channel, properties)
-    arrived = shared.now + shared.epoch
+    arrived = shared.clock.unix()
     lifetime = _lifetime(properties)
     message = Amqp091Message(
         shared.router.next_number(),

@@ -113,7 +113,7 @@ class Throttle:
         return (
             self.by == BY_FLOW
             and self.at is not None
-            and self._connection.shared.now - self.at < RECENTLY
+            and self._connection.shared.clock.now - self.at < RECENTLY
         )
 
     def published(self) -> None:
@@ -150,7 +150,7 @@ class Throttle:
         elif not blocked and channel in self._channels:
             self._channels.remove(channel)
             if not self._channels:
-                self.at = self._connection.shared.now
+                self.at = self._connection.shared.clock.now
                 self._go_on(PauseReason.FLOW)
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class Throttle:
             connection.pause()
         self._reasons.add(reason)
         connection.shared.outbox.stop_reading(connection.conn, reason)
-        self.by, self.at = by, connection.shared.now
+        self.by, self.at = by, connection.shared.clock.now
 
     def _go_on(self, reason: PauseReason) -> None:
         self._reasons.discard(reason)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.families.activemq.producer_flow import (
     NoSpace,
     PendingSend,
+    ProducerFlow,
     SendOutcome,
 )
 from brokerproof.reference_broker.kernel.outbox import PauseReason
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 
 
 class WaitingLink(IncomingLink):
-    """A link on which the peer sends, and may wait for space."""
+    """A link on which the peer sends, and may wait for space, as ``flow`` decides."""
 
-    def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
+    def __init__(
+        self, session: Session, attach: Attach, our_handle: int, flow: ProducerFlow
+    ) -> None:
         super().__init__(session, attach, our_handle)
+        self._flow = flow
         self._waiting = 0
         self._stalled: tuple[Arrival, PendingSend] | None = None
 
@@ -64,7 +67,7 @@ class WaitingLink(IncomingLink):
             ),
         )
         try:
-            fate = ActiveMqFamily.of(shared).flow.send(sending)
+            fate = self._flow.send(sending)
         except NoSpace as problem:
             return self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, str(problem))
         except NoRoute as problem:
@@ -106,10 +109,10 @@ class WaitingLink(IncomingLink):
         if self._stalled is not None and self._stalled[0] is arrival:
             self._stalled, connection.stalled = None, False
             self.session.shared.outbox.resume_reading(connection.conn, PauseReason.ROOM)
-            connection.receive(self.session.shared.now, b"")
+            connection.receive(self.session.shared.clock.now, b"")
 
     def stop(self) -> None:
         super().stop()
         stalled, self._stalled = self._stalled, None
         if stalled is not None:
-            ActiveMqFamily.of(self.session.shared).flow.left(stalled[1])
+            self._flow.left(stalled[1])

@@ -85,8 +85,9 @@ from brokerproof.reference_broker.protocols.amqp10.framing import (
     FrameParser,
     frame,
 )
+from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.link import NewLink, part
 from brokerproof.reference_broker.protocols.amqp10.link import Session as TouchedSession
-from brokerproof.reference_broker.protocols.amqp10.link import part
 from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
@@ -151,10 +152,18 @@ _ENDED = (State.BROKEN, State.CLOSED)
 class AmqpConnection:
     """One AMQP 1.0 connection. Its public attributes are read by sessions and links."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
+    def __init__(
+        self,
+        conn: int,
+        acceptor: Acceptor,
+        shared: BrokerContext,
+        now: Instant,
+        new_incoming_link: NewLink = IncomingLink,
+    ) -> None:
         self.conn = conn
         self.acceptor = acceptor
         self.shared = shared
+        self.new_incoming_link = new_incoming_link
         self.container = ""
         self.peer_max_frame_size = MIN_MAX_FRAME_SIZE
         self.held = False
@@ -300,7 +309,7 @@ class AmqpConnection:
 
     def send(self, data: bytes) -> None:
         """Send bytes behind all others."""
-        self._sent_at = self.shared.now
+        self._sent_at = self.shared.clock.now
         self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
@@ -575,7 +584,7 @@ class AmqpConnection:
         self.send(frame(0, Close(error=error).encode()))
         self._state = State.CLOSING
         self._cancel_deadlines()
-        self._close_timeout.move(self.shared.now + PATIENCE)
+        self._close_timeout.move(self.shared.clock.now + PATIENCE)
 
     def _cancel_deadlines(self) -> None:
         for deadline in (self._handshake, self._silence_check, self._next_beat):

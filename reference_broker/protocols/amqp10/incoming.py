@@ -331,7 +331,7 @@ class IncomingLink(Link):
         try:
             payload, large = self._whole(arrival)
             route = self._route or self._own_route(payload)
-            message = read(payload, shared.router.next_number(), route, shared.now + shared.epoch)
+            message = read(payload, shared.router.next_number(), route, shared.clock.unix())
             if large is not None:
                 body, body_sections, placeholder = large
                 message.bare = message.bare[: len(message.bare) - len(placeholder)]

@@ -45,8 +45,8 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.context import BrokerContext
@@ -98,6 +98,7 @@ class Connection(Protocol):
     held: bool
     stalled: bool
     transactions: dict[bytes, LiveTransaction]
+    new_incoming_link: NewLink
     posting: Counter[bytes]
     """Deliveries that have begun to arrive and not ended, counted by the txn-id of their state."""
 
@@ -291,6 +292,10 @@ def part(links: Sequence[Link], router: Router) -> None:
     for queue in queues:
         queue.dispatch()
         router.tidy(queue)
+
+
+NewLink: TypeAlias = Callable[[Session, Attach, int], Link]
+"""Makes a link from its attach, and the handle that we give it."""
 
 
 class AttachedLinks(dict[tuple[str, str, bool], Link]):

@@ -197,7 +197,7 @@ class OutgoingLink(Link):
         session = self.session
         entry.deliveries += 1
         payload, large = (
-            encoded(entry, session.shared.now + session.shared.epoch),
+            encoded(entry, session.shared.clock.unix()),
             entry.message.large,
         )
         size = len(payload) + (0 if large is None else large.length)

@@ -55,12 +55,10 @@ from typing import Any
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.kernel.serial_numbers import NumberIndex
 from brokerproof.reference_broker.protocols.amqp10 import refusal
-from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
 from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
 from brokerproof.reference_broker.protocols.amqp10.delivery import Batch, Delivery, SendingLink
 from brokerproof.reference_broker.protocols.amqp10.framing import frame
-from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.link import (
     AttachedLinks,
     Connection,
@@ -418,9 +416,7 @@ class Session:
         elif isinstance(attach.target, Coordinator):
             link = CoordinatorLink(self, attach, ours)
         else:
-            link = (WaitingLink if self.shared.family.stalls_producers else IncomingLink)(
-                self, attach, ours
-            )
+            link = self.connection.new_incoming_link(self, attach, ours)
         self.links[attach.handle] = link
         try:
             self.connection.check_links()

@@ -26,7 +26,6 @@ from collections.abc import Callable
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.harness.model.time import NS_PER_MS, Instant, ms
-from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32
 from brokerproof.reference_broker.kernel.passwords import admitted
@@ -69,7 +68,9 @@ class CoreConnection:
         override = shared.settings.connection_ttl_override_ms
         self._ttl_is_ours = override != -1
         self._ttl_ms = override if self._ttl_is_ours else TTL_MS
-        self._liveness = LivenessMonitor(shared.start, shared.check_interval, ms(self._ttl_ms), now)
+        self._liveness = shared.family.silence_monitor(
+            shared.start, shared.check_interval, ms(self._ttl_ms), now
+        )
         self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
         self._silence_check.move(self._liveness.deadline())
         self._handshake = shared.deadlines.timer(lambda now: self._close(), conn)
@@ -124,7 +125,7 @@ class CoreConnection:
         elif type in (codes.TOPOLOGY_WANTED, codes.TOPOLOGY_WANTED_2):
             fields.flag()
             version = fields.int32() if type == codes.TOPOLOGY_WANTED_2 else codes.OLDEST
-            instant_ms = (now + self.shared.epoch) // NS_PER_MS
+            instant_ms = (now + self.shared.clock.epoch) // NS_PER_MS
             self.send(queries.of_topology(self.shared.settings.name, instant_ms, version))
 
     def _on_sessions_packet(self, type: int, fields: Fields) -> None:

@@ -457,7 +457,7 @@ class Session:
             case Verdict.TAKE:
                 pass
         route = self._route(address, arrival.fields.routing)
-        now = shared.now + shared.epoch
+        now = shared.clock.unix()
         message = CoreMessage(
             shared.router.next_number(), route, now, arrival.data, arrival.tail, arrival.fields
         )

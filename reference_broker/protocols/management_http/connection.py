@@ -17,8 +17,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import h11
 
 from brokerproof.harness.model.time import Instant, seconds
+from brokerproof.reference_broker.families.rabbitmq.resources import Resources
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.passwords import admitted
+from brokerproof.reference_broker.protocols.management_http.node import Node
 from brokerproof.reference_broker.protocols.management_http.resources import (
     RESOURCES,
     Missing,
@@ -42,8 +45,17 @@ _TYPES = ("application/json", "application/*", "*/*")
 class ManagementConnection:
     """The broker's side of one connection."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
+    def __init__(
+        self,
+        conn: int,
+        acceptor: Acceptor,
+        shared: BrokerContext,
+        now: Instant,
+        topology: Topology,
+        resources: Resources,
+    ) -> None:
         self._conn, self._shared = conn, shared
+        self._node = Node(shared, topology, resources)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST)
         self._open = True
         self._asked: h11.Request | None = None
@@ -141,7 +153,7 @@ class ManagementConnection:
             self._answer(406)
         else:
             try:
-                entry = known.look(self._shared, who[0])
+                entry = known.look(self._node, who[0])
             except Missing:
                 self._answer(404, _NOT_FOUND)
                 return

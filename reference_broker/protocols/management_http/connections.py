@@ -48,13 +48,13 @@ def _entry(
         "last_blocked_by": description.blocked_by,
         "last_blocked_age": NEVER
         if description.blocked_at is None
-        else (shared.now - description.blocked_at) / NS_PER_S,
+        else (shared.clock.now - description.blocked_at) / NS_PER_S,
         "channels": description.channels,
         "channel_max": description.channel_max,
         "frame_max": description.frame_max,
         "timeout": description.timeout_s,
         "client_properties": _plain(description.client_properties),
-        "connected_at": (shared.epoch + arrival.at) // NS_PER_MS,
+        "connected_at": (shared.clock.epoch + arrival.at) // NS_PER_MS,
     }
     if description.mechanism is not None:
         fields["auth_mechanism"] = description.mechanism

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
+from brokerproof.reference_broker.families.rabbitmq.resources import Resources
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.alarms import DISK, MEMORY
 from brokerproof.reference_broker.kernel.context import BrokerContext
 
 UNKNOWN = "NaN"
 """RabbitMQ's value for a disk that cannot be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The broker that is asked about."""
+
+    shared: BrokerContext
+    topology: Topology
+    resources: Resources
 
 
 def name(shared: BrokerContext) -> str:
@@ -19,18 +30,18 @@ def name(shared: BrokerContext) -> str:
     return shared.settings.rabbitmq.node
 
 
-def entry(shared: BrokerContext) -> dict[str, Any]:
+def entry(broker: Node) -> dict[str, Any]:
     """Return ``/api/nodes/NAME``, in bytes, with the uptime in milliseconds."""
+    shared, resources = broker.shared, broker.resources
     fields: dict[str, Any] = {
         "name": name(shared),
         "type": "disc",
         "running": True,
         "partitions": [],
-        "uptime": (shared.now - shared.start) // NS_PER_MS,
+        "uptime": (shared.clock.now - shared.start) // NS_PER_MS,
         "mem_alarm": MEMORY in shared.alarms.own,
         "disk_free_alarm": DISK in shared.alarms.own,
     }
-    resources = RabbitMqFamily.of(shared).resources
     if resources.reading is None:
         return fields
     reading = resources.reading

@@ -4,46 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from brokerproof.reference_broker.families.rabbitmq.family import RabbitMqFamily
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
 from brokerproof.reference_broker.families.rabbitmq.topology import Declared
 from brokerproof.reference_broker.kernel.connection_info import Describes
-from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.management_http import node
 
 VHOST = "/"
 
 
-def entries(shared: BrokerContext) -> list[dict[str, Any]]:
+def entries(broker: node.Node) -> list[dict[str, Any]]:
     """Return ``/api/queues``: the queues that clients declared, or that were made for them, by
     name."""
-    topology = RabbitMqFamily.of(shared).topology
     out: dict[Queue, int] = {}
-    for connection in shared.connections.values():
+    for connection in broker.shared.connections.values():
         for queue, entry in connection.out() if isinstance(connection, Describes) else ():
             out[queue] = out.get(queue, 0) + len(entry.message.body)
-    declared = (topology.find(name) for name in sorted(shared.router.anycast_names()))
+    declared = (broker.topology.find(name) for name in sorted(broker.shared.router.anycast_names()))
     return [
-        _entry(shared, queue, out.get(queue.queue, 0)) for queue in declared if queue is not None
+        _entry(broker, queue, out.get(queue.queue, 0)) for queue in declared if queue is not None
     ]
 
 
-def totals(shared: BrokerContext) -> dict[str, int]:
+def totals(broker: node.Node) -> dict[str, int]:
     """Return the messages of all queues together."""
-    queue_entries = entries(shared)
+    queue_entries = entries(broker)
     return {
         key: sum(queue[key] for queue in queue_entries)
         for key in ("messages", "messages_ready", "messages_unacknowledged")
     }
 
 
-def _entry(shared: BrokerContext, declared: Declared, size_out: int) -> dict[str, Any]:
+def _entry(broker: node.Node, declared: Declared, size_out: int) -> dict[str, Any]:
     queue = declared.queue
     return {
         "name": declared.name,
         "vhost": VHOST,
-        "node": node.name(shared),
+        "node": node.name(broker.shared),
         "type": "classic",
         "state": "running",
         "durable": declared.durable,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.reference_broker.kernel.alarms import HERE
-from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.protocols.management_http import (
     connections,
     node,
     overview,
     queues,
 )
+from brokerproof.reference_broker.protocols.management_http.node import Node
 
 
 class Missing(Exception):
@@ -27,9 +27,9 @@ class Place:
     ask: Callable[..., Any]
     names: tuple[str, ...]
 
-    def look(self, shared: BrokerContext, user: str) -> Any:
+    def look(self, broker: Node, user: str) -> Any:
         """Return what is there for ``user``. Raises :class:`Missing`."""
-        return self.ask(shared, user, *self.names)
+        return self.ask(broker, user, *self.names)
 
 
 class Paths:
@@ -55,48 +55,47 @@ def _one(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
     raise Missing
 
 
-def _queues(shared: BrokerContext, user: str, vhost: str) -> list[dict[str, Any]]:
+def _queues(broker: Node, user: str, vhost: str) -> list[dict[str, Any]]:
     if vhost != queues.VHOST:
         raise Missing
-    return queues.entries(shared)
+    return queues.entries(broker)
 
 
-def _alarms(shared: BrokerContext, user: str) -> dict[str, Any]:
-    return _failed(shared, shared.alarms.all, "There are alarms in effect in the cluster")
+def _alarms(broker: Node, user: str) -> dict[str, Any]:
+    return _failed(broker, broker.shared.alarms.all, "There are alarms in effect in the cluster")
 
 
-def _local_alarms(shared: BrokerContext, user: str) -> dict[str, Any]:
-    mine = [(HERE, alarm) for alarm in shared.alarms.own]
-    return _failed(shared, mine, "There are alarms in effect on the node")
+def _local_alarms(broker: Node, user: str) -> dict[str, Any]:
+    mine = [(HERE, alarm) for alarm in broker.shared.alarms.own]
+    return _failed(broker, mine, "There are alarms in effect on the node")
 
 
-def _failed(
-    shared: BrokerContext, alarms: Sequence[tuple[str, str]], reason: str
-) -> dict[str, Any]:
+def _failed(broker: Node, alarms: Sequence[tuple[str, str]], reason: str) -> dict[str, Any]:
     if not alarms:
         return {"status": "ok"}
     entries = [
-        {"node": where or node.name(shared), "resource": resource} for where, resource in alarms
+        {"node": where or node.name(broker.shared), "resource": resource}
+        for where, resource in alarms
     ]
     return {"status": "failed", "reason": reason, "alarms": entries}
 
 
 RESOURCES = Paths(
     {
-        "overview": lambda shared, user: overview.entry(shared),
-        "cluster-name": lambda shared, user: {"name": node.name(shared)},
-        "whoami": lambda shared, user: {
+        "overview": lambda broker, user: overview.entry(broker),
+        "cluster-name": lambda broker, user: {"name": node.name(broker.shared)},
+        "whoami": lambda broker, user: {
             "name": user,
             "tags": ["administrator"],
             "is_internal_user": True,
         },
-        "nodes": lambda shared, user: [node.entry(shared)],
-        "nodes/*": lambda shared, user, name: _one([node.entry(shared)], name),
-        "connections": lambda shared, user: connections.entries(shared),
-        "connections/*": lambda shared, user, name: _one(connections.entries(shared), name),
-        "queues": lambda shared, user: queues.entries(shared),
+        "nodes": lambda broker, user: [node.entry(broker)],
+        "nodes/*": lambda broker, user, name: _one([node.entry(broker)], name),
+        "connections": lambda broker, user: connections.entries(broker.shared),
+        "connections/*": lambda broker, user, name: _one(connections.entries(broker.shared), name),
+        "queues": lambda broker, user: queues.entries(broker),
         "queues/*": _queues,
-        "queues/*/*": lambda shared, user, vhost, name: _one(_queues(shared, user, vhost), name),
+        "queues/*/*": lambda broker, user, vhost, name: _one(_queues(broker, user, vhost), name),
         "health/checks/alarms": _alarms,
         "health/checks/local-alarms": _local_alarms,
     }

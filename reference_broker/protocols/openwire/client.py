@@ -15,10 +15,10 @@ from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant
-from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.families.activemq.producer_flow import (
     NoSpace,
     PendingSend,
+    ProducerFlow,
     SendOutcome,
 )
 from brokerproof.reference_broker.kernel.context import BrokerContext
@@ -124,8 +124,9 @@ class _Members:
 class Client:
     """The state of a client: all behind its login."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, flow: ProducerFlow) -> None:
         self.connection = connection
+        self._flow = flow
         self.shared = connection.shared
         self._connection: str | None = None
         self._name = ""
@@ -360,7 +361,7 @@ class Client:
                 deadline = self._pulls[consumer] = self.shared.deadlines.timer(
                     partial(self._on_pull_timeout, consumer), self.connection.conn
                 )
-            deadline.move(self.shared.now + timeout_ms * NS_PER_MS)
+            deadline.move(self.shared.clock.now + timeout_ms * NS_PER_MS)
 
     def _on_pull_timeout(self, consumer: OpenWireConsumer, now: Instant) -> None:
         del self._pulls[consumer]
@@ -439,15 +440,14 @@ class Client:
             raise Refusal(BAD_DESTINATION, "a message needs an id and a destination")
         received.destination = place
         shared = self.shared
-        now = shared.now + shared.epoch
+        now = shared.clock.unix()
         received.arrival = received.broker_in = now // NS_PER_MS
         received.user = self._user
         transaction = (
             None if received.transaction is None else self._transaction(received.transaction)
         )
         message = OpenWireMessage(shared.router.next_number(), self._route(place), now, received)
-        flow = ActiveMqFamily.of(shared).flow
-        size = flow.cost(message)
+        size = self._flow.cost(message)
         connection = self.connection
 
         def publish() -> None:
@@ -478,7 +478,7 @@ class Client:
             is_live=lambda: transaction is None or transaction.is_live,
         )
         try:
-            fate = flow.send(sending)
+            fate = self._flow.send(sending)
         except NoSpace as problem:
             raise Refusal(NO_RESOURCE, str(problem)) from None
         except NoRoute as problem:
@@ -538,7 +538,7 @@ class Client:
 
     def forget(self, sending: PendingSend) -> None:
         """Drop ``sending``, which stalls the connection: that ends."""
-        ActiveMqFamily.of(self.shared).flow.left(sending)
+        self._flow.left(sending)
 
     def resume(self) -> None:
         """Offer every consumer what waits: the peer reads again."""

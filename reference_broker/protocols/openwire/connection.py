@@ -26,8 +26,7 @@ import enum
 from typing import Any
 
 from brokerproof.harness.model.time import Instant, ms
-from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
-from brokerproof.reference_broker.families.activemq.producer_flow import PendingSend
+from brokerproof.reference_broker.families.activemq.producer_flow import PendingSend, ProducerFlow
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32, int64
 from brokerproof.reference_broker.kernel.outbox import PauseReason
@@ -77,7 +76,14 @@ class OpenWireConnection:
     """One OpenWire connection. ``version`` is the newest until both sides have sent one; ``held``
     while the peer does not read."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
+    def __init__(
+        self,
+        conn: int,
+        acceptor: Acceptor,
+        shared: BrokerContext,
+        now: Instant,
+        flow: ProducerFlow,
+    ) -> None:
         self.conn = conn
         self.shared = shared
         self.version = codes.NEWEST
@@ -85,8 +91,8 @@ class OpenWireConnection:
         self._acceptor = acceptor
         self._state = State.NEGOTIATING
         self._parser = CommandParser(least(MOST, acceptor.openwire.max_frame_size))
-        self._client = Client(self)
-        self._liveness = InactivityMonitor(shared.start, shared.check_interval, 0, now)
+        self._client = Client(self, flow)
+        self._liveness = shared.family.silence_monitor(shared.start, shared.check_interval, 0, now)
         self._signs: Signs | None = None
         self._stalled: PendingSend | None = None
         self._closing = False
@@ -192,7 +198,7 @@ class OpenWireConnection:
         return fields
 
     def _command(self, received: Command) -> None:
-        self._liveness.on_bytes_received(self.shared.now, COMMAND)
+        self._liveness.on_bytes_received(self.shared.clock.now, COMMAND)
         if received.type in (0, codes.WIRE_FORMAT):
             return
         if received.type == codes.SHUTDOWN:
@@ -252,7 +258,7 @@ class OpenWireConnection:
         if self._stalled is sending:
             self._stalled = None
             self.shared.outbox.resume_reading(self.conn, PauseReason.ROOM)
-            self._carry_out(self.shared.now)
+            self._carry_out(self.shared.clock.now)
 
     # --- time -------------------------------------------------------------------------------------
 

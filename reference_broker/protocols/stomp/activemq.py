@@ -15,24 +15,28 @@ from __future__ import annotations
 from functools import partial
 
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.families.activemq.producer_flow import (
     NoSpace,
     PendingSend,
+    ProducerFlow,
     SendOutcome,
 )
 from brokerproof.reference_broker.kernel.context import BrokerContext
-from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import refusal
-from brokerproof.reference_broker.protocols.stomp.commands import After, withheld
+from brokerproof.reference_broker.protocols.stomp.commands import After, new_message, withheld
 from brokerproof.reference_broker.protocols.stomp.connection import (
     State,
     StompConnection,
 )
 from brokerproof.reference_broker.protocols.stomp.frame import Frame
+from brokerproof.reference_broker.protocols.stomp.heartbeat import (
+    HeartBeats,
+    MirroredHeartBeats,
+)
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
@@ -40,16 +44,24 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 class ActiveMqStompConnection(StompConnection):
     """A STOMP connection by ActiveMQ's rules. ``submit`` is called by ``commands.py``."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
-        super().__init__(conn, acceptor, shared, now)
+    def __init__(
+        self,
+        conn: int,
+        acceptor: Acceptor,
+        shared: BrokerContext,
+        now: Instant,
+        flow: ProducerFlow,
+    ) -> None:
+        super().__init__(conn, acceptor, shared, now, HeartBeats(MirroredHeartBeats))
+        self._flow = flow
         self._again = False
         self._stalled: tuple[Frame, PendingSend] | None = None
 
     # --- SEND -------------------------------------------------------------------------------------
 
-    def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
-        """Carry out a SEND of ``message``, now or when there is space. Raises :class:`Refusal`."""
-        flow = ActiveMqFamily.of(self.shared).flow
+    def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
+        """Carry out a SEND, now or when there is space. Raises :class:`Refusal`."""
+        message = new_message(self, envelope, frame.body)
         observe = self.shared.outbox.observe
         address = message.route.address
         sending = PendingSend(
@@ -62,7 +74,7 @@ class ActiveMqStompConnection(StompConnection):
             is_live=lambda: transaction is None or transaction in self.transactions.values(),
         )
         try:
-            fate = flow.send(sending)
+            fate = self._flow.send(sending)
         except NoSpace as problem:
             self._tell_no_space(frame, problem)
             return withheld
@@ -147,5 +159,5 @@ class ActiveMqStompConnection(StompConnection):
     def _end(self) -> None:
         stalled, self._stalled = self._stalled, None
         if stalled is not None:
-            ActiveMqFamily.of(self.shared).flow.left(stalled[1])
+            self._flow.left(stalled[1])
         super()._end()

@@ -14,13 +14,12 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
-from brokerproof.reference_broker.families.activemq.family import ActiveMqFamily
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow, MessageWindow
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, Message
-from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic, qualified
+from brokerproof.reference_broker.kernel.queue_and_topic_names import qualified
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import refusal
@@ -64,8 +63,8 @@ class Session(Protocol):
     def may_send(self, address: str) -> bool:
         """True if a SEND to ``address`` can be carried out now."""
 
-    def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
-        """Have the family's flow control decide about ``message``."""
+    def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
+        """Carry out a SEND, now or when there is room."""
 
     def spool(self, text: bool) -> Sink | None:
         """Return where a large body goes; None if it stays in memory."""
@@ -113,10 +112,14 @@ def send(session: Session, frame: Frame) -> After:
         if transaction is None
         else _transaction(session, transaction, refusal.SEND_NO_TRANSACTION)
     )
-    shared = session.shared
-    router = shared.router
-    if shared.family.stalls_producers:
-        return session.submit(frame, _message(session, envelope, frame.body), opened)
+    return session.submit(frame, envelope, opened)
+
+
+def submit(
+    session: Session, frame: Frame, envelope: Envelope, transaction: Transaction | None
+) -> After:
+    """Carry out a SEND as its address admits it. Raises :class:`NoRoom` if it must wait."""
+    shared, router = session.shared, session.shared.router
     address = envelope.address
     verdict = shared.admission.judge(address, by_credit=False)
     if verdict is not Verdict.TAKE:
@@ -129,7 +132,7 @@ def send(session: Session, frame: Frame) -> After:
             raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
         if not session.may_send(address):
             raise NoRoom(f"address {shown(address)} is full")
-    message = _message(session, envelope, frame.body)
+    message = new_message(session, envelope, frame.body)
     if session.acceptor.stomp.enable_message_id:
         message = _named(message)
     try:
@@ -137,19 +140,19 @@ def send(session: Session, frame: Frame) -> After:
             if not router.publish(message):
                 detail = f"a queue of {shown(address)} has as much as it may, and refuses more"
                 raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
-        elif opened is not None:
+        else:
             router.get_or_create(envelope.address, envelope.routing)
-            opened.send(message, router.charge_transaction(message))
-            session.sending_transactions.add(transaction)
+            transaction.send(message, router.charge_transaction(message))
+            session.sending_transactions.add(frame.head.first["transaction"])
     except NoRoute as problem:
         raise Refusal(refusal.SEND_FAILED, session.version, str(problem)) from None
     return None
 
 
-def _message(session: Session, envelope: Envelope, body: bytes | LargeBodySlice) -> Message:
+def new_message(session: Session, envelope: Envelope, body: bytes | LargeBodySlice) -> Message:
     """Return a new message. Its body goes to a file if it is large and files are available."""
     shared = session.shared
-    arrived = shared.now + shared.epoch
+    arrived = shared.clock.unix()
     if isinstance(body, bytes):
         smallest = session.acceptor.stomp.min_large_message_size
         sink = session.spool(envelope.text) if 0 <= smallest <= len(body) and body else None
@@ -314,7 +317,8 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
 def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
     """Return the window of a new subscription, in bytes or in messages as the acceptor counts. Mode
     auto needs no window of messages."""
-    if not session.shared.family.prefetch_in_messages:
+    family = session.shared.family
+    if not family.prefetch_in_messages:
         return ByteWindow(_window(session, frame, mode))
     if mode is AckMode.AUTO:
         return MessageWindow(UNLIMITED)
@@ -324,14 +328,7 @@ def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
         address, _ = _where(
             session, frame.head, destination, "subscription-type", refusal.SUB_NO_DESTINATION
         )
-        entry = ActiveMqFamily.of(session.shared).flow.policy(address)
-        if not is_topic(address):
-            return MessageWindow(entry.queue_prefetch)
-        return MessageWindow(
-            entry.topic_prefetch
-            if _durable(session, frame) is None
-            else entry.durable_topic_prefetch
-        )
+        return MessageWindow(family.prefetch(address, _durable(session, frame) is not None))
     if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT_MAX:
         return MessageWindow(int(text))
     detail = f"activemq.prefetchSize {shown(text)} is no number of messages from 0 to {INT_MAX}"

@@ -62,13 +62,10 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.harness.model.time import Duration, Instant, ms
-from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
-from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats, LivenessMonitor
+from brokerproof.harness.model.time import Instant, ms
 from brokerproof.reference_broker.kernel.connection_info import (
     BLOCKED,
     BLOCKING,
@@ -76,24 +73,19 @@ from brokerproof.reference_broker.kernel.connection_info import (
     Described,
 )
 from brokerproof.reference_broker.kernel.context import BrokerContext
-from brokerproof.reference_broker.kernel.family import HeartBeatRules
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
-from brokerproof.reference_broker.kernel.liveness import NEVER, SilenceMonitor
-from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.liveness import NEVER, Beats
+from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
-from brokerproof.reference_broker.protocols.stomp import grammar, refusal
+from brokerproof.reference_broker.protocols.stomp import commands, grammar, refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS, After, NoRoom, withheld
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.frame import SUPPORTED, Frame, Headers, Version
-from brokerproof.reference_broker.protocols.stomp.heartbeat import (
-    HeartBeatNegotiator,
-    MirroredHeartBeats,
-)
+from brokerproof.reference_broker.protocols.stomp.heartbeat import BY_TTL, HeartBeats
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser, Sink
-from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
 from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
 from brokerproof.reference_broker.settings.acceptor import Acceptor
@@ -109,21 +101,18 @@ class State(enum.Enum):
     CLOSED = enum.auto()
 
 
-_NewMonitor: TypeAlias = Callable[[Instant, Duration, Duration, Instant], SilenceMonitor]
-
-_HEARTBEATS: dict[HeartBeatRules, tuple[type[HeartBeatNegotiator], _NewMonitor]] = {
-    HeartBeatRules.TTL: (HeartBeatNegotiator, LivenessMonitor),
-    HeartBeatRules.MIRRORED: (MirroredHeartBeats, InactivityMonitor),
-    HeartBeatRules.WHOLE_SECONDS: (RabbitHeartBeats, TwoMissedChecks),
-}
-"""Each family's negotiation of heartbeats and notice of silence."""
-
-
 class StompConnection:
     """One STOMP connection. ``version``, ``encoder`` and the attributes behind them are read by
     ``commands.py``."""
 
-    def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
+    def __init__(
+        self,
+        conn: int,
+        acceptor: Acceptor,
+        shared: BrokerContext,
+        now: Instant,
+        heartbeats: HeartBeats = BY_TTL,
+    ) -> None:
         self.conn = conn
         self.acceptor = acceptor
         self.shared = shared
@@ -140,11 +129,13 @@ class StompConnection:
         self._paused = self._streams = False
         self._state = State.OPENING
         self._parser = FrameParser(grammar.OPENING, acceptor.stomp.limits)
-        negotiator, liveness = _HEARTBEATS[shared.family.heartbeats]
-        self._negotiator = negotiator(acceptor, shared.settings)
+        self._heartbeats = heartbeats
+        self._negotiator = heartbeats.negotiator(acceptor, shared.settings)
         self._silence: Fault = refusal.SILENT
         self._ttl_ms = self._negotiator.initial_ttl_ms()
-        self._liveness = liveness(shared.start, shared.check_interval, ms(self._ttl_ms), now)
+        self._liveness = shared.family.silence_monitor(
+            shared.start, shared.check_interval, ms(self._ttl_ms), now
+        )
         self._beats: Beats | None = None
         self._on_room = self._go_on
         self._waiting: Frame | None = None
@@ -222,9 +213,10 @@ class StompConnection:
 
     def _on_silence(self) -> None:
         """Close: the peer has been silent for too long."""
-        if self.shared.family.heartbeats is HeartBeatRules.WHOLE_SECONDS:
+        requirement = self._heartbeats.ends_silently
+        if requirement is not None:
             detail = f"nothing came in two intervals of {self._ttl_ms} ms: the end, without a word"
-            self.shared.outbox.observe(self.conn, "RABBITMQ-STOMP-hb-2", detail)
+            self.shared.outbox.observe(self.conn, requirement, detail)
             self.close()
         else:
             detail = f"no data was received for the connection TTL of {self._ttl_ms} ms"
@@ -250,7 +242,7 @@ class StompConnection:
 
     def _go_on(self) -> None:
         """Carry out what waited, as far as the room lasts."""
-        now, frame, data = self.shared.now, self._waiting, self._unread
+        now, frame, data = self.shared.clock.now, self._waiting, self._unread
         self._forget_waiting()
         self._read(now, data, frame)
         if self._waiting is None and self._state is not State.CLOSED:
@@ -286,7 +278,7 @@ class StompConnection:
 
     def _read_again(self, reason: PauseReason) -> None:
         """Read on: ``reason`` is over."""
-        now, data = self.shared.now, self._unread
+        now, data = self.shared.clock.now, self._unread
         self.blocked, self._unread = False, b""
         self.shared.outbox.resume_reading(self.conn, reason)
         self._liveness.last_heard = now
@@ -309,11 +301,9 @@ class StompConnection:
             return True
         return self.shared.admission.has_room(address, self._on_room)
 
-    def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
-        """Have the family's
-        :class:`brokerproof.reference_broker.families.activemq.producer_flow.ProducerFlow` decide
-        about a SEND."""
-        raise NotImplementedError
+    def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
+        """Carry out a SEND, or have it wait for room."""
+        return commands.submit(self, frame, envelope, transaction)
 
     def pause_delivery(self, paused: bool) -> None:
         """Deliver no messages while the peer does not read. They stay in their queues, for others

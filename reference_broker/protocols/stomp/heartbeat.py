@@ -137,6 +137,19 @@ class HeartBeatNegotiator:
         return to_long(float(ttl) / modifier) if modifier else LONG_MAX
 
 
+@dataclass(frozen=True, slots=True)
+class HeartBeats:
+    """A family's heartbeats: how they are negotiated, and the requirement by which a silent peer is
+    disconnected without a word (None: it gets an ERROR)."""
+
+    negotiator: type[HeartBeatNegotiator] = HeartBeatNegotiator
+    ends_silently: str | None = None
+
+
+BY_TTL = HeartBeats()
+"""Artemis: heartbeats agree on a connection TTL."""
+
+
 class MirroredHeartBeats(HeartBeatNegotiator):
     """Returns the client's two numbers the other way round, and 0,0 without the header; in 1.0 too.
 

@@ -162,7 +162,7 @@ class WebSocketConnection:
         self._put(framing.close(_NORMAL))
         self._state = State.CLOSING
         self._shared.deadlines.divert(self._conn, None)
-        self._closing.move(self._shared.now + ms(CLOSING_MS))
+        self._closing.move(self._shared.clock.now + ms(CLOSING_MS))
 
     # --- the rest ---------------------------------------------------------------------------------
 

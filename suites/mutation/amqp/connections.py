@@ -217,7 +217,7 @@ def beats_behind_close(patch, reached):
     def close_with(original, self, error):
         original(self, error)
         if self._beat_every:
-            self._next_beat.move(self.shared.now + self._beat_every)
+            self._next_beat.move(self.shared.clock.now + self._beat_every)
 
     @patch.override(AmqpConnection)
     def _on_beat(original, self, now):
@@ -354,7 +354,7 @@ def timers_of_weeks_run_over(original, reached, self, opened, channel):
     if (opened.idle_time_out or 0) >= 2**31:
         reached()
         self._silence_check.cancel()
-        self._on_silence(self.shared.now)
+        self._on_silence(self.shared.clock.now)
 
 
 @amqp_connections.override(AmqpConnection, "_send_open", breaks="AMQP10-IDLE-14")

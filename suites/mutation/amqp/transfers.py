@@ -289,7 +289,7 @@ def ttl_as_it_came(original, reached, self, entry):
     message = entry.message
     if isinstance(message, AmqpMessage) and message.ttl is not None:
         reached()
-        message.arrived = self.session.shared.now + self.session.shared.epoch
+        message.arrived = self.session.shared.clock.unix()
     original(self, entry)
 
 

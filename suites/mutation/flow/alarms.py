@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from brokerproof.reference_broker.families.rabbitmq.paging import PagingOut
 from brokerproof.reference_broker.families.rabbitmq.resources import DISK_MOST_MS, Resources
 from brokerproof.reference_broker.kernel.connection_info import FLOW, RUNNING
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
-from brokerproof.reference_broker.protocols.amqp091.paging import PagingOut
 from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
@@ -116,7 +116,7 @@ def the_first_alarm_that_is_over_frees_stomp(patch, reached):
     def _blocks(original, self, frame):
         blocks = original(self, frame)
         if blocks and len(self.shared.alarms.raised) > 1:
-            look_again(self, self.shared.now)
+            look_again(self, self.shared.clock.now)
         return blocks
 
 

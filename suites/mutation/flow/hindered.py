@@ -168,7 +168,7 @@ def partial_frames_are_completed(original, reached, self):
     """A frame within which its connection breaks off is carried out with zeros for the rest."""
     if self._parser.buffered:
         reached()
-        self.receive(self.shared.now, bytes(2**15))
+        self.receive(self.shared.clock.now, bytes(2**15))
     original(self)
 
 

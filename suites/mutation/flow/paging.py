@@ -155,8 +155,8 @@ def _limited(patch, reached, limit):
             self._max_size = most
 
     @patch.override(ArtemisFamily)
-    def storage(original, self, store, settings, rules):
-        return Stored(original(self, store, settings, rules).store, lambda name: True)
+    def storage(original, self, store, parts):
+        return Stored(original(self, store, parts).store, lambda name: True)
 
 
 @paging.mutant("ARTEMIS-PAGING-7")

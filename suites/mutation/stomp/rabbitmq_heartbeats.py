@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from brokerproof.reference_broker.families.activemq.inactivity import NEVER
-from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
+from brokerproof.reference_broker.families.rabbitmq.missed_checks import TwoMissedChecks
+from brokerproof.reference_broker.kernel.liveness import NEVER
+from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats
 from brokerproof.suites.mutation.flow.check_interval import ending
 from brokerproof.suites.mutation.mutant import Group
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats
+from brokerproof.reference_broker.kernel.liveness import Beats
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.harness.model.time import seconds
-from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats
 from brokerproof.reference_broker.kernel.credit import ByteWindow
+from brokerproof.reference_broker.kernel.liveness import Beats
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.amqp091 import channel as channels

@@ -36,7 +36,7 @@ def the_first_cleared_alarm_starts_the_watch(original, reached, self, resource, 
         for connection in _waiting_091(self):
             if connection._beats is not None:
                 reached()
-                connection._beats.resume(connection.shared.now)
+                connection._beats.resume(connection.shared.clock.now)
                 connection._silence_check.move(connection._beats.look_at)
 
 
@@ -53,7 +53,7 @@ def the_first_cleared_alarm_starts_the_watch_of_stomp(
             connection = getattr(go_on, "__self__", None)
             if isinstance(connection, StompConnection) and connection._liveness.ttl > 0:
                 reached()
-                connection._liveness.last_heard = connection.shared.now
+                connection._liveness.last_heard = connection.shared.clock.now
                 connection._watch()
 
 
@@ -63,7 +63,7 @@ def our_heartbeats_begin_anew_behind_an_alarm(original, reached, self):
     original(self)
     if self.is_open and self._beats is not None:
         reached()
-        self._beats.send_at = self.shared.now + self._beats._interval
+        self._beats.send_at = self.shared.clock.now + self._beats._interval
         self._next_beat.move(self._beats.send_at)
 
 

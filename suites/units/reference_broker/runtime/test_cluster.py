@@ -61,9 +61,8 @@ def test_an_alarm_counts_everywhere_and_is_told_where_it_was_raised(bench: Bench
 
 
 def test_alarms_of_a_resource_end_with_the_last_node(bench: Bench) -> None:
-    alarms = Alarms()
     told: list[tuple[str, bool]] = []
-    alarms.tell = lambda resource, short: told.append((resource, short))
+    alarms = Alarms(lambda resource, short: told.append((resource, short)))
     seen: list[bool] = []
     alarms.watchers[seen.append] = None
     alarms.set("memory", True)

@@ -6,9 +6,10 @@ import pytest
 from brokerproof.harness.model.broker_io import BytesReceived
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.oracles.rabbitmq_heartbeats import Rules, agreed
-from brokerproof.reference_broker.families.activemq.inactivity import NEVER
+from brokerproof.reference_broker.families.rabbitmq.missed_checks import TwoMissedChecks
+from brokerproof.reference_broker.kernel.liveness import NEVER
 from brokerproof.reference_broker.protocols.stomp.frame import Version
-from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats, TwoMissedChecks
+from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings

@@ -17,28 +17,12 @@ from brokerproof.reference_broker.families.rabbitmq.resources import Resources
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.alarms import DISK, Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
-from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
+from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Entry, LargeBodyClaim
 from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
-from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
 EVERY: Duration = ms(2500)
 """Interval of the checks whether memory is needed (``memory_monitor_interval``)."""
-
-
-class PagedMessage(Amqp091Message):
-    """A message whose body is in a file."""
-
-    __slots__ = ("large",)
-
-    def __init__(self, of: Amqp091Message, body: LargeBody) -> None:
-        fields = (of.number, of.arrived, of.exchange, of.routing_key, of.properties)
-        super().__init__(*fields, b"", of.lifetime)
-        self.body = LargeBodySlice(body)
-        self.large = body
-
-    def size(self) -> int:
-        return len(self.properties)
 
 
 class PagingOut:
@@ -80,10 +64,12 @@ class PagingOut:
             self._page_out(entry)
 
     def _page_out(self, entry: Entry) -> None:
-        message, charge = entry.message, entry.charge
-        if not isinstance(message, Amqp091Message) or not message.body or charge is None:
-            return
+        charge = entry.charge
+        paged = None if charge is None else entry.message.paged_out(self._write)
+        if charge is not None and paged is not None and paged.large is not None:
+            entry.message, entry.charge = paged, LargeBodyClaim(charge, paged.large, 1)
+
+    def _write(self, body: bytes) -> LargeBody:
         spool = self._files.begin(text=False, failed=lambda problem: None)
-        spool.write(message.body)
-        body = spool.finish()
-        entry.message, entry.charge = PagedMessage(message, body), LargeBodyClaim(charge, body, 1)
+        spool.write(body)
+        return spool.finish()

@@ -1,0 +1,147 @@
+"""Answers to messages that ask how much destinations hold (ActiveMQ documentation,
+"StatisticsPlugin").
+
+A message to ``ActiveMQ.Statistics.Destination.NAME``, a queue or a topic, asks about the
+destination of that name and kind; one to ``ActiveMQ.Statistics.Broker`` about the limits of all of
+the broker. The answer goes to its reply-to, with its correlation-id, and is a map; without a
+reply-to, or a destination of that name, there is none. Neither question nor answer waits for space.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.reference_broker.families.activemq.usage import Usage
+from brokerproof.reference_broker.families.activemq.usage_accounting import (
+    UsageAccount,
+    UsageAccounting,
+)
+from brokerproof.reference_broker.kernel.accounting import MemoryAccount
+from brokerproof.reference_broker.kernel.address import Address
+from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.queue_and_topic_names import (
+    QUEUE,
+    TOPIC,
+    is_topic,
+    plain,
+    qualified,
+)
+from brokerproof.reference_broker.kernel.router import Router, Special
+
+NAMES = "ActiveMQ.Statistics."
+DESTINATION, BROKER = f"{NAMES}Destination.", f"{NAMES}Broker"
+
+
+class AnswerCodec(Protocol):
+    """Reads questions of any protocol, and writes answers."""
+
+    def asker(self, message: Message) -> tuple[str, Any]:
+        """Return the address of the answer, empty for none, and the question's correlation-id."""
+
+    def answer(
+        self,
+        number: int,
+        question: Message,
+        address: str,
+        routing: RoutingType,
+        statistics: dict[str, Any],
+    ) -> Message:
+        """Return the message with ``statistics`` that goes to ``address``."""
+
+
+def is_question(address: str) -> bool:
+    """Return True if messages to ``address`` are questions."""
+    return plain(address).startswith(NAMES)
+
+
+def _place(name: str) -> tuple[str, RoutingType]:
+    """Return the address that a reply-to of any protocol names."""
+    for prefix, routing in (
+        *((prefix, RoutingType.ANYCAST) for prefix in (QUEUE, "/queue/")),
+        *((prefix, RoutingType.MULTICAST) for prefix in (TOPIC, "/topic/")),
+    ):
+        if name.startswith(prefix):
+            return qualified(name[len(prefix) :], routing), routing
+    return qualified(name, RoutingType.ANYCAST), RoutingType.ANYCAST
+
+
+def _usage(what: str, usage: Usage) -> dict[str, int]:
+    return {
+        f"{what}Usage": usage.used,
+        f"{what}Limit": usage.limit,
+        f"{what}PercentUsage": usage.percent,
+    }
+
+
+class StatisticsAddress(Address):
+    """An address without messages: each message sent to it is a question."""
+
+    def __init__(
+        self,
+        account: UsageAccount,
+        router: Router,
+        accounting: UsageAccounting,
+        codec: AnswerCodec,
+    ) -> None:
+        name = account.name
+        super().__init__(
+            name, {RoutingType.MULTICAST if is_topic(name) else RoutingType.ANYCAST}, True, account
+        )
+        self._router = router
+        self._accounting = accounting
+        self._codec = codec
+
+    def route(
+        self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
+    ) -> bool:
+        """Answer ``message``."""
+        to, _ = self._codec.asker(message)
+        statistics = self._statistics()
+        if not to or statistics is None:
+            return True
+        address, kind = _place(to)
+        number = self._router.next_number()
+        self._router.publish(self._codec.answer(number, message, address, kind, statistics))
+        return True
+
+    def _statistics(self) -> dict[str, Any] | None:
+        asked = plain(self.name)
+        if asked.startswith(DESTINATION):
+            kind = TOPIC if is_topic(self.name) else QUEUE
+            return self._of(kind + asked.removeprefix(DESTINATION))
+        if asked == BROKER:
+            usage = self._accounting.usage
+            return {
+                **_usage("memory", usage.memory),
+                **_usage("store", usage.store),
+                **_usage("temp", usage.temp),
+            }
+        return None
+
+    def _of(self, name: str) -> dict[str, Any] | None:
+        address = self._router.get_address(name)
+        if address is None or not isinstance(address.account, UsageAccount):
+            return None
+        account, queues = address.account, address.queues
+        out = sum(queue.unsettled for queue in queues)
+        return {
+            "destinationName": name,
+            "size": sum(len(queue) for queue in queues) + out,
+            "inflightCount": out,
+            "enqueueCount": account.sends,
+            "dequeueCount": account.done,
+            "consumerCount": sum(queue.consumers for queue in queues),
+            **_usage("memory", account.memory),
+        }
+
+
+def answering(accounting: UsageAccounting, codec: AnswerCodec) -> Special:
+    """Return what makes the addresses that answer questions."""
+
+    def special(router: Router, account: MemoryAccount) -> Address | None:
+        if not is_question(account.name) or not isinstance(account, UsageAccount):
+            return None
+        return StatisticsAddress(account, router, accounting, codec)
+
+    return special

@@ -1,0 +1,19 @@
+"""Silent STOMP peers as RabbitMQ notices them (rabbit_heartbeat; seen on 3.10.8 and 4.0.5)."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.reference_broker.kernel.liveness import NEVER, IntervalMonitor
+
+
+class TwoMissedChecks(IntervalMonitor):
+    """Closes after two checks in a row without a new byte. With R the interval, checks are at A +
+    R, A + 2 R … after the agreement at A, so the close is more than 2 R and at most 3 R after the
+    last byte."""
+
+    def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
+        super().agreed(now, ttl, first)
+        self.last_heard = now
+
+    def deadline(self) -> Instant:
+        return NEVER if self.ttl <= 0 else self._look(self.last_heard) + 2 * self.ttl
