@@ -21,7 +21,9 @@ from brokerproof.reports.assembly.refusals import Refusal
     type=click.Path(path_type=Path),
     help="Where the report goes; for one run RUN/report by default.",
 )
-@click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
+@click.option(
+    "--master", metavar="URL", help="Spark master; local[*] by default where Spark is installed."
+)
 @click.option(
     "--infer",
     "inferred",
@@ -57,8 +59,8 @@ def report(
         raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")
     if out is None and len(runs) > 1:
         raise Refusal("several runs need --out DIR, the folder for their report")
-    # It imports Spark's Python side, which takes longer than all that --help does.
-    from brokerproof.reports.spark.without_pandas import leave_pandas_out
+    # It imports Arrow and the oracles, which takes longer than all that --help does.
+    from brokerproof.harness.trace.without_pandas import leave_pandas_out
 
     leave_pandas_out()
     from brokerproof.reports.assembly import report_writing

@@ -39,10 +39,8 @@ def judge(
     if not traces:
         raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
 
-    if not as_json:
-        click.echo("judge: Spark starts", err=True)
-    # It imports Spark's Python side, which takes longer than all that --help does.
-    from brokerproof.reports.spark.without_pandas import leave_pandas_out
+    # It imports Arrow and the oracles, which takes longer than all that --help does.
+    from brokerproof.harness.trace.without_pandas import leave_pandas_out
 
     leave_pandas_out()
     from brokerproof.reports.assembly import recording_judgement

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import click
 
+from brokerproof.harness.commands import extras
+
 GROUP = "brokerproof.commands"
 
 OWN = {
@@ -114,6 +116,11 @@ def main() -> None:
         sys.exit(problem.exit_code)
     except click.exceptions.Exit as leaving:
         sys.exit(leaving.exit_code)
+    except ModuleNotFoundError as problem:
+        if not (missing := extras.sentence(problem)):
+            raise
+        click.echo(f"Error: {missing}", err=True)
+        sys.exit(3)
     sys.exit(code if isinstance(code, int) else 0)
 
 

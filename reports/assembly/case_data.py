@@ -19,10 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
-
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
+from brokerproof.reports.assembly.tasks import Tasks
 from brokerproof.reports.judging.recorded_verdicts import anomalies
 from brokerproof.reports.model.certainty import Sighting, sighting
 from brokerproof.reports.model.curves import Settings
@@ -101,18 +100,12 @@ def chunk_of(target: str, case: str, chunks: int) -> int:
     return zlib.crc32(f"{target}\0{case}".encode("utf-8", "replace")) % chunks
 
 
-def warm_up(context: SparkContext) -> None:
-    """Have workers import what :func:`write` needs, while there is time."""
-    tasks = context.defaultParallelism
-    context.parallelize(range(tasks), tasks).foreach(_import_this_module)
-
-
-def _import_this_module(_: int) -> None:
-    """Nothing: a worker that calls it has imported it."""
+def ready(_: int) -> None:
+    """Nothing: a worker that calls it has imported this module."""
 
 
 def write(
-    context: SparkContext,
+    tasks: Tasks,
     cases: Sequence[CaseRow],
     findings: Iterable[Mapping[str, Any]],
     runs: Sequence[Run],
@@ -135,14 +128,8 @@ def write(
         for run in runs
         for target in run.targets
     }
-    tasks = min(max(context.defaultParallelism, chunks // 20), chunks)
-    packed = (
-        context.parallelize(work, len(work))
-        .flatMap(partial(_packed, pages, grounds, settings, chunks))
-        .groupByKey(tasks)
-        .map(partial(_chunk, pages))
-    )
-    for chunk, script, count, data in packed.toLocalIterator(prefetchPartitions=True):
+    packed = partial(_packed, pages, grounds, settings, chunks)
+    for chunk, script, count, data in tasks.by_key(packed, work, partial(_chunk, pages), chunks):
         if count:
             (folder / f"{chunk:05}.js").write_text(script, "ascii")
         written.pages += count

@@ -1,8 +1,7 @@
 """The process from which Spark forks the workers of a report.
 
 It imports what their tasks need, so that no worker has to: an import takes a second of processor
-time. Tasks make few cycles of objects and many objects that live as long as a segment; the default
-collector went through those so often that it took a twelfth of the time.
+time.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from brokerproof.reports.spark.without_pandas import leave_pandas_out
 leave_pandas_out()  # before the import below, which would import it
 
 from brokerproof.reports.assembly import case_data  # noqa: E402
-
-COLLECT_AT = 100_000
-"""New objects that survive until the collector runs; Python's default is 700."""
+from brokerproof.reports.assembly.tasks import COLLECT_AT  # noqa: E402
 
 if __name__ == "__main__":
     assert case_data

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.results.records import UnreadableResults
@@ -16,6 +14,7 @@ from brokerproof.harness.trace.read import UnreadableTrace
 from brokerproof.reports.assembly.refusals import OurError, Refusal, SetUpFailed
 from brokerproof.reports.sources.runs import UnreadableRun
 from brokerproof.reports.spark.gateway import NoGateway
+from brokerproof.reports.spark.on_demand import NoSpark, problems
 
 
 @contextmanager
@@ -24,9 +23,9 @@ def in_one_sentence() -> Iterator[None]:
     so."""
     try:
         yield
-    except (UnreadableRun, UnreadableResults) as problem:
+    except (UnreadableRun, UnreadableResults, UnreadableTrace) as problem:
         raise Refusal(str(problem)) from None
-    except (NoJava, NoGateway) as problem:
+    except (NoJava, NoGateway, NoSpark) as problem:
         raise SetUpFailed(str(problem)) from None
     except OSError as problem:
         named = f"{problem.filename}: " if problem.filename else ""
@@ -35,7 +34,9 @@ def in_one_sentence() -> Iterator[None]:
         ) from None
     except BadData as problem:
         raise OurError(str(problem)) from None
-    except (PySparkException, Py4JError) as problem:
+    except BrokenProcessPool:
+        raise OurError("a process that makes pages of cases ended; is there memory left?") from None
+    except problems() as problem:
         if unreadable := _UNREADABLE.search(_text(problem)):
             raise Refusal(unreadable[1]) from None
         raise OurError(f"Spark gave up: {_first_line(problem)}") from None

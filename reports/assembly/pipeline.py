@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.oracles.expectations import Expectations, expectations_of
 from brokerproof.reports.assembly import case_data
+from brokerproof.reports.assembly.tasks import SparkTasks, Tasks
 from brokerproof.reports.exports import badge, ctrf, junit, summary
 from brokerproof.reports.judging.recorded_verdicts import AGAIN, beside_verdicts
 from brokerproof.reports.model.index_model import CaseRow, Model
@@ -34,7 +33,6 @@ from brokerproof.reports.model.overview import Overview, overview
 from brokerproof.reports.model.requirement_compliance import Keeper, keepers
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.model.slugs import plain_slug, slug
-from brokerproof.reports.model.tables import trace_table
 from brokerproof.reports.model.tables.coverage import coverage
 from brokerproof.reports.model.tables.errors import ERRORS, errors_of
 from brokerproof.reports.model.tables.history import history
@@ -43,7 +41,6 @@ from brokerproof.reports.model.tables.matrix import matrix
 from brokerproof.reports.model.tables.verdicts import cases, counts
 from brokerproof.reports.model.target_history import in_order
 from brokerproof.reports.model.target_summaries import Broker, Measured, brokers
-from brokerproof.reports.sources.dataframes import trace
 from brokerproof.reports.sources.result_rows import Outcomes, flatten
 from brokerproof.reports.sources.runs import Run
 from brokerproof.reports.view.case_page import CasePages
@@ -72,7 +69,7 @@ class Report:
 
 
 def build(
-    context: SparkContext,
+    tasks: Tasks,
     runs: Sequence[Run],
     out: Path,
     requirements: Requirements,
@@ -86,7 +83,7 @@ def build(
     """Write the report on ``runs`` into ``out``, over an older one if there is one; ``measured``
     is what was inferred of targets
     (:func:`brokerproof.reports.model.target_summaries.read_measured`).
-    ``trace_tables`` also writes the tables that grow with the recording.
+    ``trace_tables`` also writes the tables that grow with the recording, which takes Spark.
 
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
     result, and ``OSError`` when ``out`` cannot be written.
@@ -100,9 +97,9 @@ def build(
     pages = Pages(requirements, judged)
     of_cases = CasePages(requirements, runs, judged)
     cases_written = partial(
-        case_data.write, context, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
+        case_data.write, tasks, rows, judgements, runs, of_cases, _grounds(runs), out / "cases"
     )
-    with _beside(context, cases_written) as writing:
+    with _beside(tasks, cases_written) as writing:
         tables = tables_of(flattened, requirements, runs)
         shown = model(tables, rows, runs, requirements, limits)
         step("targets and requirements")
@@ -129,7 +126,7 @@ def build(
     _write_tables(tables, irregular, errors, out / "tables")
     if trace_tables:
         step("tables of the trace")
-        trace_table.write(trace(SparkSession(context), runs), out / "tables")
+        _write_trace_tables(tasks, runs, out / "tables")
     step("index")
     shown = with_recordings(shown, irregular, errors, limits)
     first = overview(
@@ -150,14 +147,14 @@ def build(
 
 
 @contextmanager
-def _beside(context: SparkContext, work: Callable[[], Result]) -> Iterator[Future[Result]]:
-    """Have Spark do ``work`` while the block runs, because this process would only wait for it.
-    The work ends with a block that fails."""
+def _beside(tasks: Tasks, work: Callable[[], Result]) -> Iterator[Future[Result]]:
+    """Have other processes do ``work`` while the block runs, because this one would only wait for
+    them. The work ends with a block that fails."""
     with ThreadPoolExecutor(1) as pool:
         try:
             yield pool.submit(work)
         except BaseException:
-            context.cancelAllJobs()
+            tasks.cancel()
             raise
 
 
@@ -207,6 +204,16 @@ def _write_tables(
         path = folder / f"{name}.parquet"
         path.mkdir(parents=True)
         pq.write_table(table, path / "part-00000.parquet", compression="zstd")
+
+
+def _write_trace_tables(tasks: Tasks, runs: Sequence[Run], folder: Path) -> None:
+    from pyspark.sql import SparkSession
+
+    from brokerproof.reports.model.tables import trace_table
+    from brokerproof.reports.sources.dataframes import trace
+
+    assert isinstance(tasks, SparkTasks)
+    trace_table.write(trace(SparkSession(tasks.context), runs), folder)
 
 
 def _write_brokers(folder: Path, brokers_of_targets: Sequence[Broker], pages: Pages) -> None:

@@ -1,4 +1,4 @@
-"""Judges recordings on a Spark of its own, and says what is wrong with them."""
+"""Judges recordings, large ones on a Spark of its own, and says what is wrong with them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import click
-from pyspark.sql import SparkSession
 
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.catalogue.requirements import load
@@ -25,11 +25,16 @@ from brokerproof.reports.judging.judge import JUDGED_GROUPS, find_anomalies
 from brokerproof.reports.judging.recheck import MOST_IN_PROCESS
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources import Source, captures, segments
-from brokerproof.reports.spark.session import context, session
+from brokerproof.reports.spark import on_demand
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SMALL_CAPTURE, SMALL_SEGMENTS = 2 << 20, 8 << 20
 """Bytes of packets, and of segments, which are compressed. More is no small recording."""
-WORKERS = "brokerproof.reports.spark.workers"
+WITHOUT_SPARK = 4
+"""Where Spark is missing, a recording of so many times the bytes and events is small: judging it in
+this process is slower, not impossible."""
 HEAP = "2g"
 """The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which
 are few, and what is looked at again, which it may write to disk."""
@@ -52,11 +57,16 @@ def command(
         if small is not None:
             source, named = small, profile or small.profile or "stomp"
             ground = ground_of(named, guessed=guessed)
-            started = stack.enter_context(context(brief=True, heap=HEAP, daemon=WORKERS))
             step(f"judging as {named}")
-            found = small_recordings.find_anomalies(started, source, ground)
+            found = small_recordings.find_anomalies(source, ground)
             conclusion, missing = conclude_small(found, level_of), found.missing
         else:
+            on_demand.require("a recording of this size")
+            from brokerproof.reports.spark.session import session
+            from brokerproof.reports.spark.without_pandas import leave_pandas_out
+
+            leave_pandas_out()
+            step("Spark starts")
             spark = stack.enter_context(session(master, brief=True, heap=HEAP))
             step("looking at the recording")
             source = source_of(spark, traces, whole=whole)
@@ -91,14 +101,15 @@ def small_source(traces: Sequence[str], *, whole: bool = False) -> Source | None
     :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
     if any(segments.is_elsewhere(name) for name in traces):
         return None
+    times = 1 if on_demand.installed() else WITHOUT_SPARK
     captured = _captured(traces)
     if captured:
         size = sum(path.stat().st_size for path in captures.files(captured))
-        return captures.local(captured, whole=whole) if size <= SMALL_CAPTURE else None
+        return captures.local(captured, whole=whole) if size <= times * SMALL_CAPTURE else None
     files = segments.files(traces)
-    if sum(file.stat().st_size for file in files) > SMALL_SEGMENTS:
+    if sum(file.stat().st_size for file in files) > times * SMALL_SEGMENTS:
         return None
-    few = sum(map(row_count, files)) <= MOST_IN_PROCESS
+    few = sum(map(row_count, files)) <= times * MOST_IN_PROCESS
     return segments.local(traces, parallel=os.cpu_count() or 1) if few else None
 
 

@@ -1,4 +1,4 @@
-"""Writes the report on run folders, on a Spark of its own."""
+"""Writes the report on run folders: on a Spark of its own, or without one."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import click
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
 
 from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.targets.java_runtime import NoJava
-from brokerproof.reports.assembly.case_data import warm_up
+from brokerproof.harness.trace.read import DAMAGED
+from brokerproof.reports.assembly.case_data import ready
 from brokerproof.reports.assembly.failures import in_one_sentence
 from brokerproof.reports.assembly.pipeline import Report, Step, build
+from brokerproof.reports.assembly.tasks import LocalTasks, SparkTasks, local_tasks
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.model.target_summaries import read_measured
 from brokerproof.reports.sources.result_rows import flatten
 from brokerproof.reports.sources.runs import check_data, open_runs
+from brokerproof.reports.spark import on_demand
 from brokerproof.reports.spark.gateway import NoGateway
-from brokerproof.reports.spark.session import context
 
 BRIEF_EVENTS = 400_000
 """Fewer events than this are in tables before an optimising compiler pays. What writes no tables of
 the trace leaves the events to Python's workers."""
 WORKERS = "brokerproof.reports.assembly.case_workers"
+_CASES = "brokerproof.reports.assembly.case_data"
 _EARLY_NICENESS = 5
 """Of a process that starts Spark while others measure times."""
 
@@ -58,17 +59,36 @@ def command(
 
 
 @contextmanager
-def _started_early(master: str | None) -> Iterator[SparkContext]:
-    """Start Spark for a little data, then wait for a line of standard input, and end this process
-    without one. That Spark did not start is an error only behind the line."""
+def _processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | LocalTasks]:
+    """Spark's where there is PySpark, else some of this machine. ``brief`` is for a little data."""
+    if master is not None:
+        on_demand.require("--master")
+    if not on_demand.installed():
+        with local_tasks(_CASES) as tasks:
+            yield tasks
+        return
+    from brokerproof.reports.spark.session import context
+    from brokerproof.reports.spark.without_pandas import leave_pandas_out
+
+    leave_pandas_out()
+    with context(master, brief=brief, daemon=WORKERS) as spark:
+        yield SparkTasks(spark)
+
+
+@contextmanager
+def _started_early(master: str | None) -> Iterator[SparkTasks | LocalTasks]:
+    """Start the processes for a little data, then wait for a line of standard input, and end this
+    process without one. That Spark did not start is an error only behind the line."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.nice(_EARLY_NICENESS)
     with ExitStack() as stack:
         problem: Exception | None = None
         try:
-            started = stack.enter_context(context(master, brief=True, daemon=WORKERS))
-            warm_up(started)
-        except (NoJava, NoGateway, PySparkException, Py4JError) as failed:
+            started = stack.enter_context(_processes(master, brief=True))
+            started.warm_up(ready)
+        except (NoJava, NoGateway, on_demand.NoSpark) as failed:
+            problem = failed
+        except on_demand.problems() as failed:
             problem = failed
         if not sys.stdin.readline():
             sys.exit(0)
@@ -84,15 +104,16 @@ def write(
     step: Step = lambda _: None,
     inferred: Iterable[str] = (),
     trace_tables: bool = False,
-    started: SparkContext | None = None,
+    started: SparkTasks | LocalTasks | None = None,
 ) -> Report:
-    """Write the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it, on a
-    Spark that was ``started`` or on one of its own; raises what :func:`command` turns into
-    sentences.
+    """Write the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it, by
+    processes that were ``started`` or by its own; raises what :func:`command` turns into sentences.
 
-    Bad input is found before a JVM is started. Only what Spark alone can see, a damaged segment
-    with a whole footer, shows later, and is then looked for without Spark so that it can be named.
+    Bad input is found before a JVM is started. Only what the processes alone can see, a damaged
+    segment with a whole footer, shows later, and is then looked for so that it can be named.
     """
+    if trace_tables:
+        on_demand.require("--tables")
     requirements = Requirements(load().values())
     opened = open_runs(runs)
     outcomes = flatten(opened)
@@ -100,13 +121,9 @@ def write(
     out.mkdir(parents=True, exist_ok=True)
     brief = not trace_tables or sum(run.events() for run in opened) < BRIEF_EVENTS
     try:
-        with (
-            context(master, brief=brief, daemon=WORKERS)
-            if started is None
-            else nullcontext(started)
-        ) as spark:
+        with _processes(master, brief=brief) if started is None else nullcontext(started) as tasks:
             return build(
-                spark,
+                tasks,
                 opened,
                 out,
                 requirements,
@@ -115,7 +132,7 @@ def write(
                 trace_tables=trace_tables,
                 step=step,
             )
-    except (PySparkException, Py4JError):
+    except (*on_demand.problems(), BrokenProcessPool, *DAMAGED):
         check_data(opened)
         raise
 

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
@@ -46,7 +45,11 @@ from brokerproof.reports.judging.recheck_plan import MOST as MOST_CONNECTIONS
 from brokerproof.reports.judging.recheck_plan import ConnectionKey, scope_of
 from brokerproof.reports.judging.summary import CHANNELS, ORACLE_JUDGED, SCOPE
 from brokerproof.reports.sources import Opener, Piece, Source, Work
+from brokerproof.reports.spark.on_demand import F
 from brokerproof.reports.spark.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 MOST = 1_000_000
 LISTED = 100

@@ -9,11 +9,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from brokerproof.harness.oracles.capture_gaps import doubtful
 from brokerproof.harness.trace.facts import FAR
@@ -21,6 +19,10 @@ from brokerproof.reports.judging.connection_lifetimes import ConnectionSummary
 from brokerproof.reports.judging.executors import OnSpark, Row
 from brokerproof.reports.judging.recheck import ANOMALIES
 from brokerproof.reports.judging.summary import CONNECTION, QUEUE_USE, SCOPE
+from brokerproof.reports.spark.on_demand import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 UNSEEN = pa.schema(
     [

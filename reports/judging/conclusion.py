@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import functions as F
-
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results.verdict import merge, verdict_for
 from brokerproof.reports.judging.executors import Row, comparable
 from brokerproof.reports.judging.judge import Judgement
 from brokerproof.reports.judging.small_recordings import SmallJudgement
+from brokerproof.reports.spark.on_demand import F
 
 LISTED = 1_000
 """Up to so many anomalies are listed one by one. All are counted."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import chain
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
+from brokerproof.reports.spark.on_demand import F
 from brokerproof.reports.spark.schema import in_batches, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Row: TypeAlias = Mapping[str, Any]
 Step: TypeAlias = Callable[[Iterator[Row]], Iterable[Row]]
@@ -133,10 +134,12 @@ class OnSpark:
 
     def union(self, *parts: DataFrame) -> DataFrame:
         """Unite by the names of the columns."""
-        return reduce(DataFrame.unionByName, parts)
+        return reduce(lambda above, below: above.unionByName(below), parts)
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """Persist the rows on the disk."""
+        from pyspark import StorageLevel
+
         return rows.persist(StorageLevel.DISK_ONLY)
 
 

@@ -28,11 +28,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from brokerproof.harness.oracles import connection_lifetimes
 from brokerproof.harness.oracles.connection_reader import READABLE, STOMP
@@ -56,6 +54,10 @@ from brokerproof.reports.judging.summary import (
     WINDOWS,
 )
 from brokerproof.reports.sources import Source
+from brokerproof.reports.spark.on_demand import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 JUDGED_GROUPS = {
     DELIVERIES: "blocks of 1,024 messages of a producer on a queue",
@@ -111,6 +113,8 @@ class Judgement:
 def find_anomalies(spark: SparkSession, source: Source, ground: Expectations) -> Judgement:
     """Judge a recording. Only the merged summaries and the anomalies are kept, on disk where memory
     is short."""
+    from pyspark import StorageLevel
+
     merged = merge(summarise(spark, source, ground))
     if not source.whole:  # other connections may have sent messages too
         incomplete = F.col("kind") == SCOPE_PROTOCOLS

@@ -8,10 +8,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from brokerproof.reports.judging.channels import ChannelSummary
 from brokerproof.reports.judging.connection_lifetimes import ConnectionSummary
@@ -35,6 +34,9 @@ from brokerproof.reports.judging.summary import (
 )
 from brokerproof.reports.judging.windows import WindowLedger
 from brokerproof.reports.spark.schema import in_batches, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 EMPTY: Mapping[str, Callable[[], Summary[Any]]] = {
     DELIVERIES: DeliveryBitmap,

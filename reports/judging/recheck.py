@@ -24,12 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import groupby
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import pyarrow as pa
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from brokerproof.harness.oracles import recorded_anomalies
 from brokerproof.harness.oracles.connection_reader import ConnectionReader
@@ -63,7 +60,11 @@ from brokerproof.reports.judging.summary import CONSUMES, QUEUE_USE, SCOPE, SCOP
 from brokerproof.reports.judging.windows import WindowClosed
 from brokerproof.reports.sources import Opener, Piece, Source, Work
 from brokerproof.reports.sources.dataframes import arrow
+from brokerproof.reports.spark.on_demand import F
 from brokerproof.reports.spark.schema import in_batches, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 MOST_IN_PROCESS = 50_000
 """Up to so many events are judged in this process."""
@@ -159,14 +160,14 @@ def recheck(
         events, context = read_events(spark, source, plan), queue_context(merged)
         if not plan.everything:
             # Counting them reads the recording; of too many for this process, it is not read twice.
-            events = events.persist(StorageLevel.DISK_ONLY)
+            events = OnSpark().keep(events)
         few = None if plan.everything else _in_process(events, context)
         if few is None:
             parts.append(anomalies(OnSpark(), events, context, ground, plan))
         else:
             rows = anomalies(InProcess(), *few, ground, plan)
             parts.append(arrow(spark, pa.Table.from_pylist(rows, schema=ANOMALIES)))
-    return reduce(DataFrame.unionByName, parts) if parts else None
+    return reduce(lambda above, below: above.unionByName(below), parts) if parts else None
 
 
 def anomalies(

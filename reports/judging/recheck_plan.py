@@ -12,12 +12,10 @@ import pickle
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
 
 from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, DeliveryBitmap, numbers_of
 from brokerproof.reports.judging.dense_ids import Bools, Ints
@@ -32,6 +30,10 @@ from brokerproof.reports.judging.summary import (
 )
 from brokerproof.reports.judging.windows import WindowClosed, WindowLedger
 from brokerproof.reports.sources.dataframes import arrow
+from brokerproof.reports.spark.on_demand import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
 
 Scope: TypeAlias = tuple[str, str, str, int]
 Group: TypeAlias = tuple[str, str, str, int, str, int]

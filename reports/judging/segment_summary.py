@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.reports.judging.channels import ChannelSummaries
@@ -58,6 +57,9 @@ from brokerproof.reports.judging.summary import (
 from brokerproof.reports.judging.windows import WindowSummaries
 from brokerproof.reports.sources import Opener, Piece, Source, Work
 from brokerproof.reports.spark.schema import in_batches, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _QUEUE_HEADER = {
     "SUBSCRIBE": "destination",

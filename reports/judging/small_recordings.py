@@ -1,20 +1,20 @@
-"""Small recordings, judged without a query: one job of Spark, or two.
+"""Small recordings, judged in this process and without Spark.
 
 Of a few thousand events the queries of :mod:`brokerproof.reports.judging.judge` cost many times
-what the judgement costs. Here Spark's tasks summarise the pieces as they do for a recording of any
-size. What is suspicious is read again whole, by a second job. Both fit into this process, where the
-same steps run over lists (:class:`brokerproof.reports.judging.executors.InProcess`).
+what the judgement costs. Here this process summarises the pieces as Spark's tasks do for a
+recording of any size, and reads a suspicious recording again whole. The same steps run over lists
+(:class:`brokerproof.reports.judging.executors.InProcess`).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from pyspark import SparkContext
+import pyarrow as pa
 
 from brokerproof.harness.oracles.connection_reader import STOMP
 from brokerproof.harness.oracles.expectations import Expectations
@@ -25,7 +25,7 @@ from brokerproof.reports.judging.executors import InProcess, Row
 from brokerproof.reports.judging.judge import JUDGED_GROUPS, LifetimeAnomalies
 from brokerproof.reports.judging.merge import merged_row
 from brokerproof.reports.judging.recheck import QueueContext, anomalies, event_reader
-from brokerproof.reports.judging.recheck_plan import RecheckPlan, scope_of
+from brokerproof.reports.judging.recheck_plan import RecheckPlan, Scope, scope_of
 from brokerproof.reports.judging.requirement_map import statement
 from brokerproof.reports.judging.segment_summary import summariser
 from brokerproof.reports.judging.summary import (
@@ -41,7 +41,7 @@ from brokerproof.reports.judging.summary import (
     SCOPE_PROTOCOLS,
     WINDOWS,
 )
-from brokerproof.reports.sources import Source
+from brokerproof.reports.sources import Piece, Source, Work
 
 _EVERYTHING = RecheckPlan(everything=True)
 
@@ -59,9 +59,9 @@ class SmallJudgement:
     """The gaps of the recording, by reason."""
 
 
-def find_anomalies(context: SparkContext, source: Source, ground: Expectations) -> SmallJudgement:
+def find_anomalies(source: Source, ground: Expectations) -> SmallJudgement:
     """Judge a recording whose events fit into this process several times."""
-    merged = _merged(source.collect(context, summariser(source.open, ground)), whole=source.whole)
+    merged = _merged(source.collect(summariser(source.open, ground)), whole=source.whole)
     of_kind: dict[str, list[Row]] = defaultdict(list)
     for row in merged:
         of_kind[row["kind"]].append(row)
@@ -72,7 +72,9 @@ def find_anomalies(context: SparkContext, source: Source, ground: Expectations) 
     found = list(of_lifetimes(iter(of_kind[CONNECTION])))
     unseen = list(unseen_of(of_kind[CONNECTION]))
     if suspicious & {DELIVERIES, ORDER, WINDOWS}:
-        events = source.collect(context, event_reader(source.open, _EVERYTHING))
+        asking = (row for kind in (DELIVERIES, ORDER, WINDOWS) for row in of_kind[kind])
+        scopes = {scope_of(row) for row in asking if row["needs_recheck"]}
+        events = source.collect(_within(scopes, event_reader(source.open, _EVERYTHING)))
         again = anomalies(InProcess(), events, _queue_context(of_kind), ground, _EVERYTHING)
         found += _with_doubts(again, unseen, of_kind[QUEUE_USE], whole=source.whole)
     protocols = {
@@ -85,7 +87,7 @@ def find_anomalies(context: SparkContext, source: Source, ground: Expectations) 
     if suspicious & {ORACLE_JUDGED, CHANNELS}:
         asking = (row for kind in (ORACLE_JUDGED, CHANNELS) for row in of_kind[kind])
         chosen = frozenset((*scope_of(row), row["conn"]) for row in asking if row["needs_recheck"])
-        frames = source.collect(context, amqp.frame_reader(source.open, chosen))
+        frames = source.collect(amqp.frame_reader(source.open, chosen))
         by, order = amqp.CONNECTION_KEY, ("place", "row")
         stated += InProcess().run(amqp.anomalies_of, frames, amqp.WITH_REQUIREMENT, by, order)
     names = amqp.WITH_REQUIREMENT.names
@@ -99,6 +101,17 @@ def find_anomalies(context: SparkContext, source: Source, ground: Expectations) 
         },
         _missing(unseen),
     )
+
+
+def _within(scopes: Container[Scope], read: Work) -> Work:
+    """Return ``read`` without the events of other scopes, which are most of a run's."""
+
+    def read_some(piece: Piece) -> Iterator[pa.RecordBatch]:
+        for events in read(piece):
+            own = zip(*(events.column(name).to_pylist() for name in SCOPE), strict=True)
+            yield events.filter(pa.array([scope in scopes for scope in own], pa.bool_()))
+
+    return read_some
 
 
 def _merged(summaries: Iterable[Row], *, whole: bool) -> list[Row]:

@@ -4,9 +4,12 @@ itself keeps them."""
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from brokerproof.reports.spark.on_demand import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 NAMES = ("passcode", "password", "authorization", "initial-response", "response")
 """Headers whose value is blanked, in any case of letters; the last two are those of SASL in AMQP

@@ -3,17 +3,18 @@ batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from brokerproof.harness.trace.columns import SCHEMA
-from brokerproof.reports.spark.schema import TRACE
+from brokerproof.reports.spark.schema import trace_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Piece: TypeAlias = Mapping[str, Any]
 Opener: TypeAlias = Callable[[Piece, Sequence[str]], Iterator[pa.RecordBatch]]
@@ -71,28 +72,20 @@ class Source:
 
         return spark.range(0, len(chosen), 1, max(1, len(chosen))).mapInArrow(run, schema)
 
-    def collect(self, context: SparkContext, work: Work) -> list[Mapping[str, Any]]:
-        """Return the rows that ``work`` yields for each piece, in order. Every piece is a task of
-        its own; the rows have to fit into this process."""
-        pieces = self.pieces
-
-        def rows(places: Iterable[int]) -> Iterator[Mapping[str, Any]]:
-            for place in places:
-                for batch in work(pieces[place]):
-                    yield from batch.to_pylist()
-
-        tasks = context.parallelize(range(len(pieces)), max(1, len(pieces)))
-        return tasks.mapPartitions(rows).collect()
+    def collect(self, work: Work) -> list[Mapping[str, Any]]:
+        """Return the rows that ``work`` yields for each piece, in order, without Spark. They have
+        to fit into this process."""
+        return [row for piece in self.pieces for batch in work(piece) for row in batch.to_pylist()]
 
     def events(self, spark: SparkSession) -> DataFrame:
         """Return every event of the recording, with the trace's columns."""
-        open_piece = self.open
+        open_piece, schema = self.open, trace_schema()
 
         def read(piece: Piece) -> Iterator[pa.RecordBatch]:
-            for batch in open_piece(piece, TRACE.fieldNames()):
+            for batch in open_piece(piece, SCHEMA.names):
                 yield plain(batch)
 
-        return self.each(spark, read, TRACE)
+        return self.each(spark, read, schema)
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
-from pyspark.sql.window import Window
 
 from brokerproof.reports.sources.runs import Run
 from brokerproof.reports.spark import paths as spark_paths
-from brokerproof.reports.spark.schema import TRACE, spark_schema
+from brokerproof.reports.spark.on_demand import F
+from brokerproof.reports.spark.schema import spark_schema, trace_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 CASE = ("run", "target", "case")
 """The columns that name one case of one run against one target."""
@@ -42,7 +44,7 @@ def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
     A case that was recorded more than once (a resumed run) counts as it was recorded last.
     """
     reader = (
-        spark.read.schema(TRACE)
+        spark.read.schema(trace_schema())
         .option("recursiveFileLookup", True)
         .option("pathGlobFilter", "part-*.parquet")
     )
@@ -63,11 +65,11 @@ def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
     ]
     if not parts:
         return ordered(
-            empty(spark, TRACE).withColumns(
+            empty(spark, trace_schema()).withColumns(
                 {"segment": F.lit(""), "row": F.lit(0), "once": F.lit(False)}
             )
         )
-    return ordered(reduce(DataFrame.unionByName, parts))
+    return ordered(reduce(lambda above, below: above.unionByName(below), parts))
 
 
 def ordered(events: DataFrame) -> DataFrame:
@@ -78,6 +80,8 @@ def ordered(events: DataFrame) -> DataFrame:
     ``position`` counts from 0 in each case; ``part`` is 0 before a property's first example, then
     1, 2, ….
     """
+    from pyspark.sql.window import Window
+
     case = Window.partitionBy(*CASE)
     order = case.orderBy("segment", "row")
     until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)

@@ -9,16 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from brokerproof.harness.results import run_folder
 from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, row_count
 from brokerproof.reports.sources import Piece, Source
 from brokerproof.reports.sources.dataframes import arrow
+from brokerproof.reports.spark.on_demand import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 2**18
 """Rows read at once: some tens of megabytes."""

@@ -5,50 +5,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from brokerproof.harness.trace.columns import SCHEMA
 
-_SIMPLE: dict[pa.DataType, DataType] = {
-    pa.string(): StringType(),
-    pa.int64(): LongType(),
-    pa.binary(): BinaryType(),
-    pa.float64(): DoubleType(),
-    pa.bool_(): BooleanType(),
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructField, StructType
+
+_SIMPLE = {
+    pa.string(): "StringType",
+    pa.int64(): "LongType",
+    pa.binary(): "BinaryType",
+    pa.float64(): "DoubleType",
+    pa.bool_(): "BooleanType",
 }
 
 
 def spark_type(arrow: pa.DataType) -> DataType:
     """Spark's type for ``arrow``; raises ``TypeError`` for one that none of our columns has."""
+    from pyspark.sql import types
+
     if pa.types.is_struct(arrow):
-        return StructType([spark_field(arrow.field(index)) for index in range(arrow.num_fields)])
+        fields = [arrow.field(index) for index in range(arrow.num_fields)]
+        return types.StructType(list(map(spark_field, fields)))
     if pa.types.is_list(arrow):
-        return ArrayType(spark_type(arrow.value_type), arrow.value_field.nullable)
+        return types.ArrayType(spark_type(arrow.value_type), arrow.value_field.nullable)
     if arrow not in _SIMPLE:
         raise TypeError(f"no Spark type is agreed for Arrow's {arrow}")
-    return _SIMPLE[arrow]
+    simple: DataType = getattr(types, _SIMPLE[arrow])()
+    return simple
 
 
 def spark_field(field: pa.Field) -> StructField:
     """Spark's field for an Arrow field."""
+    from pyspark.sql.types import StructField
+
     return StructField(field.name, spark_type(field.type), field.nullable)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """Spark's schema for an Arrow schema."""
+    from pyspark.sql.types import StructType
+
     return StructType([spark_field(field) for field in schema])
 
 
@@ -62,5 +62,6 @@ def in_batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterator
         yield pa.RecordBatch.from_pylist(chunk, schema=schema)
 
 
-TRACE = spark_schema(SCHEMA)
-"""Schema of a recorded segment."""
+def trace_schema() -> StructType:
+    """Return Spark's schema for a recorded segment."""
+    return spark_schema(SCHEMA)

@@ -26,6 +26,7 @@ from brokerproof.harness.results.verdict import never_reached
 from brokerproof.harness.targets import npm
 from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.reports.assembly.pipeline import build
+from brokerproof.reports.assembly.tasks import SparkTasks
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources.runs import open_runs
 from brokerproof.reports.spark.session import context
@@ -60,7 +61,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     (folder / "many" / "results.ndjson").write_text("\n".join(lines) + "\n", "utf-8")
     with context(brief=True) as spark:
         for run in (full, folder / "many"):
-            build(spark, open_runs([run]), run / "report", requirements)
+            build(SparkTasks(spark), open_runs([run]), run / "report", requirements)
     return full / "report", folder / "many" / "report"
 
 

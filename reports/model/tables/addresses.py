@@ -3,10 +3,13 @@ paged to disk."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from brokerproof.reports.model.tables.deliveries import SCOPE, value
+from brokerproof.reports.spark.on_demand import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 ATTRIBUTES = {
     "addressSize": "size",

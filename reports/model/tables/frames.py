@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from brokerproof.reports.model.redaction import blanked, blanked_bytes
+from brokerproof.reports.spark.on_demand import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 BODY_BYTES = 256
 """The limit on the part of a body that is kept, as text, with everything that is not printable

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
+
+from brokerproof.reports.spark.on_demand import F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def measurements(trace: DataFrame) -> DataFrame:

@@ -8,13 +8,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from brokerproof.harness.trace.columns import FIELDS
+from brokerproof.harness.trace.columns import FIELDS, SCHEMA
 from brokerproof.harness.trace.events import Event
-from brokerproof.reports.spark.schema import TRACE
+from brokerproof.reports.spark.schema import trace_schema
 
 RECORDED = StructType(
     [
-        *TRACE.fields,
+        *trace_schema().fields,
         StructField("position", IntegerType(), False),
         StructField("part", LongType(), False),
     ]
@@ -36,7 +36,7 @@ def recorded(
     for position, event in enumerate(events):
         kind = type(event).__name__
         part += kind == "ExampleStarted"
-        row: dict[str, Any] = dict.fromkeys(TRACE.fieldNames())
+        row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
         row |= {
             "run": run,
             "target": target,

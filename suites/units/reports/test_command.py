@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from brokerproof.harness.targets.java_runtime import NoJava, find_java
 from brokerproof.reports.assembly import pipeline, report_writing
+from brokerproof.reports.assembly.tasks import SparkTasks
 from brokerproof.reports.command import report
 from brokerproof.reports.spark import session as spark_session
 from brokerproof.reports.spark.class_archive import ClassArchive
@@ -50,7 +51,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("no JVM may be started for bad input")
         yield
 
-    monkeypatch.setattr(report_writing, "context", never)
+    monkeypatch.setattr(spark_session, "context", never)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -86,7 +87,7 @@ def test_without_java_or_spark_set_up_failed(
         raise problem
         yield
 
-    monkeypatch.setattr(report_writing, "context", failing)
+    monkeypatch.setattr(spark_session, "context", failing)
     write_header(tmp_path, header("r"))
     assert refused(3, tmp_path) == f"brokerproof report: {problem}"
 
@@ -109,10 +110,11 @@ def test_a_report_that_starts_early_reads_the_run_when_it_is_asked_to(
         write_header(tmp_path / "r", header("r"))  # it is no run before
         yield object()
 
-    warm, reported = [], []
-    monkeypatch.setattr(report_writing, "context", starting)
-    monkeypatch.setattr(report_writing, "warm_up", warm.append)
-    monkeypatch.setattr(report_writing, "build", lambda spark, *_, **__: reported.append(spark))
+    warm: list[object] = []
+    reported: list[object] = []
+    monkeypatch.setattr(spark_session, "context", starting)
+    monkeypatch.setattr(SparkTasks, "warm_up", lambda tasks, _: warm.append(tasks))
+    monkeypatch.setattr(report_writing, "build", lambda tasks, *_, **__: reported.append(tasks))
     arguments = [str(tmp_path / "r"), "--early", "--json"]
     result = CliRunner().invoke(report, arguments, input="")
     assert (result.exit_code, result.output, reported) == (0, "", [])
@@ -129,7 +131,7 @@ def test_that_spark_did_not_start_early_is_reported_when_the_run_has_ended(
         raise NoJava("no Java")
         yield
 
-    monkeypatch.setattr(report_writing, "context", failing)
+    monkeypatch.setattr(spark_session, "context", failing)
     write_header(tmp_path, header("r"))
     unasked = CliRunner().invoke(report, [str(tmp_path), "--early"], input="")
     assert (unasked.exit_code, unasked.output) == (0, "")
@@ -146,7 +148,7 @@ def test_damage_that_only_spark_meets_is_named_and_anything_else_is_ours(
         raise PySparkException("first line\n  at java.lang.Thread")
         yield
 
-    monkeypatch.setattr(report_writing, "context", failing)
+    monkeypatch.setattr(spark_session, "context", failing)
     folder = full_run(tmp_path / "r")
     assert refused(5, folder) == "brokerproof report: Spark gave up: first line"
     segment = next(folder.glob("trace/target=artemis/part-*.parquet"))
@@ -198,8 +200,8 @@ def test_a_jvm_that_ends_at_once_says_why(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_work_beside_a_block_that_fails_is_cancelled() -> None:
     cancelled = threading.Event()
-    spark: Any = SimpleNamespace(cancelAllJobs=cancelled.set)
+    tasks: Any = SimpleNamespace(cancel=cancelled.set)
     with pytest.raises(OSError, match="disk full"):  # noqa: SIM117
-        with pipeline._beside(spark, lambda: cancelled.wait(30)) as writing:
+        with pipeline._beside(tasks, lambda: cancelled.wait(30)) as writing:
             raise OSError("disk full")
     assert writing.result() is True

@@ -27,6 +27,7 @@ from brokerproof.harness.results.verdict import never_reached
 from brokerproof.reports.assembly import case_data, pipeline
 from brokerproof.reports.assembly.case_data import chunk_of
 from brokerproof.reports.assembly.pipeline import Report, build
+from brokerproof.reports.assembly.tasks import SparkTasks
 from brokerproof.reports.model.index_model_builder import Limits
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.model.slugs import case_link, slug
@@ -56,7 +57,7 @@ def written(
     folder = full_run(tmp_path_factory.mktemp("my runs é {1}") / "2026-11-21T12-00-00")
     measured = {"artemis": [{**MEASURED, "agrees": False, "low": 900.0, "high": 950.5}]}
     return build(
-        spark.sparkContext,
+        SparkTasks(spark.sparkContext),
         open_runs([folder]),
         folder / "report",
         requirements,
@@ -470,7 +471,10 @@ def test_a_requirement_that_every_case_skipped_has_no_page_and_no_link(
         case = f"{requirement}.{verdict.lower()}"
         append(tmp_path / "run", Result(case, "reference", (requirement,), verdict, "", findings))
     found = build(
-        spark.sparkContext, open_runs([tmp_path / "run"]), tmp_path / "report", requirements
+        SparkTasks(spark.sparkContext),
+        open_runs([tmp_path / "run"]),
+        tmp_path / "report",
+        requirements,
     )
     pages = [path.stem for path in (found.folder / "requirements").iterdir()]
     assert pages == [judged]
@@ -496,7 +500,7 @@ def test_the_index_stays_small_and_says_what_it_leaves_out(
     ]
     (tmp_path / "run" / "results.ndjson").write_text("\n".join(lines) + "\n")
     found = build(
-        spark.sparkContext,
+        SparkTasks(spark.sparkContext),
         open_runs([tmp_path / "run"]),
         tmp_path / "report",
         requirements,

@@ -19,11 +19,11 @@ from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, append
 from brokerproof.reports import command
-from brokerproof.reports.assembly import report_writing
 from brokerproof.reports.model.index_model import Bar, Column
 from brokerproof.reports.model.overview import overview
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources.runs import open_runs
+from brokerproof.reports.spark import session as spark_session
 from brokerproof.suites.units.drivers.synthetic_run import header, write_header
 
 BASELINE = {
@@ -90,7 +90,7 @@ def reported(spark: SparkSession, folder: Path, runs: Iterable[str]) -> dict[str
         yield spark.sparkContext
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(report_writing, "context", shared)
+        patched.setattr(spark_session, "context", shared)
         arguments = [
             *(str(folder / name) for name in runs),
             "--out",

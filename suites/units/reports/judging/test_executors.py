@@ -13,7 +13,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from brokerproof.harness.model.enums import Clock
@@ -29,6 +28,7 @@ from brokerproof.reports.judging.amqp import connection_anomalies
 from brokerproof.reports.judging.judge import find_anomalies
 from brokerproof.reports.sources import Piece
 from brokerproof.reports.sources.segments import elsewhere, local, read_files
+from brokerproof.reports.spark import session as spark_session
 from brokerproof.suites.scale.load_trace import Anomalies, write
 from brokerproof.suites.units.drivers import model_recordings_amqp091, model_recordings_core
 from brokerproof.suites.units.drivers.model_recordings import FAULTS
@@ -151,13 +151,7 @@ def test_five_anomalies_among_many_events_are_found_by_the_command(
         started.append("session")
         yield spark
 
-    @contextmanager
-    def shared_context(*_: object, **__: object) -> Iterator[SparkContext]:
-        started.append("context")
-        yield spark.sparkContext
-
-    monkeypatch.setattr(recording_judgement, "session", shared)
-    monkeypatch.setattr(recording_judgement, "context", shared_context)
+    monkeypatch.setattr(spark_session, "session", shared)
     if not small:
         monkeypatch.setattr(recording_judgement, "SMALL_SEGMENTS", 0)
     told = CliRunner().invoke(
@@ -167,7 +161,7 @@ def test_five_anomalies_among_many_events_are_found_by_the_command(
     )
     assert told.exit_code == 0
     assert told.return_value == 1
-    assert started == ["context" if small else "session"]
+    assert started == ([] if small else ["session"])
     found = json.loads(told.stdout)
     assert {row["kind"]: row["count"] for row in found["wrong"]} == {
         "closed early": 1,

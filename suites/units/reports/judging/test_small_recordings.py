@@ -48,7 +48,7 @@ def both_agree(
     spark: SparkSession, source: Source, ground: Expectations, *, wrong: bool = True
 ) -> None:
     of_any_size = find_anomalies(spark, source, ground)
-    small = small_recordings.find_anomalies(spark.sparkContext, source, ground)
+    small = small_recordings.find_anomalies(source, ground)
     expected, found = conclude(of_any_size, must), conclude_small(small, must)
     assert bool(expected.wrong) is wrong
     assert list(found.wrong) == list(expected.wrong)

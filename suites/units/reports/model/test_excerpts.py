@@ -33,20 +33,20 @@ from brokerproof.reports.model.excerpts import (
 from brokerproof.reports.sources import recorded_cases
 from brokerproof.reports.sources.dataframes import ordered, trace
 from brokerproof.reports.sources.runs import Run, open_runs
-from brokerproof.reports.spark.schema import TRACE, spark_type
+from brokerproof.reports.spark.schema import spark_type, trace_schema
 from brokerproof.suites.units.drivers.recorded_case import recorded_case
 from brokerproof.suites.units.drivers.synthetic_run import header, silence, write_header
 
 
 def test_the_schema_is_that_of_the_recorder() -> None:
-    assert TRACE.fieldNames() == SCHEMA.names
-    assert TRACE["at_ns"] == StructField("at_ns", LongType(), False)
-    assert TRACE["conn"] == StructField("conn", LongType(), True)
-    assert TRACE["body"].dataType == BinaryType()
+    assert trace_schema().fieldNames() == SCHEMA.names
+    assert trace_schema()["at_ns"] == StructField("at_ns", LongType(), False)
+    assert trace_schema()["conn"] == StructField("conn", LongType(), True)
+    assert trace_schema()["body"].dataType == BinaryType()
     pair = StructType(
         [StructField("name", StringType(), False), StructField("value", StringType(), False)]
     )
-    assert TRACE["headers"].dataType == ArrayType(pair, False)
+    assert trace_schema()["headers"].dataType == ArrayType(pair, False)
 
 
 def test_a_column_type_nobody_agreed_on_is_refused() -> None:

@@ -15,8 +15,9 @@ from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.harness.trace.read import UnreadableTrace, event
 from brokerproof.reports.assembly.recording_judgement import source_of
 from brokerproof.reports.judging.judge import find_anomalies
-from brokerproof.reports.sources.captures import Captures, Opening, holds_captures, local
-from brokerproof.reports.spark.schema import TRACE
+from brokerproof.reports.sources.capture_data_source import Captures
+from brokerproof.reports.sources.captures import Opening, holds_captures, local
+from brokerproof.reports.spark.schema import trace_schema
 from brokerproof.suites.units.drivers.captured_packets import (
     GROUND,
     Plan,
@@ -33,7 +34,7 @@ FIXTURES = Path(str(files("brokerproof.fixtures"))) / "captures"
 def test_a_folder_of_captures_is_a_data_frame_of_the_trace(spark: SparkSession) -> None:
     spark.dataSource.register(Captures)
     frame = spark.read.format("brokerproof.pcap").option("parts", 3).load(str(FIXTURES))
-    assert frame.schema == TRACE
+    assert frame.schema == trace_schema()
     assert frame.rdd.getNumPartitions() == 3
     rows = frame.select("kind", "target", "conn").collect()
     expected = Counter(
