@@ -1,1 +1,1 @@
-"""Conformance cases: how they are declared, drawn, executed and collected by pytest."""
+"""Conformance cases: how they are declared, selected, drawn, executed and judged."""

@@ -6,7 +6,6 @@ import contextlib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -57,8 +56,8 @@ class Run:
     effort: str
     seed: int
     database: ExampleDatabase | None = None
-    counterexamples: Path | None = None
-    """The folder for counterexamples; None keeps none."""
+    keep_counterexample: Callable[[Run, Call, ExampleRecord, frozenset[str]], object] | None = None
+    """Given a failed call, its smallest failing example and the requirements that it violates."""
     shrink: bool = True
     """True if a failing example is made smaller, in virtual time. A run that only counts failures
     saves the time."""

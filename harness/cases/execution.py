@@ -33,7 +33,6 @@ from brokerproof.harness.cases.recording_budget import RecordingBudget
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
 from brokerproof.harness.catalogue.profiles import MissingParameter
 from brokerproof.harness.catalogue.requirements import in_range
-from brokerproof.harness.counterexamples import writer
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import (
     Finding,
@@ -199,8 +198,8 @@ def _judge_completed(
         if reason:
             example = None
             judged = _judged(run, call, confirm_and_shrink.without(findings, failing, reason))
-    if example is not None and run.counterexamples is not None:
-        writer.keep(run, call, example, failing, run.counterexamples)
+    if example is not None and run.keep_counterexample is not None:
+        run.keep_counterexample(run, call, example, failing)
     worst = merge(finding.verdict for finding in judged)
     if worst is Verdict.PASS:
         detail = "; ".join(f"{finding.requirement}: {finding.detail}" for finding in judged)[:600]

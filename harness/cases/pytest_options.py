@@ -2,7 +2,7 @@
 
 A project opts in by ``brokerproof = true`` in its pytest configuration or by
 ``--brokerproof-target``. Only then is the plugin itself imported and registered
-(:mod:`brokerproof.harness.cases.pytest_plugin`), with its ``target`` fixture and its hooks.
+(:mod:`brokerproof.harness.session.pytest_plugin`), with its ``target`` fixture and its hooks.
 """
 
 from __future__ import annotations
@@ -92,4 +92,4 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     if not (config.getini("brokerproof") or option.brokerproof_target or option.brokerproof_record):
         return
-    config.pluginmanager.import_plugin("brokerproof.harness.cases.pytest_plugin")
+    config.pluginmanager.import_plugin("brokerproof.harness.session.pytest_plugin")

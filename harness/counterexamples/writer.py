@@ -17,7 +17,7 @@ from brokerproof.harness.protocols.byte_log import Violation
 
 
 def keep(
-    run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], folder: Path
+    folder: Path, run: Run, call: Call, example: ExampleRecord, failing: frozenset[str]
 ) -> Path:
     """Write what ``example`` did into ``folder``; return the case file."""
     violation = next(

@@ -12,6 +12,7 @@ from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.counterexamples import writer
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.recorder import Recorder
@@ -51,7 +52,9 @@ def judge(
             recorder,
             "smoke",
             seed,
-            counterexamples=counterexamples,
+            keep_counterexample=None
+            if counterexamples is None
+            else partial(writer.keep, counterexamples),
             health=health,
         )
         alone = [call for call in calls if "alarms" in call.case.needs]

@@ -14,12 +14,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from brokerproof.harness.cases.real_time_order import LEAST_S
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.session.real_time_order import LEAST_S
 
 HEAD = """\
-# Seconds that long cases take in real time: harness/cases/real_time_order.py begins them first.
+# Seconds that long cases take in real time: harness/session/real_time_order.py begins them first.
 # Made by `python -m brokerproof.suites.repo.long_cases RUN …`; a case that is missing begins later.
 """
 

@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 
 from brokerproof.harness.cases.case import Case, registry
-from brokerproof.harness.cases.real_time_order import durations
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.cases import import_suites
+from brokerproof.harness.session.real_time_order import durations
 from brokerproof.suites.repo.sources import ROOT, modules
 
 FOLDERS = (

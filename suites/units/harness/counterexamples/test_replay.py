@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.replay import replay
-from brokerproof.harness.counterexamples import case_file, plans, target_playback
+from brokerproof.harness.counterexamples import case_file, plans, target_playback, writer
 from brokerproof.harness.counterexamples import replay as counterexamples_replay
 from brokerproof.harness.counterexamples.player import Frames
 from brokerproof.harness.model.enums import Clock, CloseHow
@@ -73,8 +74,9 @@ def faulty() -> VirtualTarget:
 def run_on(target: Target, folder: Path | None) -> Run:
     facts = target.start(Path())
     recorder = Recorder(None, run="run", target=target.identity.name, clock=target.clock)
+    keep = None if folder is None else partial(writer.keep, folder)
     return Run(
-        target, facts, requirements.load(), (), recorder, "normal", seed=7, counterexamples=folder
+        target, facts, requirements.load(), (), recorder, "normal", seed=7, keep_counterexample=keep
     )
 
 

@@ -35,10 +35,10 @@ from multiprocessing import connection
 
 from brokerproof.harness.cases.example_runs import ATTEMPTS, Call, Run
 from brokerproof.harness.cases.execution import EarlierAttempts, attempt
-from brokerproof.harness.cases.forked_workers import GRACE_S, Keep, MakeRun, Workers
-from brokerproof.harness.cases.real_time_order import BUSY, durations
 from brokerproof.harness.model.time import NS_PER_S, Duration
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.session.forked_workers import GRACE_S, Keep, MakeRun, Workers
+from brokerproof.harness.session.real_time_order import BUSY, durations
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.trace.events import Event
 from brokerproof.harness.worlds.bounds import RunStopped

@@ -1,5 +1,5 @@
 """Cases side by side in processes of their own. In virtual time they only compute, so threads would
-not help them; those in real time wait too (``harness/cases/real_time_workers.py``).
+not help them; those in real time wait too (``harness/session/real_time_workers.py``).
 
 A worker is forked from the process that collected the cases, once the target is started: nothing is
 imported, collected or configured twice. That process is the dispatcher. Each worker holds the case

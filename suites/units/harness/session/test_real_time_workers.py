@@ -15,29 +15,29 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases import real_time_workers
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Over
 from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.cases.execution import EarlierAttempts, execute
-from brokerproof.harness.cases.real_time_workers import (
-    IDLE_SHARE,
-    MOST_PLACES,
-    QUIET_SHARE,
-    RealTimeWorkers,
-    processes_for,
-)
 from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.session import real_time_workers
+from brokerproof.harness.session.real_time_workers import (
+    IDLE_SHARE,
+    MOST_PLACES,
+    QUIET_SHARE,
+    RealTimeWorkers,
+    processes_for,
+)
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.harness.worlds.bounds import RunStopped
-from brokerproof.suites.units.harness.cases.test_forked_workers import (
+from brokerproof.suites.units.harness.session.test_forked_workers import (
     MUST,
     call,
     crash,

@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from brokerproof.harness.cases import case_index, pytest_options, pytest_plugin
+from brokerproof.harness.cases import case_index, pytest_options
 from brokerproof.harness.cases.example_runs import Run
+from brokerproof.harness.session import case_runs, pytest_plugin
 from brokerproof.harness.targets import local_process, target_file
 from brokerproof.harness.targets.sockets import SocketTarget
 
@@ -157,12 +158,12 @@ def test_only_a_broker_that_is_started_here_gets_more_cases_than_there_are_place
         def __init__(self, *arguments: Any, more: bool) -> None:
             begun.append(more)
 
-    monkeypatch.setattr(pytest_plugin, "RealTimeWorkers", Observed)
-    monkeypatch.setattr(pytest_plugin, "processes_for", lambda cases, together: 2)
-    session = object.__new__(pytest_plugin._Session)
-    session._folder, session._started = None, {}
+    monkeypatch.setattr(case_runs, "RealTimeWorkers", Observed)
+    monkeypatch.setattr(case_runs, "processes_for", lambda cases, together: 2)
+    runs = object.__new__(case_runs.CaseRuns)
+    runs.folder, runs._started = None, {}
     run = SimpleNamespace(target=target_file.load(name))
-    session._begin_in_real_time(cast(Run, run), [], together)
+    runs._begin_in_real_time(cast(Run, run), [], together)
     assert begun == [more]
 
 

@@ -22,11 +22,11 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over
 from brokerproof.harness.cases.example_runs import Call, Run
 from brokerproof.harness.cases.execution import execute
-from brokerproof.harness.cases.forked_workers import Workers, heaviest_first
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.session.forked_workers import Workers, heaviest_first
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.recorder import Recorder
 

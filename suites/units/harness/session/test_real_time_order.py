@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from brokerproof.harness.cases import real_time_order
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.example_runs import Call
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.session import real_time_order
 from brokerproof.suites.repo.long_cases import HEAD, table
 from brokerproof.suites.units.harness.cases.test_execution import MUST, made
 
