@@ -1,0 +1,7 @@
+"""AMQP 0-9-1: peers, methods and typed values of tables."""
+
+from brokerproof.harness.protocols.amqp091.codec import Method
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
+from brokerproof.harness.protocols.amqp091.values import Typed
+
+__all__ = ["Amqp091Peer", "Method", "Typed", "either", "method"]
