@@ -135,7 +135,7 @@ def attempt(
         judgement = _judge_excused(run, call, findings, explain(problem), excuse.listed)
     elif _is_absent(problem):
         judgement = _judge_lacking(run, call, findings, str(problem))
-    elif run.target.clock is Clock.REAL and isinstance(problem, ControlFailed):
+    elif isinstance(problem, ControlFailed):
         if min(lateness) >= LATE:
             words = f"the host was late by {min(lateness) // NS_PER_MS} ms: {problem}"
             judgement = _judge_unmet(findings, words, Seen.NEVER_REACHED)
@@ -217,10 +217,7 @@ def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
 
 def _judge_unmet(findings: list[Finding], problem: str, seen: Seen = Seen.UNMET) -> _Judgement:
     """Judge a case that ended early on a broker that serves others: it refused or lacked something
-    that the case relies on, the host was late, or the case reached a limit.
-
-    In virtual time the broker is ours, and a failed control an error of ours.
-    """
+    that the case relies on, the host was late, or the case reached a limit."""
     unmet = [Finding(finding.requirement, seen, problem) for finding in findings]
     judged = tuple(with_verdict(finding, Verdict.INCONCLUSIVE) for finding in unmet)
     return _Judgement(Verdict.INCONCLUSIVE, problem, judged)

@@ -11,7 +11,8 @@ from typing import Any
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.diff_inputs import Side, open_side, releases
 from brokerproof.harness.model.verdicts import Seen, Verdict
-from brokerproof.harness.results import difference, run_folder
+from brokerproof.harness.results import causes, difference, run_folder
+from brokerproof.harness.results.causes import Cause
 from brokerproof.harness.results.difference import Course, Difference
 from brokerproof.harness.results.records import Result
 
@@ -36,6 +37,12 @@ class Gated:
     def worse(self) -> list[Difference]:
         """The cases that got worse."""
         return [change for change in self.differences if change.course is Course.WORSE]
+
+    @property
+    def lost_services(self) -> list[Cause]:
+        """What the broker gave in the baseline and gives no longer, each with its cases."""
+        lost = [change.b for change in self.worse if change.lost_service and change.b is not None]
+        return causes.group((latest.result for latest in lost), Verdict.INCONCLUSIVE)
 
     @property
     def exit_code(self) -> int:
@@ -68,6 +75,10 @@ class Gated:
                     "verdicts": [verdict and verdict.value for verdict in change.verdicts],
                 }
                 for change in changes[:MOST_RECORDED]
+            ],
+            "lost": [
+                {"target": lost.target, "observed": lost.observed[0], "cases": len(lost.cases)}
+                for lost in self.lost_services[:MOST_RECORDED]
             ],
         }
 

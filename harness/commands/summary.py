@@ -141,6 +141,12 @@ def compared(gated: Gated, width: int) -> Iterator[Text]:
     )
     for before, now in gated.renamed.items():
         yield Text(f"  {before} there is compared with {now} here")
+    for lost in gated.lost_services[:MOST_CAUSES]:
+        count = len(lost.cases)
+        cases = f"{count} cases rely" if count > 1 else "1 case relies"
+        observed = _plain(lost.observed[0])[:_MOST_CHARACTERS]
+        sentence = f"{lost.target} no longer gives what {cases} on: {observed}"
+        yield _wrapped(sentence, width, "  ", "    ")
     for change in gated.worse[:MOST_CAUSES]:
         was, now_is = change.verdicts
         yield _wrapped(f"{was} → {now_is} in {change.case}", width, "  ", "    ")

@@ -7,8 +7,7 @@ Rules every peer shares:
   interleaving passes. What can only mean failure (an ERROR, the end of the connection) ends the
   wait at once.
 * An expectation either *proves* requirements (``proves=``) or is a control. A proof that fails is a
-  violation by the broker. A control that fails is never FAIL: it is ERROR in virtual time, and
-  "precondition not met" in real time.
+  violation by the broker. A control that fails is never FAIL: it is "precondition not met".
 * Every expectation has a time limit. Signs of life are never frames.
 """
 

@@ -2,7 +2,8 @@
 differences out.
 
 A verdict got worse or better by merge order. Where one side says nothing of the broker, nothing got
-worse or better: the change is UNDECIDED.
+worse or better: the change is UNDECIDED. A precondition that was met and is met no longer is WORSE:
+the broker gave in A what the case relies on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from brokerproof.harness.model.enums import StrEnum
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import LatestResult
-from brokerproof.harness.results.verdict import WORST_FIRST, merge
+from brokerproof.harness.results.verdict import WORST_FIRST, is_met, is_unmet, merge
 
 
 class Kind(StrEnum):
@@ -95,9 +96,21 @@ class Difference:
         return Kind.UNCHANGED if a is b else Kind.CHANGED
 
     @property
+    def lost_service(self) -> bool:
+        """True if B no longer gives what the case relies on, and A did. Of two brokers neither
+        lost anything."""
+        return (
+            not self.across
+            and self.a is not None
+            and self.b is not None
+            and is_met(self.a.result.findings)
+            and is_unmet(self.b.result.findings)
+        )
+
+    @property
     def course(self) -> Course:
         """Which way it went."""
-        return course(*self.verdicts, across=self.across)
+        return Course.WORSE if self.lost_service else course(*self.verdicts, across=self.across)
 
     @property
     def unsteady(self) -> bool:

@@ -23,6 +23,7 @@ LISTED: tuple[Verdict, ...] = (
 """The order in which people read verdicts: a violation before an error of ours, what a target lacks
 last."""
 
+_ON_THE_BROKER = frozenset({Verdict.FAIL, Verdict.KNOWN, Verdict.WARN, Verdict.NOTE, Verdict.PASS})
 _VIOLATED = {
     Level.MUST: Verdict.FAIL,
     Level.DOC: Verdict.FAIL,
@@ -78,6 +79,16 @@ def merge(verdicts: Iterable[Verdict]) -> Verdict:
 def is_unmet(findings: Iterable[Finding]) -> bool:
     """True if a precondition of the case was not met: no noisy host is a reason for it."""
     return any(finding.seen is Seen.UNMET for finding in findings)
+
+
+def is_met(findings: Iterable[JudgedFinding]) -> bool:
+    """True if the case got as far as a verdict on the broker, so that its preconditions were
+    met."""
+    found = list(findings)
+    return not is_unmet(found) and any(
+        finding.seen is not Seen.NEVER_REACHED and finding.verdict in _ON_THE_BROKER
+        for finding in found
+    )
 
 
 def exit_code(verdicts: Iterable[Verdict], *, known_that_passed: bool = False) -> int:

@@ -73,6 +73,16 @@ class ChangedCase:
 
 
 @dataclass(frozen=True, slots=True)
+class LostService:
+    """What the broker gave in the baseline and gives no longer: the control that failed, and how
+    many cases rely on it."""
+
+    target: str
+    observed: str
+    cases: int
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """A run compared with its baseline: cases by course, and the first of those that changed."""
 
@@ -82,6 +92,7 @@ class Comparison:
     changes: tuple[ChangedCase, ...]
     seed: str = ""
     """The run's own, empty where it is not known."""
+    lost: tuple[LostService, ...] = ()
 
     @property
     def has_other_examples(self) -> bool:
@@ -147,9 +158,13 @@ def comparison_of(run: Run, *, several: bool) -> Comparison | None:
         changes = tuple(
             _changed_case(run.name, change, several=several) for change in recorded["changes"]
         )
+        lost = tuple(
+            LostService(str(row["target"]), str(row["observed"]), int(row["cases"]))
+            for row in recorded.get("lost", ())
+        )
     except (KeyError, TypeError, ValueError):
         return None
-    return Comparison(run.name, baseline, counts, changes, str(run.header.get("seed", "")))
+    return Comparison(run.name, baseline, counts, changes, str(run.header.get("seed", "")), lost)
 
 
 def _changed_case(run: str, change: Mapping[str, Any], *, several: bool) -> ChangedCase:

@@ -16,6 +16,7 @@ from brokerproof.reports.sources.runs import UnreadableRun
 NAME = "mutants.json"
 FORMAT = 1
 KILLED = "killed"
+NOTICED = "noticed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,11 @@ class Matrix:
     left: tuple[Mapping[str, Any], ...]
     """Mutants that were not killed, as ``mutants.json`` has them."""
     controls: Mapping[str, Mapping[str, int]]
+
+    @property
+    def noticed(self) -> int:
+        """How many were not killed, and failed a control that holds without them."""
+        return sum(mutant["status"] == NOTICED for mutant in self.left)
 
     @property
     def rate(self) -> str:

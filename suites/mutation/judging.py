@@ -8,8 +8,8 @@ The rule: a mutant is killed by a case in which
    and that requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
 
 A WARN comes of nothing but a SHOULD, so it kills only mutants that break that SHOULD. A MAY or a
-READING kills nothing. A case whose verdict is ERROR kills nothing either: there a control failed,
-and a control accuses nobody.
+READING kills nothing. A failed control accuses nobody and kills nothing either, but a control that
+fails on a mutant and on no honest broker has noticed it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ class Status(enum.StrEnum):
     KILLED = "killed"
     WRONG_REASON = "killed for the wrong reason"
     """A case that reached it failed, but only through requirements that it does not declare."""
+    NOTICED = "noticed"
+    """No case failed, and in at least one a control failed that holds without the mutant: the gate
+    of ``brokerproof run --baseline`` fails."""
     ERROR = "error"
-    """No case failed, and at least one ended in an error of ours: only a control noticed
-    something."""
+    """No case failed, no control did, and at least one case ended in an error of ours."""
     SURVIVED = "survived"
     NOT_REACHED = "not reached"
 

@@ -27,7 +27,7 @@ from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
-from brokerproof.harness.results.verdict import never_reached
+from brokerproof.harness.results.verdict import is_unmet, never_reached
 from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.suites.mutation import all_mutants
@@ -78,6 +78,8 @@ class Fate:
     killed_by: list[Kill] = field(default_factory=list)
     beside: list[Kill] = field(default_factory=list)
     """Violations of requirements that the mutant does not declare."""
+    noticed_by: list[str] = field(default_factory=list)
+    """Cases of which a control failed that holds without the mutant, with its sentence."""
     errors: list[str] = field(default_factory=list)
     """Cases that ended in an error of ours, with its sentence."""
     verdicts: dict[str, int] = field(default_factory=dict)
@@ -186,6 +188,8 @@ def judge(name: str, plan: Plan) -> Fate:
         fate.verdicts[result.verdict.value] = fate.verdicts.get(result.verdict.value, 0) + 1
         fate.killed_by += kills(mutant, result, reached, _catalogue())
         fate.beside += beside_the_point(mutant, result, reached, _catalogue())
+        if reached and is_unmet(result.findings):  # the suites show that it holds on the original
+            fate.noticed_by.append(f"{result.case}: {result.detail[:200]}")
         if result.verdict is Verdict.ERROR:
             fate.errors.append(f"{result.case}: {result.detail[:200]}")
     fate.status = status(fate)
@@ -200,6 +204,8 @@ def status(fate: Fate) -> Status:
         return Status.WRONG_REASON
     if not fate.reached:
         return Status.NOT_REACHED
+    if fate.noticed_by:
+        return Status.NOTICED
     return Status.ERROR if fate.errors else Status.SURVIVED
 
 

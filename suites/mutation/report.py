@@ -52,6 +52,7 @@ def as_data(
         "cases": cases,
         "mutants": [_one(fate, listed) for fate in fates],
         "killed": killed,
+        "noticed": sum(fate.status is Status.NOTICED for fate in fates),
         "kill_rate": round(killed / len(fates), 4) if fates else None,
         "requirements": _requirements(fates),
         "unbroken": list(unbroken),
@@ -73,6 +74,7 @@ def _one(fate: Fate, listed: Mapping[str, str]) -> dict[str, Any]:
         "cases_run": fate.cases,
         "killed_by": [asdict(kill) for kill in fate.killed_by],
         "beside": [asdict(kill) for kill in fate.beside],
+        "noticed_by": fate.noticed_by,
         "errors": fate.errors,
         "verdicts": fate.verdicts,
     }
@@ -115,8 +117,8 @@ def show(
             console.print(
                 f"    {kill.case} {kill.requirement}: {kill.detail}", highlight=False, markup=False
             )
-        for error in fate.errors[:3]:
-            console.print(f"    {error}", highlight=False, markup=False)
+        for sentence in [*fate.noticed_by, *fate.errors][:3]:
+            console.print(f"    {sentence}", highlight=False, markup=False)
         if fate.mutant in listed:
             console.print(f"    listed: {listed[fate.mutant]}", highlight=False, markup=False)
 

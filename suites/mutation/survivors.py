@@ -62,4 +62,4 @@ def _hint(fate: Fate) -> str:
             f": {fate.beside[0].case} failed, through {fate.beside[0].requirement}, which it does"
             " not declare"
         )
-    return f": {fate.errors[0]}" if fate.errors else ""
+    return "".join(f": {sentence}" for sentence in [*fate.noticed_by, *fate.errors][:1])

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from brokerproof.harness.cases.example_runs import Call
-from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.model.finding import JudgedFinding
+from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.suites.mutation.bytecode import agent, command, matrix, own_tests, plan, records
 from brokerproof.suites.mutation.bytecode.agent import BytecodeMutant
@@ -107,6 +108,7 @@ class _Broker:
     on_mutant: dict[str, Verdict]
     harmed_for_good: bool = False
     ends: bool = False
+    unmet: tuple[str, ...] = ()
     agent: _Agent = field(default_factory=_Agent)
     starts: int = 0
     ran: list[str] = field(default_factory=list)
@@ -127,7 +129,9 @@ class _Broker:
             self.has_ended = self.ends
         elif self._harmed:
             verdict = Verdict.FAIL
-        return Result(case=call.id, target="t", requirements=(), verdict=verdict, detail="so")
+        seen = Seen.UNMET if call.id in self.unmet and self.agent.mutated else Seen.NEVER_REACHED
+        finding = JudgedFinding("STOMP12-ACK-01", seen, "so", verdict=verdict)
+        return Result(call.id, "t", (), verdict, "so", (finding,))
 
 
 def _judged(broker: _Broker, *cases: str) -> FateRecord:
@@ -168,9 +172,15 @@ def test_a_failure_that_no_new_broker_shows_is_no_kill() -> None:
     assert "once killed by a" in fate.detail
 
 
-def test_a_case_that_cannot_be_put_any_more_is_no_kill_but_noticed() -> None:
+def test_a_case_that_remains_open_is_no_kill() -> None:
     fate = _judged(_Broker({"a": Verdict.INCONCLUSIVE}), "a", "b")
     assert (fate.fate, fate.case) == (Fate.INCONCLUSIVE, "a")
+
+
+def test_a_control_that_fails_on_the_mutant_alone_has_noticed_it() -> None:
+    open_too = dict.fromkeys(("a", "b"), Verdict.INCONCLUSIVE)
+    fate = _judged(_Broker(open_too, unmet=("b",)), "a", "b")
+    assert (fate.fate, fate.case) == (Fate.NOTICED, "b")
 
 
 def test_a_failure_counts_more_than_cases_that_could_not_be_put() -> None:
@@ -226,4 +236,5 @@ def test_the_table_compares_the_same_mutants(own: dict[str, Fate], shown: str) -
     columns = [list(column.cells) for column in table.columns]
     assert columns[0] == [*agent.AREAS, "all"]
     assert columns[2] == ["1", "0", "0", "0", "1"]
+    assert [str(column.header) for column in table.columns][3:5] == ["noticed", "inconclusive"]
     assert columns[-1][-1] == shown

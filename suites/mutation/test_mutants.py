@@ -21,7 +21,7 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import verdict_for, with_verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
-from brokerproof.suites.mutation import all_mutants, controls, matrix, survivors
+from brokerproof.suites.mutation import all_mutants, controls, matrix, report, survivors
 from brokerproof.suites.mutation.command import mutants
 from brokerproof.suites.mutation.judging import NOTED, Status, beside_the_point, kills
 from brokerproof.suites.mutation.matrix import Extent, Fate, Plan
@@ -97,6 +97,30 @@ def test_a_fault_in_a_mutant_itself_is_an_error_and_no_kill(
     fate = matrix.judge("broken", QUICK)
     assert fate.status is Status.ERROR
     assert "the mutant itself" in fate.errors[0]
+
+
+def test_a_mutant_that_only_a_control_notices_is_noticed_and_not_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = Mutant("silent", "s", "Nothing is confirmed.", ("STOMP12-HDR-17",), "", _silence)
+    monkeypatch.setitem(all_mutants.MUTANTS, "silent", silent)
+    calls = [call for call in all_calls() if "any_value" in call.id]
+    calls = [call for call in calls if not call.id.startswith("stomp.receipts.")]
+    monkeypatch.setattr(matrix, "all_calls", lambda: calls)
+    fate = matrix.judge("silent", QUICK)
+    assert fate.status is Status.NOTICED
+    assert "precondition not met: expected RECEIPT" in fate.noticed_by[0]
+    (complaint,) = survivors.complaints([fate], {}, ["silent"])
+    assert complaint.startswith("silent was not killed (noticed)")
+    data = report.as_data([fate], QUICK, cases=1, version="", controls={}, listed={})
+    assert (data["killed"], data["noticed"]) == (0, 1)
+
+
+def _silence(patch: Patch, reached: Reached) -> None:
+    @patch.override(FrameEncoder)
+    def receipt(original: object, self: FrameEncoder, receipt: str) -> bytes:
+        reached()
+        return b""
 
 
 def _crash(patch: Patch, reached: Reached) -> None:

@@ -18,6 +18,7 @@ from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.cases.example_runs import Call
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import is_unmet
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.suites.mutation.bytecode import plan
 from brokerproof.suites.mutation.bytecode.agent import BytecodeMutant
@@ -178,7 +179,7 @@ def _run_cases(
     worker: _Worker, mutant: BytecodeMutant, covering: Sequence[ControlRecord]
 ) -> FateRecord:
     """Run cases on the mutant that is in place, until one kills it."""
-    unmet: list[Result] = []
+    left_open: list[Result] = []
     for number, control in enumerate(covering, 1):
         result = worker.broker.execute(worker.calls[control.case])
         if worker.broker.has_ended:
@@ -186,11 +187,14 @@ def _run_cases(
         if result.verdict in (Verdict.FAIL, Verdict.ERROR):
             return _record(mutant, Fate.KILLED, control.case, result.detail, number)
         if result.verdict is Verdict.INCONCLUSIVE:
-            unmet.append(result)
-            if len(unmet) == MOST_INCONCLUSIVE:
+            left_open.append(result)
+            if len(left_open) == MOST_INCONCLUSIVE:
                 break
-    if unmet:
-        return _record(mutant, Fate.INCONCLUSIVE, unmet[0].case, unmet[0].detail, number)
+    if left_open:
+        noticed = next((result for result in left_open if is_unmet(result.findings)), None)
+        fate = Fate.INCONCLUSIVE if noticed is None else Fate.NOTICED
+        first = noticed or left_open[0]
+        return _record(mutant, fate, first.case, first.detail, number)
     return _record(mutant, Fate.SURVIVED, cases=len(covering))
 
 

@@ -20,8 +20,11 @@ class Fate(enum.StrEnum):
 
     KILLED = "killed"
     """A case failed that passes without the mutant, or the broker ended."""
+    NOTICED = "noticed"
+    """A control failed that holds without the mutant, and no case failed: the gate of
+    ``brokerproof run --baseline`` fails."""
     INCONCLUSIVE = "inconclusive"
-    """A case could not be put to the broker any more, and none failed: the run exits with 2."""
+    """A case remained open in another way, and none failed: the run exits with 2."""
     SURVIVED = "survived"
     NOT_EXECUTED = "not executed"
     """No case runs the line."""

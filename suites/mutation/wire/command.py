@@ -70,7 +70,7 @@ def _why(fate: Fate) -> str:
         return " (no case that looks for it can be run on this target)"
     if fate.beside:
         return f" ({fate.beside[0].case} failed, through {fate.beside[0].requirement})"
-    return f" ({fate.errors[0]})" if fate.errors else ""
+    return "".join(f" ({sentence})" for sentence in [*fate.noticed_by, *fate.errors][:1])
 
 
 def _table(name: str, fates: list[Fate]) -> Table:

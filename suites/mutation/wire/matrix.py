@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from brokerproof.harness.cases.example_runs import Call, Run
@@ -12,6 +13,7 @@ from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.verdict import is_unmet
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.suites.mutation.judging import beside_the_point, kills
@@ -46,12 +48,14 @@ def judge_all(
         wired = WireTarget(mutant, target)
         recorder = Recorder(None, run="", target=wired.identity.name, clock=target.clock)
         run = Run(wired, facts, catalogue, known, recorder, plan.effort, plan.seed, shrink=False)
-        fates.append(_judge(run, wired, mutant, calls))
+        fates.append(_judge(run, replace(run, target=target), wired, mutant, calls))
         done(fates[-1])
     return fates
 
 
-def _judge(run: Run, wired: WireTarget, mutant: WireMutant, calls: Sequence[Call]) -> Fate:
+def _judge(
+    run: Run, honest: Run, wired: WireTarget, mutant: WireMutant, calls: Sequence[Call]
+) -> Fate:
     fate = Fate(mutant.name, Status.NOT_REACHED)
     began = time.perf_counter()
     breaks = set(mutant.breaks)
@@ -66,6 +70,8 @@ def _judge(run: Run, wired: WireTarget, mutant: WireMutant, calls: Sequence[Call
         fate.verdicts[result.verdict.value] = fate.verdicts.get(result.verdict.value, 0) + 1
         fate.killed_by += kills(mutant, result, reached, run.catalogue)
         fate.beside += beside_the_point(mutant, result, reached, run.catalogue)
+        if reached and is_unmet(result.findings) and not is_unmet(execute(honest, call).findings):
+            fate.noticed_by.append(f"{result.case}: {result.detail[:200]}")
         if result.verdict is Verdict.ERROR:
             fate.errors.append(f"{result.case}: {result.detail[:200]}")
         if fate.killed_by:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.commands import errors, gate
+from brokerproof.harness.commands import errors, gate, summary
 from brokerproof.harness.commands.diff_inputs import open_side
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Seen, Verdict
@@ -50,6 +50,35 @@ def test_what_got_worse_decides(tmp_path: Path, before: Verdict, now: Verdict, c
     assert gate.decide(1, gated, "worse") == gate.decide(1, gated, None) == code
     assert gate.decide(1, gated, "fail") == 1
     assert gate.decide(1, gated, "never") == 0
+
+
+def unmet(case: str, requirement: str, observed: str) -> Result:
+    finding = JudgedFinding(requirement, Seen.UNMET, observed, verdict=Verdict.INCONCLUSIVE)
+    return Result(case, "artemis", (requirement,), Verdict.INCONCLUSIVE, observed, (finding,))
+
+
+def test_a_lost_service_fails_the_gate_and_is_named_once(tmp_path: Path) -> None:
+    cases = ["s.a", "s.b", "s.c", "s.kept"]
+    baseline = run(tmp_path / "a", *(result(case, "artemis", Verdict.PASS) for case in cases))
+    lost = "precondition not met: expected RECEIPT within {} s, got ERROR"
+    later = run(
+        tmp_path / "b",
+        unmet("s.a", "STOMP12-HB-07", lost.format(1)),
+        unmet("s.b", "STOMP12-ACK-01", lost.format(5)),
+        unmet("s.c", "STOMP12-SEND-01", "precondition not met: no topic"),
+        result("s.kept", "artemis", Verdict.PASS),
+    )
+    gated = gate.compare_with(open_side("A", baseline), later)
+    assert gated.exit_code == 1
+    assert gated.recorded()["lost"] == [
+        {"target": "artemis", "observed": lost.format(1), "cases": 2},
+        {"target": "artemis", "observed": "precondition not met: no topic", "cases": 1},
+    ]
+    printed = [line.plain for line in summary.compared(gated, 200)]
+    assert printed[1:3] == [
+        f"  artemis no longer gives what 2 cases rely on: {lost.format(1)}",
+        "  artemis no longer gives what 1 case relies on: precondition not met: no topic",
+    ]
 
 
 def test_cases_that_this_run_was_not_asked_for_are_no_loss(tmp_path: Path) -> None:

@@ -90,6 +90,40 @@ def test_between_two_brokers_a_missing_capability_is_not_worse() -> None:
     assert course(V.PASS, V.FAIL, across=True) is Course.WORSE
 
 
+UNMET = JudgedFinding("MUST-1", Seen.UNMET, verdict=V.INCONCLUSIVE)
+SKIPPED = JudgedFinding("MUST-1", Seen.NEVER_REACHED, verdict=V.SKIP)
+EXCUSED = JudgedFinding("MUST-1", Seen.NEVER_REACHED, verdict=V.KNOWN)
+OPEN = JudgedFinding("MUST-1", Seen.NEVER_REACHED, verdict=V.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "went"),
+    [
+        (HELD, UNMET, Course.WORSE),
+        (BROKEN, UNMET, Course.WORSE),
+        (SKIPPED, UNMET, Course.UNDECIDED),
+        (EXCUSED, UNMET, Course.UNDECIDED),
+        (OPEN, UNMET, Course.SAME),
+        (UNMET, UNMET, Course.SAME),
+        (HELD, OPEN, Course.UNDECIDED),
+        (UNMET, HELD, Course.UNDECIDED),
+    ],
+)
+def test_the_loss_of_a_precondition_that_was_met_is_worse(
+    a: JudgedFinding, b: JudgedFinding, went: Course
+) -> None:
+    (found,) = compare([judged("c", a.verdict, a)], [judged("c", b.verdict, b)])
+    assert found.course is went
+    assert found.lost_service is (went is Course.WORSE)
+
+
+def test_between_two_brokers_nothing_is_lost() -> None:
+    (found,) = compare(
+        [judged("c", V.PASS, HELD)], [judged("c", V.INCONCLUSIVE, UNMET)], across=True
+    )
+    assert (found.course, found.lost_service) == (Course.UNDECIDED, False)
+
+
 def test_every_kind_of_difference_worse_first() -> None:
     a = [told("gone", V.PASS), told("same", V.FAIL), told("mended", V.FAIL), told("broken", V.PASS)]
     b = [told("same", V.FAIL), told("mended", V.PASS), told("broken", V.FAIL), told("new", V.PASS)]

@@ -43,6 +43,7 @@ BASELINE = {
             "verdicts": ["PASS", None],
         },
     ],
+    "lost": [{"target": "reference", "observed": "precondition not met: no topic", "cases": 2}],
 }
 """A comparison as ``brokerproof run --baseline`` keeps it."""
 
@@ -170,6 +171,7 @@ def test_what_changed_since_the_baseline_is_on_the_first_screen(
     assert "1 worse, 1 undecided</a>" in line
     assert "better" not in line
     section = found[found.index('<h2 id="baseline">') : found.index('<h2 id="time">')]
+    assert "reference no longer gives what 2 cases rely on: precondition not met: no t" in section
     cells = re.findall(
         r'<th scope="row" class="case">(<a href="(case[^"]+)">)?c\.(\w+)(?:</a>)?.*?'
         r'<td class="went (\w+)">.*?title="([A-Z]+).*?title="([A-Za-z ]+)',

@@ -59,6 +59,14 @@ def test_what_is_read(tmp_path: Path) -> None:
     assert matrix.rows[0].marks == (("acks.x", "●", "An <ACK> is lost."),)
 
 
+def test_faults_that_only_a_control_noticed_are_counted(tmp_path: Path) -> None:
+    matrix = read(write(tmp_path, mutants=[ONE, OTHER, OTHER | {"status": "noticed"}]))
+    assert matrix is not None
+    assert (matrix.killed, matrix.noticed, len(matrix.left)) == (1, 1, 2)
+    section = _templates().get_template("mutants.html.j2").render(mutants=[matrix])
+    assert "which the fault breaks; 1 more were noticed by controls that fail." in section
+
+
 def test_another_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableRun, match=r"mutants\.json: is a kill matrix of another version"):
         read(write(tmp_path, format=2))
@@ -67,12 +75,16 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_the_section_says_what_survived_and_escapes_what_it_quotes(tmp_path: Path) -> None:
-    templates = Environment(
+def _templates() -> Environment:
+    return Environment(
         loader=PackageLoader("brokerproof.reports.view", "."),
         autoescape=True,
         undefined=StrictUndefined,
     )
+
+
+def test_the_section_says_what_survived_and_escapes_what_it_quotes(tmp_path: Path) -> None:
+    templates = _templates()
     section = templates.get_template("mutants.html.j2").render(mutants=[read(write(tmp_path))])
     assert "1 of 2 seeded faults" in section
     assert "ttl.y: survived. Late. nobody can see it" in section
