@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from brokerproof.harness.model.enums import Outcome, RoutingType
-from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
+from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
+from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.protocols.amqp091 import channel as channels
 from brokerproof.reference_broker.protocols.amqp091 import consuming, publishing
@@ -24,6 +25,44 @@ ORDER = "ARTEMIS-GROUPING-fifo-1"
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 
 
+@combinations.override(commands, "_window_of", breaks=WINDOWS)
+def a_selector_takes_the_window_away(original, reached, session, frame, mode):
+    """A SUBSCRIBE with a selector has no window, in mode client."""
+    window = original(session, frame, mode)
+    if frame.get("selector") is not None and mode is AckMode.CLIENT and window.size != UNLIMITED:
+        reached()
+        return ByteWindow(UNLIMITED)
+    return window
+
+
+@combinations.mutant(f"{WINDOWS} ARTEMIS-STOMP-window-4")
+def a_window_is_inherited(patch, reached):
+    """A SUBSCRIBE that names no window has that of the SUBSCRIBE before it on its connection."""
+    last: dict[object, str] = {}
+
+    @patch.override(commands)
+    def _window(original, session, frame, mode):
+        named = frame.get("consumer-window-size")
+        if named is not None:
+            size = original(session, frame, mode)
+            last[session] = size
+            return size
+        own = original(session, frame, mode)
+        return own if session not in last else reached.instead(own, last[session])
+
+
+@combinations.override(
+    commands, "_selector", breaks="ARTEMIS-STOMP-selector-1 STOMP12-SUB-04 ARTEMIS-STOMP-durable-1"
+)
+def a_durable_subscription_selects_nothing(original, reached, frame, version):
+    """A selector has no effect on a durable subscription."""
+    selector = original(frame, version)
+    if selector is not None and any(frame.get(name) for name in commands._DURABLE_NAMES):
+        reached()
+        return None
+    return selector
+
+
 @combinations.override(commands.COMMANDS, "SEND", breaks="STOMP12-SEND-02 STOMP12-BEGIN-03")
 def a_typed_message_is_in_no_transaction(original, reached, session, frame):
     """A SEND with a transaction and a destination-type takes effect at once."""
@@ -31,6 +70,16 @@ def a_typed_message_is_in_no_transaction(original, reached, session, frame):
         reached()
         frame = without(frame, "transaction")
     return original(session, frame)
+
+
+@combinations.override(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1")
+def a_persistent_message_lives_for_ever(original, reached, self):
+    """expires has no effect on a message that is persistent."""
+    expires = original(self)
+    if expires and self.durable:
+        reached()
+        return 0
+    return expires
 
 
 @combinations.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-12")

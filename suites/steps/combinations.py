@@ -1,0 +1,86 @@
+"""Combinations of what a frame can carry, drawn so that every pair of values meets.
+
+A :class:`Table` lists the fields of a step, each with the values that are tried. :meth:`Table.rows`
+is a covering array: each pair of values of two fields that may meet is in one of its rows. Faults
+that need two options at once are in reach then, with far fewer rows than there are combinations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+from hypothesis import strategies as st
+
+Row: TypeAlias = Mapping[str, str | None]
+"""A value for each field; None leaves the field out."""
+Choice: TypeAlias = tuple[str, str | None]
+Pair: TypeAlias = frozenset[Choice]
+
+
+def pairs_of(row: Row) -> set[Pair]:
+    """The pairs of values that meet in ``row``."""
+    return {frozenset(pair) for pair in combinations(row.items(), 2)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a step can carry. ``excluded`` are pairs of values that may not meet: a broker may
+    refuse them, or the text says nothing of them."""
+
+    frames: str
+    fields: Mapping[str, tuple[str | None, ...]]
+    excluded: frozenset[Pair] = frozenset()
+
+    def is_legal(self, row: Row) -> bool:
+        return not pairs_of(row) & self.excluded
+
+    def pairs(self) -> set[Pair]:
+        """All pairs of values of two fields that may meet."""
+        values = [[(name, value) for value in values] for name, values in self.fields.items()]
+        return {
+            frozenset((one, other))
+            for first, second in combinations(values, 2)
+            for one in first
+            for other in second
+        } - self.excluded
+
+    def rows(self) -> list[dict[str, str | None]]:
+        """Rows in which each of :meth:`pairs` meets, the same ones each time."""
+        left = self.pairs()
+        order = sorted(left, key=lambda pair: sorted(map(str, pair)))
+        rows = []
+        for pair in order:
+            if pair in left:
+                row = self._completed(dict(pair), left)
+                rows.append({name: row[name] for name in self.fields})
+                left -= pairs_of(row)
+        return rows
+
+    def covered(self, rows: Iterable[Row]) -> int:
+        """How many of :meth:`pairs` meet in ``rows``."""
+        return len(self.pairs() & {pair for row in rows for pair in pairs_of(row)})
+
+    def drawn(self) -> st.SearchStrategy[dict[str, str | None]]:
+        """Draw a row."""
+        fields = {name: st.sampled_from(values) for name, values in self.fields.items()}
+        return st.fixed_dictionaries(fields).filter(self.is_legal)
+
+    def _completed(self, row: dict[str, str | None], wanted: set[Pair]) -> dict[str, str | None]:
+        """Give ``row`` its other values, those that bring most of ``wanted``."""
+        for name, values in self.fields.items():
+            if name not in row:
+                able = [value for value in values if self.is_legal({**row, name: value})]
+                row[name] = max(able, key=lambda value: self._gain(row, (name, value), wanted))
+        return row
+
+    @staticmethod
+    def _gain(row: Row, choice: Choice, wanted: set[Pair]) -> int:
+        return sum(frozenset((choice, other)) in wanted for other in row.items())
+
+
+def excluding(*pairs: tuple[Choice, Choice]) -> frozenset[Pair]:
+    """The excluded pairs of a table."""
+    return frozenset(frozenset(pair) for pair in pairs)

@@ -1,0 +1,340 @@
+"""One STOMP subscription with drawn options, the messages that it should get, and a neighbour on
+the same connection that names no option.
+
+The subscription gets each confirmed message that it selects and that has not expired, once and no
+more at a time than its window allows, whatever the options of SUBSCRIBE and SEND. The neighbour
+gets all of its own as if it were alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.oracles.window import WindowAccount
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.steps.combinations import Row, Table, excluding
+from brokerproof.suites.steps.queues import QUIET
+
+VERSION, ACK, WINDOW, SELECTOR = "version", "ack", "window", "selector"
+PLACE, NEIGHBOUR, SENT = "place", "neighbour", "sent"
+IN_TRANSACTION, PERSISTENT, EXPIRES = "sent in", "persistent", "expires"
+LENGTH, TYPE = "content-length", "content-type"
+AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
+QUEUE, TOPIC, DURABLE = "queue", "topic", "durable subscription"
+FIRST, LAST = "subscribes first", "subscribes last"
+EARLIER, LATER = "before the SUBSCRIBE", "behind the SUBSCRIBE"
+RED = "colour = 'red'"
+PAST, FAR = "1000", "4102444800000"
+"""Instants of expiry: in 1970 and in 2100."""
+MESSAGES, BYTES = 12, 200
+"""Messages to each subscription, and the bytes of their bodies. Together they are fewer than any
+default window holds."""
+
+SPECIFIED: Mapping[str, tuple[str | None, ...]] = {
+    ACK: (None, AUTO, CLIENT, INDIVIDUAL),
+    NEIGHBOUR: (None, FIRST, LAST),
+    PLACE: (QUEUE, TOPIC),
+    SENT: (EARLIER, LATER),
+    IN_TRANSACTION: (None, "a transaction"),
+    LENGTH: (None, "given"),
+    TYPE: (None, "text/plain"),
+}
+"""What STOMP itself has."""
+UNKEPT = ((PLACE, TOPIC), (SENT, EARLIER))
+"""A topic keeps nothing for those who come."""
+ARTEMIS = Table(
+    "SUBSCRIBE and SEND of STOMP, with Artemis' headers",
+    {
+        VERSION: ("1.2", "1.1", "1.0"),
+        **SPECIFIED,
+        WINDOW: (None, "-1", "0", "1000"),
+        SELECTOR: (None, RED),
+        PLACE: (QUEUE, TOPIC, DURABLE),
+        PERSISTENT: (None, "true", "false"),
+        EXPIRES: (None, PAST, FAR),
+    },
+    excluding(
+        UNKEPT,
+        ((PLACE, DURABLE), (SENT, EARLIER)),
+        ((VERSION, "1.0"), (ACK, INDIVIDUAL)),
+        *(((ACK, mode), (WINDOW, size)) for mode in (None, AUTO) for size in ("0", "1000")),
+    ),
+)
+ARTEMIS_AUTO = Table(
+    "SUBSCRIBE and SEND of STOMP, mode auto with a window of Artemis",
+    {**ARTEMIS.fields, ACK: (None, AUTO), WINDOW: ("0", "1000")},
+    excluding(UNKEPT, ((PLACE, DURABLE), (SENT, EARLIER))),
+)
+RABBITMQ = Table(
+    "SUBSCRIBE and SEND of STOMP, with RabbitMQ's headers",
+    {**SPECIFIED, WINDOW: (None, "1", "2"), PERSISTENT: (None, "true")},
+    excluding(UNKEPT),
+)
+"""Without ``persistent:false``: RabbitMQ reads ``persistent`` as an alias of ``durable``, a
+property of the queue that the SEND declares."""
+
+
+def specified(version: str) -> Table:
+    """What STOMP ``version`` itself has."""
+    modes = (None, AUTO, CLIENT) if version == "1.0" else SPECIFIED[ACK]
+    fields = {**SPECIFIED, ACK: modes}
+    return Table(f"SUBSCRIBE and SEND of STOMP {version}", fields, excluding(UNKEPT))
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The requirements by which a combination is judged; None judges nothing. ``windows`` are those
+    of each value of the window, None without a header."""
+
+    arrives: str
+    windows: Mapping[str | None, str] = field(default_factory=dict)
+    selects: str | None = None
+    expires: str | None = None
+    commits: str | None = None
+
+
+@dataclass
+class Subscription:
+    """One of the two subscriptions. Its ``window`` counts bytes, or messages."""
+
+    id: str
+    to: Destination
+    mode: str
+    window: WindowAccount
+    due: list[int]
+    """The numbers of the messages that it should get."""
+    held: list[Frame] = field(default_factory=list)
+    arrived: list[int] = field(default_factory=list)
+
+    @property
+    def has_all(self) -> bool:
+        return set(self.arrived) >= set(self.due)
+
+
+def number_of(message: Frame) -> int:
+    """The number with which the body begins."""
+    return int(message.body.partition(b" ")[0])
+
+
+class Play:
+    """One combination on its way."""
+
+    def __init__(self, target: Bench, row: Row, sentences: Sentences) -> None:
+        self.target = target
+        self.row = row
+        self.sentences = sentences
+        self.header = str(target.profile.parameters.get("prefetch_header", "consumer-window-size"))
+        self.in_messages = target.profile.parameters.get("prefetch_unit") == "messages"
+        self.words = ", ".join(f"{name} {value}" for name, value in row.items() if value)
+        version = row.get(VERSION) or "1.2"
+        durable = {"client-id": target.fresh_name()} if row[PLACE] == DURABLE else {}
+        self.peer: StompPeer = target.stomp(version, headers=durable)
+        self.producer: StompPeer = target.stomp(version)
+        queue = row[PLACE] == QUEUE
+        to = target.destination(RoutingType.ANYCAST if queue else RoutingType.MULTICAST)
+        mode = row[ACK] or AUTO
+        self.first = Subscription("one", to, mode, self._window(mode), self._due())
+        self.second = Subscription(
+            "two",
+            target.destination(),
+            CLIENT,
+            WindowAccount(self._default(CLIENT)),
+            [] if row[NEIGHBOUR] is None else [100 + number for number in range(MESSAGES)],
+        )
+
+    def run(self) -> None:
+        """Play the combination and judge it."""
+        if self.row[NEIGHBOUR] == FIRST:
+            self._subscribe_neighbour()
+        if self.row[SENT] == EARLIER:
+            self._send()
+        self._subscribe()
+        if self.row[NEIGHBOUR] == LAST:
+            self._subscribe_neighbour()
+        if self.row[SENT] == LATER:
+            self._send()
+        self._collect(self.first)
+        if self.row[NEIGHBOUR] is not None:
+            self._judge_neighbour()
+        while not self.first.has_all:
+            self._acknowledge()
+            self._collect(self.first)
+        self._judge_surplus()
+
+    def _default(self, mode: str) -> int:
+        if self.in_messages:
+            return -1
+        key = "stomp_consumer_window_size" + ("_auto" if mode == AUTO else "")
+        return int(self.target.profile.parameters.get(key, -1))
+
+    def _window(self, mode: str) -> WindowAccount:
+        named = self.row.get(WINDOW)
+        if mode == AUTO:
+            return WindowAccount(-1)
+        return WindowAccount(self._default(mode) if named is None else int(named))
+
+    def _due(self) -> list[int]:
+        return [
+            number
+            for number in range(MESSAGES)
+            if (self.row.get(SELECTOR) is None or self._colour(number) == "red")
+            and (self.row.get(EXPIRES) != PAST or not self._expires(number))
+        ]
+
+    def _colour(self, number: int) -> str:
+        return "blue" if number % 3 == 1 else "red"
+
+    def _expires(self, number: int) -> bool:
+        return number % 4 == 2
+
+    def _subscribe(self) -> None:
+        headers = {}
+        if self.row.get(WINDOW) is not None:
+            headers[self.header] = str(self.row[WINDOW])
+        if self.row.get(SELECTOR) is not None:
+            headers["selector"] = RED
+        if self.row[PLACE] == DURABLE:
+            headers["durable-subscription-name"] = "one"
+        fields = [
+            ("id", self.first.id),
+            ("destination", self.first.to.name),
+            *self.first.to.subscribe_headers,
+            *headers.items(),
+        ]
+        if self.row[ACK] is not None:
+            fields.append(("ack", str(self.row[ACK])))
+        self.peer.request("SUBSCRIBE", fields)
+
+    def _subscribe_neighbour(self) -> None:
+        self.peer.subscribe(self.second.to, self.second.id, ack=self.second.mode)
+
+    def _send(self) -> None:
+        for number in self.second.due:
+            self.producer.publish(self.second.to, self._body(number), receipt=False)
+        self.producer.settle()
+        transaction = self.producer.transaction if self.row[IN_TRANSACTION] is not None else None
+        if transaction is not None:
+            self.producer.request("BEGIN", {"transaction": transaction})
+        for number in range(MESSAGES):
+            self._send_one(number, transaction)
+        self.producer.settle()
+        if transaction is not None:
+            self.peer.settle()
+            seen = [item for item in self.peer.inbox if item.command == "MESSAGE"]
+            early = [number for number in map(number_of, seen) if number < MESSAGES]
+            if self.sentences.commits is not None:
+                detail = f"{self.words}: before the COMMIT {early} of {MESSAGES} messages arrived"
+                self.target.record_finding(self.sentences.commits, not early, detail)
+            self.producer.request("COMMIT", {"transaction": transaction})
+
+    def _send_one(self, number: int, transaction: str | None) -> None:
+        body = self._body(number)
+        headers = {"colour": self._colour(number)}
+        if transaction is not None:
+            headers["transaction"] = transaction
+        if self.row.get(PERSISTENT) is not None:
+            headers["persistent"] = str(self.row[PERSISTENT])
+        if self.row.get(EXPIRES) is not None and self._expires(number):
+            headers["expires"] = str(self.row[EXPIRES])
+        if self.row[LENGTH] is not None:
+            headers["content-length"] = str(len(body))
+        if self.row[TYPE] is not None:
+            headers["content-type"] = str(self.row[TYPE])
+        to = self.first.to
+        fields = (("destination", to.name), *to.send_headers, *headers.items())
+        self.producer.send("SEND", fields, body)
+
+    @staticmethod
+    def _body(number: int) -> bytes:
+        return (b"%d " % number).ljust(BYTES, b".")
+
+    def _take(self) -> None:
+        """Hand what has arrived to the subscription that it names, and judge its window."""
+        for message in self.peer.take_messages():
+            number = number_of(message)
+            subscription = self.first if number < MESSAGES else self.second
+            size = 1 if self.in_messages else message.size
+            allowed = subscription.window.delivered(size)
+            if subscription.mode == AUTO:
+                subscription.window.held.clear()
+            elif subscription is self.first and (judged := self._window_sentence()) is not None:
+                held = len(subscription.held)
+                detail = f"{self.words}: {number} arrived beside {held} that are not acknowledged"
+                self.target.require(judged, allowed, detail)
+            if subscription.mode != AUTO:
+                subscription.held.append(message)
+            subscription.arrived.append(number)
+
+    def _collect(self, subscription: Subscription) -> None:
+        """Take what arrives until the window is shut or all is there; what is behind that is judged
+        by :meth:`_take` at the next stop."""
+
+        def is_over() -> bool:
+            self._take()
+            shut = subscription.mode != AUTO and not subscription.window.open
+            return shut or subscription.has_all or self.peer.ended is not None
+
+        if not self.target.wait_until(is_over, PATIENCE) or self.peer.ended is not None:
+            missing = sorted(set(subscription.due) - set(subscription.arrived))
+            whose = (
+                "the other subscription, which names nothing,"
+                if subscription is self.second
+                else "it"
+            )
+            detail = (
+                f"{self.words}: {whose} got {len(subscription.arrived)} of"
+                f" {len(subscription.due)} messages, {len(subscription.held)} are not acknowledged,"
+                f" and {missing} do not arrive ({self.peer.instead()})"
+            )
+            self.target.require(self._stall_sentence(subscription), False, detail)
+        self.peer.settle()
+        self._take()
+
+    def _stall_sentence(self, subscription: Subscription) -> str:
+        """The sentence that a subscription breaks to which messages are due that do not arrive."""
+        if subscription is self.second:
+            return self.sentences.windows.get(None, self.sentences.arrives)
+        return self._window_sentence() or self.sentences.arrives
+
+    def _window_sentence(self) -> str | None:
+        return self.sentences.windows.get(self.row.get(WINDOW))
+
+    def _judge_neighbour(self) -> None:
+        self._collect(self.second)
+        sentence = self._stall_sentence(self.second)
+        detail = f"{self.words}: all {MESSAGES} messages of the other subscription arrived"
+        self.target.record_finding(sentence, self.second.has_all, detail)
+
+    def _acknowledge(self) -> None:
+        """Acknowledge all that the first subscription holds."""
+        held = self.first.held
+        for message in held if self.first.mode == INDIVIDUAL else held[-1:]:
+            self.peer.ack(message)
+        held.clear()
+        self.first.window.held.clear()
+
+    def _judge_surplus(self) -> None:
+        """Judge what arrived in all: each message that is due, once, and no other."""
+        if self.first.mode != AUTO:
+            self._acknowledge()
+        self.peer.settle()
+        self.target.wait_until(lambda: self.peer.ended is not None, QUIET)
+        self._take()
+        got, due = self.first.arrived, self.first.due
+        surplus = set(got) - set(due)
+        detail = f"{self.words}: {due} are due, and {got} arrived"
+        record = self.target.record_finding
+        once = len(got) == len(set(got))
+        record(self.sentences.arrives, once and set(got) >= set(due), detail)
+        if self.sentences.selects is not None and self.row.get(SELECTOR) is not None:
+            wrong = [number for number in surplus if self._colour(number) != "red"]
+            record(self.sentences.selects, not wrong, detail)
+        if self.sentences.expires is not None and self.row.get(EXPIRES) == PAST:
+            record(self.sentences.expires, not any(map(self._expires, surplus)), detail)
+        if (sentence := self._window_sentence()) is not None:
+            record(sentence, True, detail)

@@ -1,0 +1,93 @@
+"""What SUBSCRIBE and SEND can carry, in combinations in which every two options meet."""
+
+from __future__ import annotations
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.suites.steps import stomp_combinations
+from brokerproof.suites.steps.combinations import Row
+from brokerproof.suites.steps.stomp_combinations import (
+    ARTEMIS,
+    ARTEMIS_AUTO,
+    RABBITMQ,
+    Play,
+    Sentences,
+)
+
+ARRIVES = {"1.0": "STOMP10-SUBSCRIBE-02", "1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
+COMMITS = {"1.0": "STOMP10-SEND-03", "1.1": "STOMP11-SEND-02", "1.2": "STOMP12-SEND-02"}
+ONCE = "ARTEMIS-CONCEPTS-queue-1"
+SELECTS = "ARTEMIS-STOMP-selector-1"
+EXPIRES = "ARTEMIS-EXPIRY-1"
+DEFAULT, ZERO = "ARTEMIS-STOMP-window-5", "ARTEMIS-STOMP-window-2"
+POSITIVE, NONE = "ARTEMIS-STOMP-window-3", "ARTEMIS-STOMP-window-4"
+IN_AUTO = "ARTEMIS-STOMP-READING-window-1"
+PREFETCH = "RABBITMQ-STOMP-prefetch-1"
+NEEDS = {
+    "consumer-window",
+    "selectors",
+    "queue-semantics",
+    "durable-subscriptions",
+    "stomp-1.0",
+    "stomp-1.1",
+    "stomp-1.2",
+}
+
+
+@case(ARRIVES, COMMITS, needs={"anycast", "multicast", "transactions"})
+@over(
+    examples=5,
+    always=lambda target: [{"row": row} for row in stomp_combinations.specified("1.0").rows()],
+    row=stomp_combinations.specified("1.0").drawn(),
+)
+def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -> None:
+    """A subscription gets each message once, whatever options of STOMP its SUBSCRIBE and their SEND
+    have together, and so does another subscription of its connection. What is sent in a transaction
+    arrives behind its COMMIT."""
+    sentences = Sentences(ARRIVES[version], commits=COMMITS[version])
+    Play(target, {**row, stomp_combinations.VERSION: version}, sentences).run()
+
+
+@case(
+    ONCE,
+    SELECTS,
+    EXPIRES,
+    DEFAULT,
+    ZERO,
+    POSITIVE,
+    NONE,
+    needs=NEEDS,
+)
+@over(
+    examples=20, always=lambda target: [{"row": row} for row in ARTEMIS.rows()], row=ARTEMIS.drawn()
+)
+def test_headers_of_artemis_work_together(target: Bench, row: Row) -> None:
+    """A subscription gets each message that it selects and that has not expired, as its window
+    allows, whatever headers SUBSCRIBE and SEND have together. Another one of its connection that
+    names no window has the acceptor's. One scenario: each sentence is about the same options."""
+    windows = {None: DEFAULT, "-1": NONE, "0": ZERO, "1000": POSITIVE}
+    Play(target, row, Sentences(ONCE, windows, SELECTS, EXPIRES)).run()
+
+
+@case(IN_AUTO, needs=NEEDS)
+@over(
+    examples=5,
+    always=lambda target: [{"row": row} for row in ARTEMIS_AUTO.rows()],
+    row=ARTEMIS_AUTO.drawn(),
+)
+def test_a_window_does_not_stop_a_subscription_in_mode_auto(target: Bench, row: Row) -> None:
+    """A subscription in mode auto names a window that is smaller than its messages, and gets all of
+    them."""
+    Play(target, row, Sentences(IN_AUTO, dict.fromkeys(("0", "1000"), IN_AUTO))).run()
+
+
+@case(PREFETCH, needs={"prefetch-count", "stomp-1.2"})
+@over(
+    examples=20,
+    always=lambda target: [{"row": row} for row in RABBITMQ.rows()],
+    row=RABBITMQ.drawn(),
+)
+def test_a_prefetch_count_is_of_its_subscription(target: Bench, row: Row) -> None:
+    """A subscription gets each message as its prefetch-count allows, whatever headers SUBSCRIBE and
+    SEND have together. Another one of its connection that names none has no limit."""
+    Play(target, row, Sentences(PREFETCH, dict.fromkeys((None, "1", "2"), PREFETCH))).run()

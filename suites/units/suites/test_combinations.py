@@ -1,0 +1,57 @@
+"""Tables of combinations: every pair that may meet is in a row, and the documentation says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from brokerproof.suites.steps import stomp_combinations
+from brokerproof.suites.steps.combinations import Row, Table, excluding, pairs_of
+
+TABLES = (
+    *map(stomp_combinations.specified, ("1.0", "1.1", "1.2")),
+    stomp_combinations.ARTEMIS,
+    stomp_combinations.ARTEMIS_AUTO,
+    stomp_combinations.RABBITMQ,
+)
+SMALL = Table(
+    "two frames",
+    {"a": ("1", "2"), "b": (None, "1", "2"), "c": ("1", "2")},
+    excluding((("a", "1"), ("b", None))),
+)
+
+
+@pytest.mark.parametrize("table", [SMALL, *TABLES], ids=lambda table: table.frames)
+def test_every_pair_that_may_meet_is_in_a_row(table: Table) -> None:
+    rows = table.rows()
+    assert table.covered(rows) == len(table.pairs())
+    assert all(table.is_legal(row) and row.keys() == table.fields.keys() for row in rows)
+    assert rows == table.rows()
+
+
+def test_pairs_are_counted_and_excluded_ones_are_not() -> None:
+    assert len(SMALL.pairs()) == 2 * 3 + 2 * 2 + 3 * 2 - 1
+    assert SMALL.covered([]) == 0
+    assert SMALL.covered([{"a": "2", "b": None, "c": "1"}]) == 3
+    assert len(pairs_of({"a": "2", "b": None, "c": "1"})) == 3
+
+
+@given(SMALL.drawn())
+def test_rows_that_are_drawn_are_legal(row: Row) -> None:
+    assert SMALL.is_legal(row)
+
+
+def test_the_page_has_the_coverage_of_each_table() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "combinations.md"
+    if not page.is_file():
+        pytest.skip("no checkout: the wheel has no docs")
+    printed = [line for line in page.read_text("utf-8").splitlines() if line.startswith("| ")][2:]
+    assert printed == [line(table) for table in TABLES]
+
+
+def line(table: Table) -> str:
+    rows, pairs = table.rows(), len(table.pairs())
+    numbers = (len(table.fields), pairs, table.covered(rows), len(rows))
+    return f"| {table.frames} | {' | '.join(map(str, numbers))} |"
