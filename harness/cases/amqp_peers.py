@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from brokerproof.harness.cases.connections import Connections
-from brokerproof.harness.protocols.conversation import (
-    Requirements,
-)
+from brokerproof.harness.model import extras
+from brokerproof.harness.protocols.conversation import ControlFailed, Requirements, Symptom
 from brokerproof.harness.worlds.tls import Certificate
 
 if TYPE_CHECKING:
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 
 Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
+
+
+def _require_proton() -> None:
+    """Have the case skipped if Proton is not installed. To try its import is not enough: one that
+    fails in another thread meanwhile leaves half a module to this one."""
+    if find_spec("proton") is None:
+        raise ControlFailed(extras.sentence("proton"), Symptom.ABSENT)
 
 
 class AmqpPeers(Connections):
@@ -71,6 +78,7 @@ class AmqpPeers(Connections):
         self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
     ) -> ProtonPeer:
         """Proton's engine, connected; ``options`` as for its ``connect``."""
+        _require_proton()
         from brokerproof.harness.clients.proton_engine import ProtonPeer
 
         identity = self.target.identity
@@ -86,6 +94,7 @@ class AmqpPeers(Connections):
 
     def proton_blocking(self, *, acceptor: str | None = None, **options: Any) -> BlockingPeer:
         """Proton's BlockingConnection, connected. Raises :class:`ControlFailed` in virtual time."""
+        _require_proton()
         from brokerproof.harness.clients.proton_sockets import BlockingPeer
 
         return self._dialled(BlockingPeer, acceptor, options)
@@ -93,6 +102,7 @@ class AmqpPeers(Connections):
     def proton_container(self, *, acceptor: str | None = None, **options: Any) -> ContainerPeer:
         """Proton's Container in a thread of its own, connected. Raises :class:`ControlFailed` in
         virtual time."""
+        _require_proton()
         from brokerproof.harness.clients.proton_sockets import ContainerPeer
 
         return self._dialled(ContainerPeer, acceptor, options)

@@ -16,6 +16,7 @@ from typing import Any
 
 import proton
 
+from brokerproof.harness.clients.proton_events import Arrived, ProtonEvent, event_named
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, AmqpTraceRecorder
@@ -72,38 +73,6 @@ def has_tls() -> bool:
     return bool(proton.SSL.present())
 
 
-@dataclass(frozen=True)
-class ProtonEvent:
-    """An event of Proton by its name without ``PN_``, or ``message`` with the :class:`Arrived` as
-    its subject.
-
-    ``subject`` is the connection, session, link, delivery or transport that the event is about.
-    """
-
-    name: str
-    at: Instant
-    subject: Any = None
-    condition: str | None = None
-
-    @property
-    def link(self) -> str | None:
-        """The name of the link that it is about."""
-        subject = self.subject.delivery.link if isinstance(self.subject, Arrived) else self.subject
-        subject = getattr(subject, "link", subject)
-        return subject.name if isinstance(subject, proton.Link) else None
-
-
-@dataclass(frozen=True)
-class Arrived:
-    """A message that Proton handed out, decoded by it, and the delivery in which it came."""
-
-    delivery: Any
-    message: Any
-    data: bytes
-    settled: bool
-    """True if the broker had settled it already."""
-
-
 @dataclass(eq=False)
 class Sent:
     """A delivery that the client sent, and what became of it."""
@@ -112,15 +81,6 @@ class Sent:
     state: str | None = None
     """accepted, rejected, released, modified, or None while there is none."""
     settled: bool = False
-
-
-def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:
-    """Match an event by name, and by its link if one is given."""
-    link_name = None if link is None else link.name
-    words = name if link_name is None else f"{name} of link {link_name}"
-    return Match(
-        words, lambda event: event.name == name and (link_name is None or event.link == link_name)
-    )
 
 
 class ProtonPeer(Conversation[ProtonEvent]):

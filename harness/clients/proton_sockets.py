@@ -20,7 +20,8 @@ from proton._handlers import (
 )
 from proton.handlers import MessagingHandler, TransactionHandler
 
-from brokerproof.harness.clients.proton_engine import Arrived, ProtonEvent, has_tls
+from brokerproof.harness.clients.proton_engine import has_tls
+from brokerproof.harness.clients.proton_events import Arrived, ProtonEvent
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, AmqpTraceRecorder

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from brokerproof.harness.commands import extras
+from brokerproof.harness.model import extras
 
 GROUP = "brokerproof.commands"
 
@@ -117,7 +117,7 @@ def main() -> None:
     except click.exceptions.Exit as leaving:
         sys.exit(leaving.exit_code)
     except ModuleNotFoundError as problem:
-        if not (missing := extras.sentence(problem)):
+        if not (missing := extras.sentence(problem.name or "")):
             raise
         click.echo(f"Error: {missing}", err=True)
         sys.exit(3)

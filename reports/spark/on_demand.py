@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from brokerproof.harness.commands.extras import install
+from brokerproof.harness.model.extras import install
 
 if TYPE_CHECKING:
     from pyspark.sql import functions as F

@@ -3,17 +3,19 @@ drain, and use transactions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.clients.proton_engine import Arrived, ProtonEvent, event_named
-from brokerproof.harness.clients.proton_sockets import ContainerPeer
+from brokerproof.harness.clients.proton_events import Arrived, ProtonEvent, event_named
 from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
+
+if TYPE_CHECKING:
+    from brokerproof.harness.clients.proton_sockets import ContainerPeer
 
 BARE_MESSAGE = "AMQP10-MSG-02"
 DISPOSITION_ROLE = "AMQP10-DISP-01"

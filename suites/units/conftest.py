@@ -12,6 +12,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from brokerproof.suites.units.drivers.light_python import Light
+
 # How long an example takes says more of what else the machine does than of us.
 settings.register_profile("patient", settings.default, deadline=None)
 settings.load_profile("patient")
@@ -24,6 +26,14 @@ def spark() -> Iterator[SparkSession]:
 
     with session(cores=2, brief=True) as found:
         yield found
+
+
+@pytest.fixture
+def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
+    """brokerproof as a light installation has it, in processes of its own."""
+    from brokerproof.suites.units.drivers.light_python import light_python
+
+    return light_python(tmp_path_factory.mktemp("light"))
 
 
 @pytest.hookimpl(trylast=True)

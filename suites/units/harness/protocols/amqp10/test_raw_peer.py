@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.clients.proton_engine import ProtonPeer, event_named
+from brokerproof.harness.clients.proton_engine import ProtonPeer
+from brokerproof.harness.clients.proton_events import event_named
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10 import codec, types

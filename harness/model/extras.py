@@ -17,7 +17,7 @@ def install(extra: str) -> str:
     return f"pip install 'brokerproof[{extra}]'"
 
 
-def sentence(problem: ModuleNotFoundError) -> str:
-    """Return what to install for the missing module; empty if no extra has it."""
-    module = (problem.name or "").partition(".")[0]
-    return f"{module} is not installed: {install(EXTRAS[module])}" if module in EXTRAS else ""
+def sentence(module: str) -> str:
+    """Return one sentence about a missing module and its extra; empty if no extra has it."""
+    name = module.partition(".")[0]
+    return f"{name} is not installed: {install(EXTRAS[name])}" if name in EXTRAS else ""

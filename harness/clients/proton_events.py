@@ -1,0 +1,51 @@
+"""Events of python-qpid-proton as cases see them. Proton itself is not imported: the suites can be
+collected without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.model.time import Instant
+from brokerproof.harness.protocols.conversation import Match
+
+
+@dataclass(frozen=True)
+class ProtonEvent:
+    """An event of Proton by its name without ``PN_``, or ``message`` with the :class:`Arrived` as
+    its subject.
+
+    ``subject`` is the connection, session, link, delivery or transport that the event is about.
+    """
+
+    name: str
+    at: Instant
+    subject: Any = None
+    condition: str | None = None
+
+    @property
+    def link(self) -> str | None:
+        """The name of the link that it is about."""
+        subject = self.subject.delivery.link if isinstance(self.subject, Arrived) else self.subject
+        subject = getattr(subject, "link", subject)
+        return subject.name if hasattr(subject, "is_sender") else None  # of Proton, links have it
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A message that Proton handed out, decoded by it, and the delivery in which it came."""
+
+    delivery: Any
+    message: Any
+    data: bytes
+    settled: bool
+    """True if the broker had settled it already."""
+
+
+def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:
+    """Match an event by name, and by its link if one is given."""
+    link_name = None if link is None else link.name
+    words = name if link_name is None else f"{name} of link {link_name}"
+    return Match(
+        words, lambda event: event.name == name and (link_name is None or event.link == link_name)
+    )

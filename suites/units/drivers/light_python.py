@@ -1,0 +1,35 @@
+"""brokerproof in a Python without the modules of its extras, workers included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from brokerproof.harness.model.extras import EXTRAS
+
+Light: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs brokerproof with some arguments, and gives it an empty line."""
+
+
+def light_python(folder: Path) -> Light:
+    """Return what runs brokerproof; ``folder`` hides the modules."""
+    hide = f"import sys\nsys.modules.update(dict.fromkeys({tuple(EXTRAS)}))\n"
+    (folder / "sitecustomize.py").write_text(hide)
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    def brokerproof(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", "brokerproof.harness.commands.cli"]
+        return subprocess.run(
+            [*command, *map(str, arguments)],
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            input="\n",
+            check=False,
+        )
+
+    return brokerproof
