@@ -8,15 +8,17 @@ broker's own checks; heartbeats which a client promised are sent meanwhile. In r
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
-from brokerproof.harness.oracles import stomp_aftermath
-from brokerproof.harness.oracles.stomp_aftermath import Linger
+from brokerproof.harness.oracles import amqp10_aftermath, stomp_aftermath
+from brokerproof.harness.oracles.linger import Linger
 from brokerproof.harness.protocols.conversation import Conversation
-from brokerproof.harness.trace.events import ConnectionAbandoned, LinkFaulted
+from brokerproof.harness.trace.events import ConnectionAbandoned, Event, LinkFaulted
 from brokerproof.harness.worlds.bounds import LimitReached
 
 REAL: Duration = ms(1500)
@@ -28,11 +30,25 @@ GRACE: Duration = ms(1000)
 """Time in which a broker closes a connection behind ERROR."""
 
 
+class Rules(Protocol):
+    """The rules of a protocol: a module of ``harness/oracles``."""
+
+    def judge(self, events: Sequence[Event], conn: int, linger: Linger) -> list[Finding]: ...
+
+    def intervals(self, events: Sequence[Event], conn: int) -> tuple[Duration, Duration]: ...
+
+
+RULES: Mapping[str, Rules] = {
+    "AMQP": amqp10_aftermath,
+    "STOMP": stomp_aftermath,
+}
+
+
 def observe(bench: Bench) -> None:
     """Read on, and add to the bench's findings what breaks a general rule."""
     since = bench.now()
     abandoned = {event.conn for event in bench.events if isinstance(event, ConnectionAbandoned)}
-    peers = [peer for peer in bench.peers if peer.protocol == "STOMP"]
+    peers = [peer for peer in bench.peers if peer.protocol in RULES]
     if not peers:
         return
     lingering = [peer for peer in peers if peer.ended is None and peer.conn not in abandoned]
@@ -51,13 +67,13 @@ def observe(bench: Bench) -> None:
             _patience(bench, peer),
             undisturbed=not faulted & {None, peer.conn} and not bench.has_administered,
         )
-        for finding in stomp_aftermath.judge(bench.events, peer.conn, linger):
+        for finding in RULES[peer.protocol].judge(bench.events, peer.conn, linger):
             bench.record_aftermath(finding)
 
 
 def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
     """The documented TTL of a connection of this target, in ns; None: it has none."""
-    if "connection-ttl" not in bench.capabilities:
+    if peer.protocol != "STOMP" or "connection-ttl" not in bench.capabilities:
         return None
     version, promised = stomp_aftermath.promise(bench.events, peer.conn)
     ttl = bench.negotiated(promised, version, peer.acceptor).ttl_ms
@@ -67,8 +83,8 @@ def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
 def _read_on(bench: Bench, peers: list[Conversation[Any]], since: Instant) -> None:
     until = since + (_virtual_time(bench, peers) if bench.virtual else REAL)
     for peer in peers:
-        interval, _ = stomp_aftermath.intervals(bench.events, peer.conn)
-        if interval:
+        interval, _ = RULES[peer.protocol].intervals(bench.events, peer.conn)
+        if interval and peer.is_raw:
             _beat_every(bench, peer, interval // 2, until)
     try:
         bench.world.wait_until(
@@ -82,7 +98,7 @@ def _virtual_time(bench: Bench, peers: list[Conversation[Any]]) -> Duration:
     agreed = [
         interval
         for peer in peers
-        for interval in stomp_aftermath.intervals(bench.events, peer.conn)
+        for interval in RULES[peer.protocol].intervals(bench.events, peer.conn)
         if interval
     ]
     if not agreed:

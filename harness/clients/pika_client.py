@@ -103,6 +103,7 @@ class PikaPeer(Conversation[ClientEvent]):
     objects."""
 
     protocol = PROTOCOL
+    is_raw = False
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         super().__init__(judge, conn, acceptor)

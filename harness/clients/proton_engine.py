@@ -88,6 +88,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
     own objects."""
 
     protocol = PROTOCOL
+    is_raw = False
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         super().__init__(judge, conn, acceptor)

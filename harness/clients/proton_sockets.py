@@ -407,6 +407,7 @@ class ContainerPeer(Conversation[ProtonEvent]):
     thread of the case."""
 
     protocol = PROTOCOL
+    is_raw = False
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         super().__init__(judge, conn, acceptor)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.protocols.amqp10.fact_reader import Side, frames
+from brokerproof.harness.protocols.amqp10.fact_reader import Side, WireFrame, frames
 from brokerproof.harness.trace.events import Event
 
 SHARED, CONNECTION, SESSION, LINK = (
@@ -60,20 +60,22 @@ _REQUIREMENT = {"connection": CONNECTION, "session": SESSION, "link": LINK}
 _OF_FRAME = {"close": CONNECTION, "end": SESSION, "detach": LINK}
 
 
+def condition_of(frame: WireFrame) -> str | None:
+    """Return the condition of the error that ``frame`` carries; None without one."""
+    error = frame.fields.get("error") or (
+        frame.fields.get("state") if frame.name == "disposition" else None
+    )
+    named = _CONDITION.search(error or "")
+    return None if named is None else named.group(1)
+
+
 def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Judge whether the errors that ``side`` sent, with whatever frame, have conditions that are
     known or its own."""
     findings: list[Finding] = []
     for frame in frames(events, conn):
-        if frame.side is not side:
+        if frame.side is not side or (condition := condition_of(frame)) is None:
             continue
-        error = frame.fields.get("error") or (
-            frame.fields.get("state") if frame.name == "disposition" else None
-        )
-        named = _CONDITION.search(error or "")
-        if named is None:
-            continue
-        condition = named.group(1)
         requirements = [SHARED, *(_OF_FRAME[rule] for rule in (frame.name,) if rule in _OF_FRAME)]
         wrong = condition.startswith("amqp:") and condition not in LISTED
         if wrong:

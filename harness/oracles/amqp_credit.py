@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10.fact_reader import (
+    MOST,
     WRAP,
     Granted,
     Link,
@@ -45,6 +46,8 @@ class _Account:
     """A drain that is not answered: at which position it was asked for, and the limit it is
     about."""
     drains: int = 0
+    is_vast: bool = False
+    """True once more was granted than serial numbers can compare."""
 
     def begins(self, frame: WireFrame) -> bool:
         """Note a transfer; whether it is the first of a delivery."""
@@ -88,7 +91,7 @@ class _Accounts:
 def _limit(step: Placed, link: Link) -> int:
     base = step.frame.number("delivery-count")
     start = link.initial_delivery_count if base is None else base
-    return (start + (step.frame.number("link-credit") or 0)) % WRAP
+    return (start + min(step.frame.number("link-credit") or 0, MOST)) % WRAP
 
 
 def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
@@ -142,6 +145,7 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             account.delivery_count = (account.delivery_count + account.begins(step.frame)) % WRAP
         elif step.frame.name == "flow" and step.frame.side is side.other:
             account.granted.grant(step.position, _limit(step, account.link))
+            account.is_vast |= (step.frame.number("link-credit") or 0) > MOST
             account.drains += step.frame.flag("drain")
         elif step.frame.name == "flow":
             findings += _stated_counts(account, step)
@@ -181,7 +185,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
         ]
     account.delivery_count = count
     findings = [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {count}")]
-    left = step.frame.number("link-credit")
+    left = None if account.is_vast else step.frame.number("link-credit")
     if left is not None and left > max(0, room):
         findings.append(
             Finding(

@@ -131,7 +131,7 @@ def _first(step: Placed, book: _Book, delivery: _Delivery) -> Iterator[Finding]:
         seen = Seen.HELD if size <= _LONGEST_TAG else Seen.VIOLATED
         yield Finding(TAG_LENGTH, seen, f"{what} has a delivery-tag of {size} bytes")
         other = book.tags.get((delivery.link, tag))
-        other = None if other is None or len(other.settled) == 2 else other
+        other = None if other is None or frame.side.other in other.settled else other
         book.tags[(delivery.link, tag)] = delivery
         detail = (
             f"the tag {tag} of delivery {number} is that of unsettled delivery {other.id}"

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10.fact_reader import (
+    MOST,
     WRAP,
     Granted,
     Placed,
     Session,
     Side,
+    WireFrame,
     ahead,
     placed,
 )
@@ -43,6 +45,14 @@ class _Counts:
     reported: int | None = None
     """The next-incoming-id that the judged side told last."""
 
+    def told(self, flow: WireFrame) -> None:
+        """The other side's flow sets where its transfers are (AMQP10-WIN-06), whatever it sent."""
+        stated, sent = flow.number("next-outgoing-id"), self.next_id.get(flow.side, 0)
+        if stated is not None and ahead(stated, sent) > 0:
+            self.next_id[flow.side] = stated
+        elif stated is not None and stated != sent:
+            self.reported = None
+
 
 class _All:
     def __init__(self, side: Side) -> None:
@@ -66,19 +76,19 @@ class _All:
             counts.next_id[frame.side] = frame.number("next-outgoing-id") or 0
             self._open_window(step.session, counts)
         elif frame.name == "flow" and frame.side is self._side.other and counts.limit is not None:
+            counts.told(frame)
             base = frame.number("next-incoming-id")
             if base is None:
                 base = step.session.begun[self._side].number("next-outgoing-id") or 0
-            counts.limit.grant(
-                step.position, (base + (frame.number("incoming-window") or 0)) % WRAP
-            )
+            window = min(frame.number("incoming-window") or 0, MOST)
+            counts.limit.grant(step.position, (base + window) % WRAP)
         return counts
 
     def _open_window(self, session: Session, counts: _Counts) -> None:
         begun = session.begun
         if self._side in begun and self._side.other in begun and counts.limit is None:
             start = begun[self._side].number("next-outgoing-id") or 0
-            window = begun[self._side.other].number("incoming-window") or 0
+            window = min(begun[self._side.other].number("incoming-window") or 0, MOST)
             counts.limit = Granted((start + window) % WRAP, crossing=self._side is Side.BROKER)
 
 

@@ -23,6 +23,7 @@ from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.model.wire_numbers import whole_number
+from brokerproof.harness.oracles.linger import Linger
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
@@ -58,23 +59,6 @@ NO_ERROR_FOR_NOTHING = {
 WRITTEN = (FrameSent, HeartBeatSent, OctetsSent, OctetsSentUnseen)
 RIGHT_BEHIND: Duration = 10 * NS_PER_MS
 """A line end that arrives so soon behind a frame may belong to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Linger:
-    """When the case ended (``since``) and when the last look was (``until``).
-
-    The server has ``grace`` to close, and is late with a heartbeat by at most ``jitter``.
-    ``patience`` is the silence after which its own documentation lets it close; None: it names
-    none. Unless the connection was ``undisturbed``, no end and no silence is judged.
-    """
-
-    since: Instant
-    until: Instant
-    grace: Duration
-    jitter: Duration
-    patience: Duration | None = None
-    undisturbed: bool = True
 
 
 @dataclass

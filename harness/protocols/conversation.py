@@ -162,6 +162,8 @@ class Conversation(Generic[F]):
     """One connection, spoken over in frames of type ``F``. Subclasses turn bytes into frames."""
 
     protocol = "octets"
+    is_raw = True
+    """False if a client library speaks, which sends its heartbeats itself."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         self.judge, self.world, self.conn, self.acceptor = judge, judge.world, conn, acceptor

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.oracles import amqp_conditions
+from brokerproof.harness.oracles import amqp10_aftermath, amqp_conditions
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
@@ -37,6 +37,7 @@ from brokerproof.suites.amqp10.steps import (
 REFUSED_ATTACH = "AMQP10-LINK-12"
 LINK_ERROR_DETACHES = "AMQP10-LINK-09"
 ERRANT_LINK = "AMQP10-SESS-06"
+DESTROYED = "AMQP10-LINK-10"
 LINK_STOLEN = "AMQP10-LINK-02"
 LINK_CONDITIONS = "AMQP10-ERR-04"
 UNSETTLED_MAP = "AMQP10-LINK-03"
@@ -141,7 +142,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
             peer.sender(node, name="impossible", proves=REFUSED_ATTACH)
 
 
-@case(LINK_ERROR_DETACHES, ERRANT_LINK, needs={"amqp"})
+@case(LINK_ERROR_DETACHES, ERRANT_LINK, DESTROYED, needs={"amqp"})
 @over(
     always=lambda target: [{"behind": behind} for behind in ("transfer", "flow", "nothing")],
     examples=12,
@@ -149,8 +150,8 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
 )
 def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) -> None:
     """A delivery-tag that is too long detaches the producer's link with an error, and nothing else.
-    A detach answers it; a later transfer or flow for that link ends the session with errant-link.
-    Another connection still works."""
+    No frame of the link follows. A detach answers it; a later transfer or flow for that link ends
+    the session with errant-link. Another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -171,6 +172,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
             f"a delivery-tag of {len(LONG_TAG)} bytes was answered with {observed}",
         )
         target.advance(QUIET)
+        judge_trace(target, peer, amqp10_aftermath.endings)
         match behind:
             case "transfer":
                 peer.transfer(link, messages.message(b"late"))

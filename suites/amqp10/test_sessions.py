@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
+from brokerproof.harness.oracles import amqp10_aftermath, amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link, plus
@@ -81,6 +81,7 @@ def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[in
     )
 
 
+NOTHING_BEHIND_END = "AMQP10-SESS-08"
 UNATTACHED = "amqp:session:unattached-handle"
 
 
@@ -108,6 +109,28 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
         link = peer.sender(target.node(), session=peer.begin(1))
         granted(target, peer, link)
         peer.publish(link, b"the connection goes on")
+
+
+@case(NOTHING_BEHIND_END, needs={"amqp"})
+def test_nothing_follows_the_end_of_a_session_that_failed(target: Bench) -> None:
+    """A session whose receiver has credit fails because of a flow without a link. No frame of the
+    session follows its end, though a message is sent; another session gets it."""
+    node = target.node()
+    peer = target.amqp()
+    session = peer.session
+    peer.receiver(node, credit=5)
+    peer.flow(session=session, handle=99, delivery_count=0, link_credit=1)
+    end = peer.watch_for(either(ending("end"), ending("close")))
+    if end is None or end.name != "end":
+        target.record_not_applicable(NOTHING_BEHIND_END, f"no session failed: {peer.instead()}")
+        return
+    fill(target, node, [b"later"])
+    target.advance(QUIET)
+    judge_trace(target, peer, amqp10_aftermath.endings)
+    peer.end(session, answered=False)
+    link = peer.receiver(node, session=peer.begin(1), credit=1)
+    got = bodies(collect(target, peer, link, 1))
+    target.control(got == [b"later"], f"another session got {got}")
 
 
 @case(DROPPED_AFTER_SESSION_ERROR, needs={"amqp"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from brokerproof.suites.mutation import controls
+from brokerproof.suites.mutation.amqp import aftermath as amqp10_aftermath
 from brokerproof.suites.mutation.amqp import (
     amqp091,
     amqp091_connections,
@@ -118,6 +119,7 @@ GROUPS: tuple[Group, ...] = (
     window_sizes.window_sizes,
     acks.acks,
     aftermath.aftermath,
+    amqp10_aftermath.amqp10_aftermath,
     nacks.nacks,
     transactions.transactions,
     receipts.receipts,

@@ -25,7 +25,7 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 92,
-    "amqp10": 263,
+    "amqp10": 266,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,

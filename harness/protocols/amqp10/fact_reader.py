@@ -24,6 +24,9 @@ from brokerproof.harness.trace.events import (
 )
 
 WRAP = 2**32
+MOST = WRAP // 2 - 1
+"""The furthest that one serial number can be ahead of another: a credit or window beyond it counts
+as this much."""
 EMPTY = "empty"
 """The name of a frame without body."""
 

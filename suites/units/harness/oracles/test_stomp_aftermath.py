@@ -7,7 +7,7 @@ import pytest
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import stomp_aftermath
-from brokerproof.harness.oracles.stomp_aftermath import Linger
+from brokerproof.harness.oracles.linger import Linger
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,

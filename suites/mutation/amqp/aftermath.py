@@ -1,0 +1,97 @@
+"""Faults behind the answer that an AMQP 1.0 case waits for: the answer is right, and what follows
+is not."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.time import seconds
+from brokerproof.reference_broker.protocols.amqp10 import refusal
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection, State
+from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.suites.mutation.mutant import Group
+
+amqp10_aftermath = Group("amqp10-aftermath")
+
+
+@amqp10_aftermath.override(Session, "break_link", breaks="AMQP10-LINK-10")
+def broken_link_speaks(original, reached, self, link, problem):
+    """A link that was detached with an error sends a flow half a second later."""
+    original(self, link, problem)
+    reached()
+
+    def speak(now):
+        if self.connection.is_open and not self.is_over:
+            self.flow(link)
+
+    self.shared.deadlines.call_at(self.shared.now + seconds(0.5), speak)
+
+
+@amqp10_aftermath.override(Session, "fail", breaks="AMQP10-SESS-08")
+def failed_session_speaks(original, reached, self, problem):
+    """A session that ended with an error sends its flow state half a second later."""
+    original(self, problem)
+    reached()
+
+    def speak(now):
+        if self.connection.is_open:
+            self.flow()
+
+    self.shared.deadlines.call_at(self.shared.now + seconds(0.5), speak)
+
+
+@amqp10_aftermath.override(AmqpConnection, "_open", breaks="AMQP10-CLOSE-01")
+def idle_connection_ends_without_close(original, reached, self, opened, channel):
+    """A connection ends without a close three seconds after its open."""
+    original(self, opened, channel)
+
+    def end(now):
+        if self._state is State.OPENED:
+            reached()
+            self._close()
+
+    self.shared.deadlines.call_at(self.shared.now + seconds(3), end)
+
+
+@amqp10_aftermath.override(AmqpConnection, "_open", breaks="AMQP10-IDLE-01")
+def idle_connection_ends_early(original, reached, self, opened, channel):
+    """A connection is closed for silence four seconds after its open, and thirty were agreed on."""
+    original(self, opened, channel)
+
+    def end(now):
+        if self._state is State.OPENED:
+            reached()
+            self._refuse(Refusal(refusal.SILENT, "local-idle-timeout expired"))
+
+    self.shared.deadlines.call_at(self.shared.now + seconds(4), end)
+
+
+@amqp10_aftermath.override(Session, "settle_incoming", breaks="AMQP10-DISP-03")
+def settles_again(original, reached, self, delivery_id, state):
+    """An accepted delivery is settled once more a second later."""
+    original(self, delivery_id, state)
+
+    def again(now):
+        if self.connection.is_open and not self.is_over and isinstance(state, Accepted):
+            reached()
+            original(self, delivery_id, state)
+            self.flush()
+
+    self.shared.deadlines.call_at(self.shared.now + seconds(1), again)
+
+
+@amqp10_aftermath.override(OutgoingLink, "_send", breaks="AMQP10-CREDIT-09")
+def sends_late_without_credit(original, reached, self, id, payload, large):
+    """A link without credit sends its last message once more, two seconds later."""
+    original(self, id, payload, large)
+    session = self.session
+
+    def again(now):
+        if not self._stopped and self.credit.credit <= 0 and session.can_send() and large is None:
+            reached()
+            number = session.next_delivery_id
+            session.next_delivery_id = (number + 1) & 0xFFFFFFFF
+            original(self, number, payload, None)
+
+    session.shared.deadlines.call_at(session.shared.now + seconds(2), again)
