@@ -9,6 +9,7 @@ from brokerproof.harness.protocols.conversation import (
     Requirements,
 )
 from brokerproof.harness.targets.endpoint import MANAGEMENT
+from brokerproof.harness.targets.target import host_of_amqp091
 
 if TYPE_CHECKING:
     from brokerproof.harness.clients.pika_client import PikaPeer
@@ -24,9 +25,9 @@ class Amqp091Peers(Connections):
         :class:`ControlFailed` when refused."""
         from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 
-        peer = Amqp091Peer(
-            self, self.next_connection(), acceptor or self.target.identity.default_amqp_acceptor
-        )
+        identity = self.target.identity
+        peer = Amqp091Peer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
+        peer.virtual_host = host_of_amqp091(identity.profile.parameters)
         self._connect(peer)
         return peer
 
@@ -59,6 +60,7 @@ class Amqp091Peers(Connections):
         identity = self.target.identity
         peer = PikaPeer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
         self._connect(peer)
+        options.setdefault("virtual_host", host_of_amqp091(identity.profile.parameters))
         peer.connect(identity.login, identity.passcode, proves=proves, **options)
         return peer
 

@@ -148,12 +148,14 @@ class PikaPeer(Conversation[ClientEvent]):
         login: str | None,
         passcode: str | None,
         *,
+        virtual_host: str = "/",
         heartbeat: int = 0,
         blocked_timeout: Duration | None = None,
         proves: Requirements | None = None,
     ) -> None:
-        """Logs in and opens the virtual host ``/``. ``heartbeat`` is in seconds."""
+        """Log in and open the virtual host. ``heartbeat`` is in seconds."""
         parameters = pika.ConnectionParameters(
+            virtual_host=virtual_host,
             credentials=pika.PlainCredentials(login or "guest", passcode or "guest"),
             heartbeat=heartbeat,
             blocked_connection_timeout=None

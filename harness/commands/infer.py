@@ -16,7 +16,7 @@ from rich.table import Table
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.commands import drift, errors
-from brokerproof.harness.inference import profile_file
+from brokerproof.harness.inference import discovery, profile_file
 from brokerproof.harness.inference.address import infer_address, of_prefix
 from brokerproof.harness.inference.credit import infer_credit
 from brokerproof.harness.inference.estimate import Estimate
@@ -109,7 +109,7 @@ def infer(
         raise errors.Usage(str(problem)) from None
     with tempfile.TemporaryDirectory(prefix="brokerproof-infer-") as logs:
         try:
-            target.start(Path(logs))
+            discovery.begin(target, Path(logs), seed)
             known = target.acceptors()
             for given in (acceptor, amqp_acceptor):
                 if given is not None and given not in known:

@@ -38,11 +38,15 @@ from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import exit_code, is_unmet
 from brokerproof.harness.targets import shipped_targets, target_file, target_url
+from brokerproof.harness.targets.external.target import AddressTarget
+from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.redaction import IN_URL, without_passcode
 
 DEFAULT_TARGETS = ("reference", "reference-real")
 _PYTEST_SET_UP, _PYTEST_USAGE, _PYTEST_NO_TESTS = 3, 4, 5
+"""The first is also what pytest gives for an error of its own, or of a plugin: then no sentence of
+ours stands in its log."""
 INCONCLUSIVE = 2
 """The exit code for nothing worse than inconclusive."""
 _GRACE_S = 30.0
@@ -120,6 +124,7 @@ def judge(asked: Asked, options: Options) -> int:
         if asked.selection:
             choose(asked.suites, asked.selection)  # a misspelled case is better found now
         _check_named_cases(loaded)
+        _discover(console, loaded)
         seed, effort = options.seed, options.effort
         if not options.resume:
             seed = _begin(folder, asked, seed, effort)
@@ -162,6 +167,19 @@ def judge(asked: Asked, options: Options) -> int:
     else:
         click.echo(str(folder / "report" / "index.html" if options.report else folder))
     return code
+
+
+def _discover(console: Console, targets: list[Target]) -> None:
+    """Ask each broker of which an address is known what it is, and print by which rules it is
+    judged. Raises ``SetUp`` for one that does not answer."""
+    for target in targets:
+        if isinstance(target, AddressTarget):
+            try:
+                found = target.discover()
+            except SetUpFailed as problem:
+                raise errors.SetUp(target.identity.redaction.text(str(problem))) from None
+            if found.judged_as:
+                console.print(f"{target.identity.name}: {found.judged_as}", markup=False)
 
 
 def _check_named_cases(targets: list[Target]) -> None:
@@ -446,7 +464,7 @@ def _judge(
         None,
     )
     reason = last.partition("Exit: ")[2] if last else (lines[-1] if lines else "it printed nothing")
-    if process.returncode == _PYTEST_SET_UP:
+    if process.returncode == _PYTEST_SET_UP and last is not None:
         sentence = reason if reason.startswith(name) else f"target {name}: {reason}"
         kept = _has_results(folder, name)
         raise errors.SetUp(f"{sentence}; {_how_to_go_on(folder)}" if kept else sentence)

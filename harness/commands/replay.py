@@ -16,6 +16,7 @@ from brokerproof.harness.commands import errors
 from brokerproof.harness.counterexamples import case_file
 from brokerproof.harness.counterexamples import replay as counterexamples_replay
 from brokerproof.harness.counterexamples.replay import ERROR, FAILED, FIXED, Answer
+from brokerproof.harness.inference import discovery
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.trace.recorder import Recorder
@@ -62,7 +63,7 @@ def replay(case: Path, name: str, as_bytes: bool, as_json: bool) -> int:
 
     with tempfile.TemporaryDirectory(prefix="brokerproof-replay-") as logs:
         try:
-            facts = target.start(Path(logs))
+            facts = discovery.begin(target, Path(logs), file.header["seed"])
             recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
             run = Run(
                 target, facts, catalogue, (), recorder, effort="normal", seed=file.header["seed"]

@@ -30,7 +30,8 @@ from brokerproof.harness.model import cost_limits
 @click.option(
     "--like",
     metavar="NAME",
-    help="The shipped target whose family that --target is of: artemis, rabbitmq, activemq …",
+    help="The shipped target whose family --target is of: artemis, rabbitmq, activemq …; none: the"
+    " specifications alone. Default: the family that the broker names.",
 )
 @selection_options
 @click.option(

@@ -15,23 +15,21 @@ from functools import partial
 from itertools import count
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.protocols.stomp.codec import HeadersLike, header_list
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.harness.targets.external.target import AddressTarget
 from brokerproof.harness.targets.target import Identity, Target
 
 ANSWER: Duration = seconds(3)
 QUIET: Duration = ms(400)
 VERSIONS = ("1.2", "1.1", "1.0")
-HOSTS = ("localhost", "/")
+USUAL_HOST = "localhost"
 QUEUES = ("/queue/{name}", "{name}", "queue/{name}", "queue://{name}")
 TOPICS = ("/topic/{name}", "/exchange/amq.topic/{name}", "topic/{name}", "topic://{name}", "{name}")
 WINDOWS = {"consumer-window-size": "1", "prefetch-count": "1", "activemq.prefetchSize": "1"}
-PROFILES = ("stomp", "any")
-"""The profiles that say nothing about a broker's dialect."""
 
 
 @dataclass
@@ -61,14 +59,12 @@ class Dialect:
         )
 
 
-def is_unknown(identity: Identity) -> bool:
+def is_unknown(target: Target) -> bool:
     """True if nothing is known of the broker but its address."""
-    profile = identity.profile
     return (
-        identity.kind == "address"
-        and profile.name in PROFILES
-        and "stomp" in identity.capabilities
-        and profile.parameters == profiles.load(profile.name).parameters
+        isinstance(target, AddressTarget)
+        and target.is_stranger
+        and "stomp" in target.identity.capabilities
     )
 
 
@@ -80,7 +76,6 @@ class Probes:
         self.version = ""
         """The highest version that the broker speaks."""
         self.versions: list[str] = []
-        self.host = HOSTS[0]
         self._seed = seed
         self._numbers = count(1)
 
@@ -99,10 +94,7 @@ class Probes:
         """A connected client."""
         version = version or self.version
         peer = bench.peer(version)
-        given = dict(bench.connect_headers(version, headers))
-        if "host" in given:
-            given["host"] = self.host
-        peer.send("CONNECT", given)
+        peer.send("CONNECT", bench.connect_headers(version, headers))
         peer.connected = peer.expect(frame("CONNECTED"), within=ANSWER)
         return peer
 
@@ -136,19 +128,14 @@ def infer_dialect(target: Target, seed: int) -> Dialect:
 
 
 def _versions(probes: Probes, dialect: Dialect) -> bool:
-    spoken = []
-    for host in HOSTS:
-        probes.host = host
-        spoken = [version for version in VERSIONS if probes.asked(_speaks(probes, version))]
-        if spoken:
-            break
+    spoken = [version for version in VERSIONS if probes.asked(_speaks(probes, version))]
     if not spoken:
         return False
     probes.version, probes.versions = spoken[0], spoken
-    dialect.parameters["stomp_host"] = probes.host
     dialect.sentences.append(f"speaks STOMP {', '.join(sorted(spoken))}")
-    if probes.host != HOSTS[0]:
-        dialect.sentences.append(f"accepts host:{probes.host}, not host:{HOSTS[0]}")
+    host = probes.target.identity.profile.parameters.get("stomp_host", USUAL_HOST)
+    if host != USUAL_HOST:
+        dialect.sentences.append(f"accepts host:{host}, not host:{USUAL_HOST}")
     for version in VERSIONS:
         if version not in spoken:
             dialect.without(f"stomp-{version}", f"does not agree on STOMP {version}")

@@ -11,7 +11,7 @@ from brokerproof.harness.load.plan import KIB, BadPlan, Fault, Headers, Place, P
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.targets.target import Identity
+from brokerproof.harness.targets.target import Identity, host_of_amqp091
 
 PROTOCOL = "stomp"
 
@@ -104,7 +104,7 @@ def _host(identity: Identity, protocol: str) -> str:
     """The virtual host that a client names."""
     parameters = identity.profile.parameters
     return str(
-        parameters.get("amqp091_host", "/")
+        host_of_amqp091(parameters)
         if protocol == "amqp091"
         else parameters.get("stomp_host", "localhost")
     )

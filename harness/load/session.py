@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.inference import discovery
 from brokerproof.harness.load import plan_builder
 from brokerproof.harness.load.conductor import Conductor, Drivers, LoadOutcome, Progress
 from brokerproof.harness.load.plan import BadPlan
@@ -62,7 +63,7 @@ class Session:
         """
         with ExitStack() as stack:
             stack.callback(self.target.stop)
-            facts = self.target.start(self.folder / "logs")
+            facts = discovery.begin(self.target, self.folder / "logs")
             run_folder.add_target(self.folder, self.target, facts)
             run_folder.write_header_field(
                 self.folder, "load", {"plan": dataclasses.asdict(self.wishes)}

@@ -25,8 +25,7 @@ from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.counterexamples import case_file, writer
-from brokerproof.harness.inference import own_addresses
-from brokerproof.harness.inference.dialect import infer_dialect, is_unknown
+from brokerproof.harness.inference import discovery
 from brokerproof.harness.model import cost_limits
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
@@ -110,25 +109,22 @@ class CaseRuns:
     def start(self) -> Run:
         """Start the target, or wait until it has started; return the run on it."""
         target = self.load_target()
-        identity = target.identity
         try:
+            catalogue = requirements.load()
+            facts = target.start(self._logs) if self._starting is None else self._starting.facts()
+            facts = discovery.complete(target, facts, self._options.brokerproof_seed)
+            identity = target.identity
             known = tuple(
                 deviations.of_target(identity.deviations, identity.profile.name, identity.name)
             )
-            catalogue = requirements.load()
-        except BadData as problem:
-            pytest.exit(str(problem), returncode=USAGE)
-        try:
-            facts = target.start(self._logs) if self._starting is None else self._starting.facts()
-            own_addresses.complete(target, self._options.brokerproof_seed)
         except SetUpFailed as problem:
             target.stop()
             target.identity.redaction.folder(self._logs)
-            pytest.exit(target.identity.redaction.text(str(problem)), returncode=SET_UP_FAILED)
-        if is_unknown(target.identity) and isinstance(target, SocketTarget):
-            dialect = infer_dialect(target, self._options.brokerproof_seed)
-            target.identity = dialect.applied(target.identity)
-            facts = replace(facts, dialect=tuple(dialect.sentences))
+            sentence = " ".join(str(problem).split())  # the first line is what pytest prints last
+            pytest.exit(target.identity.redaction.text(sentence), returncode=SET_UP_FAILED)
+        except BadData as problem:
+            target.stop()
+            pytest.exit(str(problem), returncode=USAGE)
         self.run = Run(
             target=target,
             facts=facts,

@@ -20,6 +20,8 @@ from brokerproof.harness.model.input_file import OneSentence
 _INHERITED = ("profile", "manual", "queue_type")
 _MERGED = ("parameters", "limits")
 _ABSENT = ("not_offered", "judged_on")
+NONE = "none"
+"""The likeness of a target that is judged by the specifications alone, whatever it calls itself."""
 
 
 class BadLikeness(OneSentence):
@@ -36,8 +38,8 @@ def inherited(values: Mapping[str, Any], shipped: Mapping[str, Path]) -> dict[st
     like = values.get("like")
     if like is None and values.get("kind") == "address" and values.get("profile") in shipped:
         like = values["profile"]
-    if like is None:
-        return dict(values)
+    if like in (None, NONE):
+        return {key: value for key, value in values.items() if key != "like"}
     if like not in shipped:
         near = difflib.get_close_matches(str(like), shipped, n=1)
         meant = f"did you mean {near[0]!r}? " if near else ""

@@ -30,6 +30,11 @@ RECONFIGURABLE = "reconfigurable"
 """The capability of a target whose parameters a case may choose."""
 
 
+def host_of_amqp091(parameters: Parameters) -> str:
+    """Return the virtual host that clients of AMQP 0-9-1 open."""
+    return str(parameters.get("amqp091_host", "/"))
+
+
 @dataclass(frozen=True)
 class TargetFacts:
     """Facts of a target that a run notes once it is up."""
@@ -41,6 +46,9 @@ class TargetFacts:
     endpoint: str
     tls: str = ""
     """The check by which TLS made sure that the broker is the broker; empty without TLS."""
+    judged_as: str = ""
+    """The sentence about the rules by which a broker at an address is judged, unless its user named
+    them."""
     dialect: Sequence[str] = ()
     """Sentences on the dialect of STOMP that was inferred, where only the address was known."""
     addresses: Sequence[Mapping[str, Value]] = ()

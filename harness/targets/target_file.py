@@ -8,8 +8,8 @@ NAME to a target, and raises ``ValueError`` with one sentence for a name that it
 file has::
 
     kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address"
-    profile = "artemis"            # what is expected of it
-    like = "artemis"               # a shipped target whose family it belongs to; optional (likeness.py)
+    profile = "artemis"            # what is expected of it; address: optional, as the broker names itself
+    like = "artemis" | "none"      # a shipped target whose family it belongs to; optional (likeness.py)
     config = "broker.xml"          # beside the file; virtual, process, artemis, activemq, rabbitmq
     factory = "package.module:function"    # virtual
     command = ["{python}", "-m", …]        # process
@@ -42,6 +42,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
@@ -66,6 +67,7 @@ from brokerproof.harness.targets.artemis.target import ArtemisTarget
 from brokerproof.harness.targets.container.recipes import RECIPES
 from brokerproof.harness.targets.container.target import ContainerTarget
 from brokerproof.harness.targets.external.target import AddressTarget
+from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.targets.proton.examples import NAMES as EXAMPLES
 from brokerproof.harness.targets.proton.target import ProtonTarget
@@ -179,19 +181,24 @@ def _from_elsewhere(find: Callable[[str], Target], name: str, text: str) -> Targ
         raise BadTarget(f"--target {without_passcode(text)!r}: {problem}") from None
 
 
-def _from_url(text: str, limits: Mapping[str, int]) -> Target:
+def _from_url(text: str, limits: Mapping[str, int], family: str = "") -> AddressTarget:
     shown = without_passcode(text)
     try:
         values = target_url.values(text)
     except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
         raise BadTarget(f"--target {shown!r}: {problem}") from None
     endpoints = values["endpoints"]
-    if "profile" not in values and "like" not in values:
+    if family:
+        values["like"] = family
+    values["limits"] = limits
+    is_open = not values.keys() & {"profile", "like"}
+    values = _inherited(values, f"--target {shown!r}")
+    if "profile" not in values:
         of_stomp = {given.protocol for given in endpoints.values()} == {"stomp"}
         values["profile"] = "stomp" if of_stomp else "any"
-    values["limits"] = limits
     name = next(iter(endpoints.values())).where
-    return _address(_inherited(values, f"--target {shown!r}"), name, Path(), f"--target {shown!r}")
+    as_family = partial(_from_url, text, limits) if is_open else None
+    return _address(values, name, Path(), f"--target {shown!r}", as_family)
 
 
 def _inherited(values: Mapping[str, Any], where: object) -> dict[str, Any]:
@@ -201,7 +208,9 @@ def _inherited(values: Mapping[str, Any], where: object) -> dict[str, Any]:
         raise BadTarget(f"{where}: {problem}") from None
 
 
-def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = "") -> Target:
+def _from_file(
+    path: Path, name: str, limits: Mapping[str, int], version: str = "", family: str = ""
+) -> Target:
     try:
         values, _ = tables.read(path)
     except BadData as problem:
@@ -219,7 +228,12 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
         if values.pop("cases", None) and "scope" not in values:
             # The cases that a file names are for its own release; another one is judged by all.
             values.pop("others_judged_on", None)
+    if family:
+        values["like"] = family
+    is_open = kind == "address" and not values.keys() & {"profile", "like"}
     values = _inherited(values, path)
+    if kind == "address":
+        values.setdefault("profile", "any")
     allowed = _COMMON | _OF_KIND[kind]
     for key, value in values.items():
         if key not in allowed:
@@ -252,7 +266,8 @@ def _from_file(path: Path, name: str, limits: Mapping[str, int], version: str = 
     except credentials.NoCredentials as problem:
         raise BadTarget(f"{path}: {problem}") from None
     if kind == "address":
-        return _address(values, name, path, path)
+        as_family = partial(_from_file, path, name, limits, version) if is_open else None
+        return _address(values, name, path, path, as_family)
     return _MAKERS[kind](_identity(name, kind, values, path), values, path)
 
 
@@ -389,7 +404,14 @@ def _beside(path: Path, name: str) -> Path:
     return config.resolve()
 
 
-def _address(values: dict[str, Any], name: str, path: Path, where: object) -> Target:
+def _address(
+    values: dict[str, Any],
+    name: str,
+    path: Path,
+    where: object,
+    as_family: Callable[..., Target] | None,
+) -> AddressTarget:
+    """Return the target; ``as_family`` makes it again with the family that it names."""
     given = values["endpoints"]
     endpoints = {key: _endpoint(key, value, path) for key, value in given.items()}
     if not endpoints:
@@ -441,7 +463,23 @@ def _address(values: dict[str, Any], name: str, path: Path, where: object) -> Ta
         rabbitmqctl=values.get("rabbitmqctl", ()),
         queue_type=_queue_type(values, path),
         local=values.get("local", False) is True,
+        as_family=None if as_family is None else partial(_of_family, as_family),
+        is_stranger=_is_stranger(identity.profile),
     )
+
+
+def _of_family(make: Callable[..., Target], family: str) -> AddressTarget:
+    try:
+        target = make(family=family)
+    except BadTarget as problem:
+        raise SetUpFailed(f"{problem}; its broker says that it is {family}") from None
+    assert isinstance(target, AddressTarget), "it was one of kind address before"
+    return target
+
+
+def _is_stranger(profile: profiles.Profile) -> bool:
+    """True if the profile says nothing about a broker's dialect, and nobody added to it."""
+    return profile.name in ("stomp", "any") and profile == profiles.load(profile.name)
 
 
 _PARAMETERS_OF_ONE = {"connection_ttl_ms", "amqp_idle_timeout_ms"}

@@ -89,7 +89,7 @@ class Conversation:
         right = {name: tuned[name] for name in ("channel-max", "frame-max")}
         peer.frame_max = right["frame-max"]
         self._say("connection.tune-ok", {**right, "heartbeat": 0}, channel=0)
-        self._call("connection.open", {"virtual-host": "/"}, channel=0)
+        self._call("connection.open", {"virtual-host": self.peer.virtual_host}, channel=0)
         self._call("channel.open")
         self._call("confirm.select")
         self._call("basic.qos", {"prefetch-count": 5})

@@ -183,7 +183,7 @@ def test_limits_that_cannot_be_are_not_agreed_on(target: Bench, what: str, most:
         return
     value = choices[-1] if most else choices[0]
     peer.tune_ok(**{what.split()[0]: value})
-    peer.send("connection.open", {"virtual-host": "/"})
+    peer.send("connection.open", {"virtual-host": peer.virtual_host})
     never_opens(target, peer, proves, f"{what} {value}")
 
 
@@ -234,7 +234,7 @@ def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str)
     if after == "tune":
         peer.tune_ok()
     if after != "start":
-        peer.send("connection.open", {"virtual-host": "/"})
+        peer.send("connection.open", {"virtual-host": peer.virtual_host})
     never_opens(target, peer, ERROR_BEFORE_OPEN, f"{name} behind {after}")
 
 

@@ -70,6 +70,7 @@ class Amqp091Peer(Conversation[Method]):
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         super().__init__(judge, conn, acceptor)
+        self.virtual_host = "/"
         self.started: Method | None = None
         """The broker's connection.start, once it came."""
         self.tuned: Method | None = None
@@ -194,9 +195,10 @@ class Amqp091Peer(Conversation[Method]):
         self.frame_max = fields["frame-max"]
         self.send("connection.tune-ok", fields)
 
-    def open(self, vhost: str = "/", *, proves: Requirements | None = None) -> Method:
-        """Open a virtual host."""
-        return self.call("connection.open", {"virtual-host": vhost}, channel=0, proves=proves)
+    def open(self, vhost: str | None = None, *, proves: Requirements | None = None) -> Method:
+        """Open a virtual host; by default the one that the target's clients use."""
+        fields = {"virtual-host": self.virtual_host if vhost is None else vhost}
+        return self.call("connection.open", fields, channel=0, proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> Method:
         """Close the connection in order."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from brokerproof.harness.targets.endpoint import Endpoint
 from brokerproof.harness.targets.external import dialogue, greeting
+from brokerproof.harness.targets.external.dialogue import Deadline
 from brokerproof.harness.targets.external.greeting import Credentials, Greeting
 from brokerproof.harness.targets.failure import SetUpFailed
 
-_HOSTS = ("localhost", "/")
+_STOMP_HOSTS = ("localhost", "/")
 """Values of STOMP's header host: any, or RabbitMQ's virtual host."""
+_AMQP091_HOSTS = ("/", "localhost", "default", "")
+"""Virtual hosts of AMQP 0-9-1, by the habits of brokers; many ask every client for one."""
 _UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: YnJva2VycHJvb2YtZGV0ZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -19,37 +23,60 @@ _UPGRADE = (
 )
 
 
+@dataclass(frozen=True)
+class Answers:
+    """The greetings of an endpoint, and for each protocol without one the reason."""
+
+    spoken: list[Greeting]
+    problems: dict[str, SetUpFailed]
+
+
+def ask(
+    endpoint: Endpoint, protocols: Iterable[str], credentials: Credentials, deadline: Deadline
+) -> Answers:
+    """Ask an endpoint in each protocol, at the same time: a broker may leave what it does not know
+    unanswered until its time is up. Where it refuses a virtual host the usual others are tried."""
+    names = list(protocols)
+    with ThreadPoolExecutor(len(names) or 1) as pool:
+        asked = [pool.submit(_greeted, endpoint, name, credentials, deadline) for name in names]
+    answers = Answers([], {})
+    for name, future in zip(names, asked, strict=True):
+        try:
+            answers.spoken.append(future.result())
+        except SetUpFailed as problem:
+            answers.problems[name] = problem
+        except Exception as problem:  # a codec of ours failed on what the target sent
+            answers.problems[name] = SetUpFailed(
+                f"{endpoint.where} sent what cannot be read: {type(problem).__name__}: {problem}"
+            )
+    return answers
+
+
 def detect(endpoint: Endpoint, login: str | None, passcode: str | None) -> list[Greeting]:
     """Return a greeting for each protocol that the port speaks. Raises :class:`SetUpFailed` for a
     port that accepts no connection, and :class:`~dialogue.Refused` for one that admits nobody."""
-    dialogue.dial(endpoint).close()
-    # At the same time: a broker may leave what it does not know unanswered until its time is up.
-    with ThreadPoolExecutor() as pool:
-        asked = [
-            pool.submit(_greeted, endpoint, protocol, login, passcode)
-            for protocol in ("stomp", "amqp", "amqp091", "openwire")
-        ]
-    refusals = [problem for future in asked if (problem := future.exception()) is not None]
-    spoken = [
-        greeted for future in asked if not future.exception() and (greeted := future.result())
-    ]
-    if refusals and not spoken:
-        raise refusals[0]
-    return spoken or _of_http(endpoint)
+    deadline = Deadline()
+    dialogue.dial(endpoint, deadline).close()
+    protocols = ("stomp", "amqp", "amqp091", "openwire")
+    answers = ask(endpoint, protocols, Credentials(login, passcode), deadline)
+    if answers.spoken:
+        return answers.spoken
+    for problem in answers.problems.values():
+        if isinstance(problem, dialogue.Refused):
+            raise problem
+    return _of_http(endpoint)
 
 
 def speaks(endpoint: Endpoint, protocol: str, login: str | None, passcode: str | None) -> bool:
     """True if a connection is accepted and answers in ``protocol``."""
+    deadline = Deadline()
     try:
-        dialogue.dial(endpoint).close()
+        dialogue.dial(endpoint, deadline).close()
     except SetUpFailed:
         return False
     if protocol == "core":
         return True  # CORE's first answer needs its own version: the run finds out
-    try:
-        return _greeted(endpoint, protocol, login, passcode) is not None
-    except dialogue.Refused:
-        return False
+    return bool(ask(endpoint, [protocol], Credentials(login, passcode), deadline).spoken)
 
 
 def url(endpoint: Endpoint, greeted: Greeting) -> str:
@@ -62,34 +89,53 @@ def url(endpoint: Endpoint, greeted: Greeting) -> str:
 
 
 def _greeted(
-    endpoint: Endpoint, protocol: str, login: str | None, passcode: str | None
-) -> Greeting | None:
-    if protocol == "openwire":
-        return _of_openwire(endpoint)
-    greet = {"stomp": greeting.stomp, "amqp": greeting.amqp, "amqp091": greeting.amqp091}[protocol]
-    credentials = Credentials(login, passcode)
-    refusal = None
-    for host in _HOSTS if protocol == "stomp" else _HOSTS[:1]:
+    endpoint: Endpoint, protocol: str, credentials: Credentials, deadline: Deadline
+) -> Greeting:
+    match protocol:
+        case "stomp":
+            return _admitted(
+                lambda host: greeting.stomp(
+                    endpoint, replace(credentials, stomp_host=host), deadline
+                ),
+                (credentials.stomp_host, *_STOMP_HOSTS),
+            )
+        case "amqp091":
+            return _admitted(
+                lambda host: greeting.amqp091(
+                    endpoint, replace(credentials, amqp091_host=host), deadline
+                ),
+                (credentials.amqp091_host, *_AMQP091_HOSTS),
+            )
+        case "amqp":
+            return greeting.amqp(endpoint, credentials, deadline)
+        case _:
+            return _of_openwire(endpoint, deadline)
+
+
+def _admitted(greet: Callable[[str], Greeting], hosts: Iterable[str]) -> Greeting:
+    """Return the greeting of the first virtual host that admits us. Raises what the first one
+    raised."""
+    first: dialogue.Refused | None = None
+    for host in dict.fromkeys(hosts):
         try:
-            return greet(endpoint, replace(credentials, stomp_host=host))
+            return greet(host)
         except dialogue.Refused as refused:
-            refusal = refused  # for another virtual host, or for good
-        except SetUpFailed:
-            return None
-    if refusal is not None:
-        raise refusal
-    return None
+            first = first or refused
+    assert first is not None, "there is always a host"
+    raise first
 
 
-def _of_openwire(endpoint: Endpoint) -> Greeting | None:
+def _of_openwire(endpoint: Endpoint, deadline: Deadline) -> Greeting:
     """ActiveMQ greets first, with a WireFormatInfo that begins with a magic word."""
-    with dialogue.dial(endpoint) as connection:
-        connection.settimeout(1)
+    with dialogue.dial(endpoint, deadline) as connection:
+        connection.settimeout(min(1, deadline.left_s))
         try:
             first = connection.recv(4096)
         except OSError:
-            return None
-    return Greeting("openwire", "ActiveMQ") if b"ActiveMQ" in first[:32] else None
+            first = b""
+    if b"ActiveMQ" not in first[:32]:
+        raise dialogue.NotSpoken(f"{endpoint.where} does not speak OpenWire")
+    return Greeting("openwire", "ActiveMQ")
 
 
 def _of_http(endpoint: Endpoint) -> list[Greeting]:

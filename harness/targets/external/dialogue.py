@@ -13,7 +13,8 @@ from brokerproof.harness.targets.endpoint import Endpoint
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.worlds.tls import TlsFailed
 
-PROBE_TIMEOUT_S = 10.0
+PROBE_TIMEOUT_S = 4.5
+"""Seconds for all that is asked of a target before it is judged."""
 _MOST_BYTES = 64 * 1024
 """Of all answers."""
 
@@ -28,17 +29,36 @@ class Refused(SetUpFailed):
     """The endpoint speaks the protocol and admits nobody with this login."""
 
 
-def dial(endpoint: Endpoint) -> socket.socket:
+class Deadline:
+    """The end of the time for a target's first answers, whatever they are."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic() + PROBE_TIMEOUT_S
+
+    @property
+    def left_s(self) -> float:
+        """The seconds until then; never 0, which would make a socket not wait at all."""
+        return max(0.01, self._at - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """True if no time is left."""
+        return time.monotonic() >= self._at
+
+
+def dial(endpoint: Endpoint, deadline: Deadline | None = None) -> socket.socket:
     """Return a connection, over TLS if the endpoint has TLS. Raises :class:`SetUpFailed`."""
     address, where = (endpoint.host, endpoint.port), endpoint.where
+    deadline = deadline or Deadline()
     try:
-        connection = socket.create_connection(address, timeout=PROBE_TIMEOUT_S)
+        connection = socket.create_connection(address, timeout=deadline.left_s)
     except OSError as problem:
         raise SetUpFailed(
             f"{where} does not accept connections ({problem}); is the broker running?"
         ) from None
     if endpoint.tls is None:
         return connection
+    connection.settimeout(deadline.left_s)
     try:
         return endpoint.tls.context().wrap_socket(connection, server_hostname=endpoint.host)
     except ssl.SSLCertVerificationError as problem:
@@ -58,11 +78,14 @@ def dial(endpoint: Endpoint) -> socket.socket:
 class Dialogue:
     """One connection that asks for ``protocol`` with ``question``."""
 
-    def __init__(self, endpoint: Endpoint, question: str, protocol: str) -> None:
+    def __init__(
+        self, endpoint: Endpoint, question: str, protocol: str, deadline: Deadline | None = None
+    ) -> None:
         self._where = endpoint.where
         self._question = question
         self._protocol = protocol
-        self._socket = dial(endpoint)
+        self._deadline = deadline or Deadline()
+        self._socket = dial(endpoint, self._deadline)
         self._received = b""
 
     def __enter__(self) -> Dialogue:
@@ -78,16 +101,18 @@ class Dialogue:
 
     def items(self, feed: Callable[[bytes], Iterable[T]]) -> Iterator[T]:
         """Yield the replies, as ``feed`` cuts it; ends with an exception only."""
-        deadline = time.monotonic() + PROBE_TIMEOUT_S
         asks = f"is it {'an' if self._protocol[0] == 'A' else 'a'} {self._protocol} port?"
         while True:
+            self._socket.settimeout(self._deadline.left_s)
             try:
                 data = self._socket.recv(4096)
             except TimeoutError:
                 problem = f"did not answer {self._question} within {PROBE_TIMEOUT_S:g} s"
                 if not self._received:
                     raise SetUpFailed(f"{self._where} {problem}; {asks}") from None
-                break
+                if self._in_another_protocol():
+                    break
+                raise self._endless(asks) from None
             except OSError as reason:
                 problem = f"ended the connection without an answer to {self._question} ({reason})"
                 break
@@ -95,20 +120,26 @@ class Dialogue:
                 problem = f"closed the connection without an answer to {self._question}"
                 break
             self._received += data
-            if time.monotonic() > deadline or len(self._received) > _MOST_BYTES:
-                raise SetUpFailed(
-                    f"{self._where} sent {len(self._received):,} bytes without a whole answer to"
-                    f" {self._question}; {asks}"
-                )
+            if self._deadline.is_over or len(self._received) > _MOST_BYTES:
+                raise self._endless(asks)
             yield from feed(data)
         raise NotSpoken(self.other() if self._received else f"{self._where} {problem}; {asks}")
 
-    def other(self) -> str:
-        """Return a sentence about an answer in another protocol, with advice."""
+    def _endless(self, asks: str) -> SetUpFailed:
+        return SetUpFailed(
+            f"{self._where} sent {len(self._received):,} bytes without a whole answer to"
+            f" {self._question}, {self._received[:40]!r} first; {asks}"
+        )
+
+    def _in_another_protocol(self) -> str:
         for begins, (protocol, advice) in _OTHERS.items():
             if self._received.startswith(begins):
                 return f"{self._where} speaks {protocol}, not {self._protocol}; {advice}"
-        return (
+        return ""
+
+    def other(self) -> str:
+        """Return a sentence about an answer in another protocol, with advice."""
+        return self._in_another_protocol() or (
             f"{self._where} does not speak {self._protocol}: to {self._question} it answered"
             f" {self._received[:60]!r}"
         )

@@ -14,25 +14,35 @@ from brokerproof.harness.protocols.amqp10 import codec as amqp_codec
 from brokerproof.harness.protocols.amqp10 import types
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
 from brokerproof.harness.targets.endpoint import Endpoint
-from brokerproof.harness.targets.external.dialogue import Dialogue, NotSpoken, Refused
+from brokerproof.harness.targets.external.dialogue import Deadline, Dialogue, NotSpoken, Refused
+from brokerproof.harness.targets.failure import SetUpFailed
 
-_FAMILIES = {"artemis": "artemis", "rabbitmq": "rabbitmq", "activemq": "activemq"}
-"""Shipped targets by a part of the name that their family gives itself; the first that fits."""
+FAMILIES = {"artemis": "Artemis", "rabbitmq": "RabbitMQ", "activemq": "ActiveMQ"}
+"""Shipped targets by a part of the name that their family gives itself, the first that fits, and
+the family's name."""
+_MOST_OF_ANSWER = 200
+"""Characters of an answer in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """A broker that speaks ``protocol``; ``broker`` and ``version`` are empty if it names none."""
+    """A broker that speaks ``protocol``; ``broker`` and ``version`` are empty if it names none.
+
+    ``host`` is the virtual host that admitted us, and ``announced`` the extensions that the broker
+    says it has: capabilities of its open (AMQP 1.0) or server-properties (AMQP 0-9-1).
+    """
 
     protocol: str
     broker: str = ""
     version: str = ""
+    host: str = ""
+    announced: frozenset[str] = frozenset()
 
     @property
     def family(self) -> str:
         """The shipped target that is like it; empty for brokers of no known family."""
         name = self.broker.lower()
-        return next((family for part, family in _FAMILIES.items() if part in name), "")
+        return next((family for family in FAMILIES if family in name), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +52,35 @@ class Credentials:
     login: str | None = None
     passcode: str | None = None
     stomp_host: str = "localhost"
+    amqp091_host: str = "/"
 
 
-def stomp(endpoint: Endpoint, credentials: Credentials) -> Greeting:
+def stomp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
     """Greet over STOMP. Raises :class:`NotSpoken`, and :class:`SetUpFailed` for a refusal."""
-    headers = {"accept-version": "1.0,1.1,1.2", "host": credentials.stomp_host}
+    host = credentials.stomp_host
+    headers = {"accept-version": "1.0,1.1,1.2", "host": host}
     if credentials.login is not None:
         headers |= {"login": credentials.login, "passcode": credentials.passcode or ""}
     reader = stomp_codec.Reader()
-    with Dialogue(endpoint, "CONNECT", "STOMP") as dialogue:
+    with Dialogue(endpoint, "CONNECT", "STOMP", deadline) as dialogue:
         dialogue.write(stomp_codec.encode("CONNECT", headers))
         for item in dialogue.items(reader.feed):
             if isinstance(item, stomp_codec.Unreadable):
                 raise NotSpoken(dialogue.other())
             if isinstance(item, stomp_codec.Frame):
+                if item.command == "ERROR":
+                    raise Refused(f"{endpoint.where} refused the connection: {_brief(item)}")
                 if item.command != "CONNECTED":
-                    raise Refused(f"{endpoint.where} refused the connection: {item.brief()}")
+                    raise SetUpFailed(f"{endpoint.where} answered CONNECT by {_brief(item)}")
                 broker, _, version = (item.get("server") or "").partition("/")
-                return Greeting("stomp", broker, version.split(" ")[0])
+                return Greeting("stomp", broker, version.split(" ")[0], host)
         raise AssertionError("items() ends with an exception")
 
 
-def amqp(endpoint: Endpoint, credentials: Credentials) -> Greeting:
+def amqp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
     """Greet over AMQP 1.0, with SASL. Raises like :func:`stomp`."""
     reader = amqp_codec.Reader()
-    with Dialogue(endpoint, "an AMQP 1.0 header", "AMQP 1.0") as dialogue:
+    with Dialogue(endpoint, "an AMQP 1.0 header", "AMQP 1.0", deadline) as dialogue:
         dialogue.write(amqp_codec.protocol_header(3))
         for item in dialogue.items(reader.feed):
             if not isinstance(item, amqp_codec.Frame):
@@ -86,10 +100,16 @@ def amqp(endpoint: Endpoint, credentials: Credentials) -> Greeting:
                         f"{endpoint.where} refused the login over AMQP 1.0; name login and passcode"
                     )
                 case "open":
-                    about = item.part("properties")
-                    return Greeting("amqp", _text(about, "product"), _text(about, "version"))
+                    given = item.fields.get("properties")
+                    about = {} if given is None else types.plain(given)
+                    return Greeting(
+                        "amqp",
+                        _text(about, "product"),
+                        _text(about, "version"),
+                        announced=_symbols(item.fields.get("offered-capabilities")),
+                    )
                 case "close":
-                    raise Refused(f"{endpoint.where} refused the connection: {item.brief()}")
+                    raise Refused(f"{endpoint.where} refused the connection: {_brief(item)}")
         raise AssertionError("items() ends with an exception")
 
 
@@ -105,18 +125,72 @@ def _frame(name: str, fields: Mapping[str, object], kind: int = amqp_codec.AMQP_
     return amqp_codec.encode_frame(types.encode(amqp_codec.composite(name, fields)), type=kind)
 
 
-def amqp091(endpoint: Endpoint, credentials: Credentials) -> Greeting:
-    """Greet over AMQP 0-9-1, without a login: the broker names itself before. Raises
-    :class:`NotSpoken`, and :class:`SetUpFailed` for a broker that is silent."""
+def amqp091(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
+    """Greet over AMQP 0-9-1 and open the virtual host. Raises like :func:`stomp`."""
     reader = amqp091_codec.Reader()
-    with Dialogue(endpoint, "an AMQP 0-9-1 header", "AMQP 0-9-1") as dialogue:
+    where, host = endpoint.where, credentials.amqp091_host
+    greeted: Greeting | None = None
+    with Dialogue(endpoint, "an AMQP 0-9-1 header", "AMQP 0-9-1", deadline) as dialogue:
         dialogue.write(amqp091_codec.protocol_header())
-        for item in dialogue.items(reader.feed):
-            if not isinstance(item, amqp091_codec.Frame) or item.name != "connection.start":
-                raise NotSpoken(dialogue.other())
-            about = item.fields["server-properties"]
-            return Greeting("amqp091", _text(about, "product"), _text(about, "version"))
+        try:
+            for item in dialogue.items(reader.feed):
+                if not isinstance(item, amqp091_codec.Frame):
+                    raise NotSpoken(dialogue.other())
+                match item.name:
+                    case "connection.start":
+                        greeted = _started(item.fields["server-properties"], host)
+                        dialogue.write(_start_ok(credentials))
+                    case "connection.tune":
+                        dialogue.write(
+                            _method("connection.tune-ok", {**item.fields, "heartbeat": 0})
+                        )
+                        dialogue.write(_method("connection.open", {"virtual-host": host}))
+                    case "connection.open-ok" if greeted is not None:
+                        return greeted
+                    case "connection.close":
+                        text = item.fields.get("reply-text", "")
+                        raise Refused(f"{where} refused the connection over AMQP 0-9-1: {text}")
+                    case _:
+                        raise NotSpoken(dialogue.other())
+        except NotSpoken:
+            if greeted is None:
+                raise
+            raise Refused(f"{where} closed the connection at the login over AMQP 0-9-1") from None
         raise AssertionError("items() ends with an exception")
+
+
+def _started(about: Mapping[str, object], host: str) -> Greeting:
+    announced = getattr(about.get("capabilities"), "value", about.get("capabilities"))
+    names = announced if isinstance(announced, Mapping) else {}
+    return Greeting(
+        "amqp091",
+        _text(about, "product"),
+        _text(about, "version"),
+        host,
+        frozenset(name for name, value in names.items() if getattr(value, "value", value) is True),
+    )
+
+
+def _start_ok(credentials: Credentials) -> bytes:
+    response = f"\0{credentials.login or 'guest'}\0{credentials.passcode or 'guest'}".encode()
+    fields = {"mechanism": "PLAIN", "response": response, "locale": "en_US"}
+    return _method("connection.start-ok", fields)
+
+
+def _method(name: str, fields: Mapping[str, object]) -> bytes:
+    payload = amqp091_codec.encode_method(name, fields)
+    return amqp091_codec.encode_frame(amqp091_codec.METHOD, 0, payload)
+
+
+def _symbols(offered: types.Item | None) -> frozenset[str]:
+    """Return the names in an array of symbols, or in the one symbol that stands for it."""
+    plain = None if offered is None else types.plain(offered)
+    several = plain if isinstance(plain, list | tuple) else [plain]
+    return frozenset(str(one) for one in several if one is not None)
+
+
+def _brief(item: stomp_codec.Frame | amqp_codec.Frame) -> str:
+    return " ".join(item.brief().split())[:_MOST_OF_ANSWER]
 
 
 def _text(about: Mapping[str, object], name: str) -> str:

@@ -48,6 +48,6 @@ def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) 
             if frame.name == "connection.tune":
                 tuned = {**frame.fields, "heartbeat": 0}
                 send(0, "connection.tune-ok", tuned)
-                send(0, "connection.open", {"virtual-host": credentials.stomp_host})
+                send(0, "connection.open", {"virtual-host": credentials.amqp091_host})
             elif frame.name in answers:
                 send(*answers[frame.name])

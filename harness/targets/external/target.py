@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from brokerproof.harness.catalogue import capabilities
@@ -13,16 +14,21 @@ from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.targets import full_addresses
 from brokerproof.harness.targets.endpoint import Endpoint
-from brokerproof.harness.targets.external import dialogue, greeting, queues
-from brokerproof.harness.targets.external.dialogue import NotSpoken
-from brokerproof.harness.targets.external.greeting import Credentials, Greeting
+from brokerproof.harness.targets.external import detection, dialogue, queues
+from brokerproof.harness.targets.external.dialogue import Deadline, NotSpoken
+from brokerproof.harness.targets.external.greeting import FAMILIES, Credentials, Greeting
 from brokerproof.harness.targets.external.listening_process import listening_process
 from brokerproof.harness.targets.external.rabbitmqctl import Rabbitmqctl
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.full_addresses import SHIPPED, FullAddresses
 from brokerproof.harness.targets.rabbitmq.target import NATIVE_AMQP
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.targets.target import Identity, Parameters, TargetFacts
+from brokerproof.harness.targets.target import (
+    Identity,
+    Parameters,
+    TargetFacts,
+    host_of_amqp091,
+)
 from brokerproof.harness.worlds.world import World
 
 _PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP", "http": "HTTP", "core": "CORE", "ws": "WEBSOCKET"}
@@ -31,12 +37,24 @@ _ALARMS = frozenset({"alarms", "memory-paging", "amqp-alarm-window", "connection
 """Capabilities of a target that can be put under alarm."""
 
 
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """The broker's own name and release, empty if it names none, and the sentence that says by
+    which rules it is judged; empty where the user said so."""
+
+    broker: str
+    version: str
+    judged_as: str
+
+
 class AddressTarget(SocketTarget):
     """The broker behind ``endpoints``, by name.
 
     ``acceptors`` are parameters by the name of an endpoint, ``release`` is the broker's where it
     names none, ``rabbitmqctl`` the command by which alarms are raised, ``queue_type`` that of
     queues which have to be there before they are used. ``local``: see :attr:`is_local`.
+    ``as_family`` makes the target of a shipped target's family at the same endpoints; None where a
+    family or the lack of one was stated. ``is_stranger``: nothing is known but the address.
     """
 
     def __init__(
@@ -50,6 +68,8 @@ class AddressTarget(SocketTarget):
         rabbitmqctl: Sequence[str] = (),
         queue_type: str = "classic",
         local: bool = False,
+        as_family: Callable[[str], AddressTarget] | None = None,
+        is_stranger: bool = False,
     ) -> None:
         super().__init__(_narrowed(identity, endpoints, bool(rabbitmqctl)), config)
         # Which of the capabilities of addresses it has is a matter of the addresses that are named.
@@ -61,6 +81,10 @@ class AddressTarget(SocketTarget):
         self._release = release
         self._control = Rabbitmqctl(rabbitmqctl)
         self._queue_type = queue_type
+        self._as_family = as_family
+        self.is_stranger = is_stranger
+        self._given_up: dict[str, str] = {}
+        """Protocols that the broker does not speak, and how that was seen."""
         self._declares = False
         """True if a queue has to be there before an AMQP 1.0 link is."""
         self.tls = {
@@ -68,57 +92,96 @@ class AddressTarget(SocketTarget):
         }
 
     def start(self, folder: Path) -> TargetFacts:
-        for endpoint in self._given.values():
-            dialogue.dial(endpoint).close()
+        found = self.discover()
         self.identity = dataclasses.replace(self.identity, tag=f"-{secrets.token_hex(2)}")
-        greetings = self._greetings()
         self.endpoints = {
             name: (endpoint.host, endpoint.port) for name, endpoint in self._given.items()
         }
+        first = next(iter(self._given.values()))
+        self.watch_the_host(listening_process(first.host, first.port))
+        return TargetFacts(
+            broker=found.broker or "unknown",
+            version=found.version or "unknown",
+            configuration="unknown" if self.config is None else self.config.name,
+            endpoint=first.where,
+            tls="; ".join(sorted({tls.words() for tls in self.tls.values()})),
+            addresses=self.identity.addresses.settings(),
+            judged_as=found.judged_as,
+        )
+
+    def discover(self) -> Discovered:
+        """Log in over each protocol that cases use, and take the broker for one of the family that
+        it names. Raises :class:`SetUpFailed`, within seconds whatever the broker does."""
+        deadline = Deadline()
+        for endpoint in self._given.values():
+            dialogue.dial(endpoint, deadline).close()
+        greetings = self._greetings(deadline)
         broker = next((greeted.broker for greeted in greetings if greeted.broker), "")
         version = next((greeted.version for greeted in greetings if greeted.version), "")
         version = version or self._release
+        family = next((greeted.family for greeted in greetings if greeted.family), "")
+        judged_as = ""
+        if self._as_family is not None and family:
+            self._adopt(self._as_family(family))
+            judged_as = (
+                f"judged as {FAMILIES[family]} {version}".rstrip()
+                + ", by its own word; `--like none` judges by the specifications alone"
+            )
+        elif self.is_stranger:
+            named = f"; it calls itself {broker} {version}".rstrip() if broker else ""
+            judged_as = f"judged by the specifications alone{named}"
+        self._use_hosts({greeted.protocol: greeted.host for greeted in greetings})
         self._declares = (
             "declared_node" in self.identity.profile.parameters
             and _major(version) >= NATIVE_AMQP
             and any(greeted.protocol == "amqp091" for greeted in greetings)
         )
-        first = next(iter(self._given.values()))
-        self.watch_the_host(listening_process(first.host, first.port))
-        return TargetFacts(
-            broker=broker or "unknown",
-            version=version or "unknown",
-            configuration="unknown" if self.config is None else self.config.name,
-            endpoint=first.where,
-            tls="; ".join(sorted({tls.words() for tls in self.tls.values()})),
-            addresses=self.identity.addresses.settings(),
+        return Discovered(broker, version, judged_as)
+
+    def _adopt(self, other: AddressTarget) -> None:
+        """Become what a target of the broker's family at these endpoints is, except for protocols
+        that the broker does not speak."""
+        self.identity = dataclasses.replace(other.identity, name=self.identity.name)
+        for protocol, reason in self._given_up.items():
+            self._give_up(protocol, reason)
+        self.is_stranger, self._as_family = False, None
+        self._possible = other._possible
+        self._acceptors = other._acceptors
+        self._queue_type = other._queue_type
+
+    def _use_hosts(self, hosts: Mapping[str, str]) -> None:
+        """Keep the virtual hosts that admitted us, by protocol."""
+        profile = self.identity.profile
+        parameters = {f"{name}_host": host for name, host in hosts.items() if host}
+        self.identity = dataclasses.replace(
+            self.identity,
+            profile=dataclasses.replace(profile, parameters={**profile.parameters, **parameters}),
         )
 
-    def _greetings(self) -> list[Greeting]:
+    def _greetings(self, deadline: Deadline) -> list[Greeting]:
         """Properties that the broker announces over the protocols that cases use by default.
         Capabilities of a protocol that an endpoint does not speak are given up."""
         identity, credentials = self.identity, self._credentials()
-        greetings = []
+        greetings: list[Greeting] = []
         stomp = self._given.get(identity.default_acceptor)
         if stomp is not None and stomp.protocol == "stomp":
-            greetings.append(greeting.stomp(stomp, credentials))
+            answers = detection.ask(stomp, ["stomp"], credentials, deadline)
+            if answers.problems:
+                raise answers.problems["stomp"]
+            greetings += answers.spoken
         amqp = self._given.get(identity.default_amqp_acceptor)
         if amqp is None:
             return greetings
-        spoken = []
-        for protocol, greet in (("amqp", greeting.amqp), ("amqp091", greeting.amqp091)):
-            if not any(_protocol(name) == protocol for name in identity.capabilities):
-                continue
-            try:
-                spoken.append(greet(amqp, credentials))
-            except NotSpoken as problem:
+        protocols = {_protocol(name) for name in identity.capabilities} & {"amqp", "amqp091"}
+        answers = detection.ask(amqp, sorted(protocols), credentials, deadline)
+        for protocol, problem in answers.problems.items():
+            if answers.spoken or isinstance(problem, NotSpoken):
                 self._give_up(protocol, str(problem))
-            except SetUpFailed:
-                if not greetings:
-                    raise  # otherwise the probes of the run find out what is wrong
-        if not spoken and not greetings and self.identity.capabilities & identity.capabilities:
+            elif not greetings:
+                raise problem  # otherwise the probes of the run find out what is wrong
+        if not answers.spoken and not greetings and protocols:
             raise SetUpFailed(f"{amqp.where} speaks neither AMQP 1.0 nor AMQP 0-9-1 with us")
-        return [*greetings, *spoken]
+        return [*greetings, *answers.spoken]
 
     def use_addresses(self, addresses: FullAddresses, absent: Mapping[str, str]) -> None:
         """Take up what was found out about addresses since :meth:`start`; ``absent`` are
@@ -135,11 +198,13 @@ class AddressTarget(SocketTarget):
 
     def _credentials(self) -> Credentials:
         identity = self.identity
-        host = str(identity.profile.parameters.get("stomp_host", "localhost"))
-        return Credentials(identity.login, identity.passcode, host)
+        parameters = identity.profile.parameters
+        hosts = (str(parameters.get("stomp_host", "localhost")), host_of_amqp091(parameters))
+        return Credentials(identity.login, identity.passcode, *hosts)
 
     def _give_up(self, protocol: str, reason: str) -> None:
         """Drop the capabilities of a protocol that the broker does not speak."""
+        self._given_up[protocol] = reason
         identity = self.identity
         lost = {name for name in identity.capabilities if _protocol(name) == protocol}
         self.identity = dataclasses.replace(

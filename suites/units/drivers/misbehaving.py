@@ -53,6 +53,12 @@ def floods_before_login(client: socket.socket) -> None:
         client.sendall(b"\n" * _READ)
 
 
+def floods_with_messages(client: socket.socket) -> None:
+    """Send messages without end, without a login."""
+    while True:
+        client.sendall(_MESSAGE * 1000)
+
+
 def floods_after_login(client: socket.socket) -> None:
     """Answer CONNECT, and send messages without end."""
     client.recv(_READ)
@@ -188,6 +194,7 @@ SERVERS: Mapping[str, Behaviour] = {
         half_open,
         never_reading,
         floods_before_login,
+        floods_with_messages,
         floods_after_login,
         stalls_in_a_flood,
         floods_with_one_frame,

@@ -1,0 +1,30 @@
+"""Make a target ready, and find out what nobody stated of it: login and virtual hosts, family and
+release, addresses that are soon full, and the dialect."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from brokerproof.harness.inference import own_addresses
+from brokerproof.harness.inference.dialect import infer_dialect, is_unknown
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Target, TargetFacts
+
+
+def complete(target: Target, facts: TargetFacts, seed: int) -> TargetFacts:
+    """Find out what nobody stated of a target that has started with these ``facts``, and return
+    them with what was found. Raises
+    :class:`~brokerproof.harness.targets.failure.SetUpFailed`."""
+    own_addresses.complete(target, seed)
+    if not (is_unknown(target) and isinstance(target, SocketTarget)):
+        return facts
+    dialect = infer_dialect(target, seed)
+    target.identity = dialect.applied(target.identity)
+    return dataclasses.replace(facts, dialect=tuple(dialect.sentences))
+
+
+def begin(target: Target, folder: Path, seed: int = 1) -> TargetFacts:
+    """Start ``target`` and :func:`complete` what is known of it; ``folder`` is for logs. Raises
+    :class:`~brokerproof.harness.targets.failure.SetUpFailed`."""
+    return complete(target, target.start(folder), seed)
