@@ -43,9 +43,11 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJud
         example_record: ExampleRecord | None = None,
         situations: tuple[str, ...] = (),
         effort: str = "smoke",
+        unbound: frozenset[str] = frozenset(),
     ) -> None:
         self.target = target
         self.cited = cited
+        self.unbound = unbound
         self.label = label
         self.seed = seed
         self.overrides = overrides

@@ -37,6 +37,8 @@ class ExampleRecord:
     seed: int = 0
     case: str = ""
     """The id of the case."""
+    unbound_end: str = ""
+    """The sentence of an expectation that ended the example and binds other vendors' brokers."""
     late: Duration = 0
     """By how much the host was late, at worst, until the example broke off; 0 if it did not."""
 

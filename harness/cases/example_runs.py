@@ -95,6 +95,18 @@ class Call:
         return dict(self.arguments) | ({} if self.version is None else {"version": self.version})
 
 
+def binding(run: Run, call: Call) -> tuple[str, ...]:
+    """Return the requirements of ``call`` that bind the target: not those of the documents of other
+    vendors. One that the catalogue does not have is reported where it is judged."""
+    identity = run.target.identity
+    return tuple(
+        cited
+        for cited in call.cited
+        if cited not in run.catalogue
+        or identity.is_bound_by(run.catalogue[cited].profile, call.needs)
+    )
+
+
 class ViolationFound(Exception):
     """An example violated a requirement: makes Hypothesis shrink."""
 
@@ -126,6 +138,7 @@ def one_example(
         example_record=outcome,
         situations=situations(run, call),
         effort=run.effort,
+        unbound=frozenset(call.cited).difference(binding(run, call)),
     )
     start: Event
     if number is None:
@@ -140,8 +153,9 @@ def one_example(
     try:
         call.case.function(bench, **call.given, **plan)
         aftermath.observe(bench)
-    except Violated:
-        pass
+    except Violated as end:
+        if not outcome.wire.violations:
+            outcome.unbound_end = str(end)
     except ControlFailed:
         outcome.late = bench.world.lateness(start.at_ns)
         raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +23,7 @@ from brokerproof.harness.cases.example_runs import (
     Call,
     Run,
     ViolationFound,
+    binding,
     draw,
     explain,
     one_example,
@@ -102,7 +103,8 @@ def attempt(
     more, and nothing else for what a broker did.
     """
     began = time.perf_counter()
-    if detail := _refusal(run, call):
+    rows = binding(run, call)
+    if detail := _refusal(run, call, rows):
         judgement = _Judgement(
             Verdict.SKIP, detail, never_reached(call.cited, Verdict.SKIP, detail)
         )
@@ -112,7 +114,7 @@ def attempt(
     record = ExampleRecord()
     problem = _run_examples(run, call, record, number)
     lateness = (*earlier.lateness, record.late)
-    findings = _complete(call, record.findings)
+    findings = _complete(rows, record)
     if run.target.clock is Clock.VIRTUAL:
         findings = _doubt_unreached(findings, unreached(run, call, record))
     excuse = _excuse(run, call, problem)
@@ -153,12 +155,15 @@ def attempt(
     return _result(run, call, judgement, record, number, duration_s), record.events
 
 
-def _refusal(run: Run, call: Call) -> str:
-    """Why the case is not put to this target: what it lacks or is not for, or the harm it would
-    do."""
+def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
+    """Why the case is not put to this target: what it lacks or is not for, documents that do not
+    bind it, or the harm it would do."""
     identity = run.target.identity
     if reason := identity.skip_reason(call.needs, call.id):
         return reason
+    if not rows:
+        vendors = {run.catalogue[cited].profile for cited in call.cited}
+        return f"judges what the documents of {' and '.join(sorted(map(str, vendors)))} say"
     if call.case.harm and not (identity.started_here or run.allow_harm):
         return (
             f"a broker that fails this case is harmed ({call.case.harm}), and this one was not"
@@ -231,7 +236,8 @@ def _judge_lacking(run: Run, call: Call, findings: list[Finding], problem: str) 
     violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
     judged = {finding.requirement: finding for finding in _judged(run, call, violations)}
     skipped = {
-        finding.requirement: finding for finding in never_reached(call.cited, Verdict.SKIP, problem)
+        finding.requirement: finding
+        for finding in never_reached(binding(run, call), Verdict.SKIP, problem)
     }
     complete = tuple({**skipped, **judged}.values())
     worst = merge(finding.verdict for finding in complete)
@@ -364,6 +370,7 @@ def _add(
     if record.wire.violations:
         total.failing.append(record)
     total.late = max(total.late, record.late)
+    total.unbound_end = total.unbound_end or record.unbound_end
     total.findings = combine(total.findings + record.findings)
     nearer_to_bound = False
     for label, measurement in record.measurements.items():
@@ -395,16 +402,17 @@ def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Fi
     ]
 
 
-def _complete(call: Call, findings: list[Finding]) -> list[Finding]:
-    """One finding per cited requirement, and those of the aftermath; a cited one that the case
-    never judged is NEVER_REACHED."""
-    judged = {finding.requirement: finding for finding in combine(findings)}
+def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
+    """One finding for each of the requirements ``rows``, and those of the aftermath; one that the
+    case never judged is NEVER_REACHED, or asks nothing where another vendor's document ended it."""
+    judged = {finding.requirement: finding for finding in combine(record.findings)}
+    missing = (Seen.NEVER_REACHED, "the case never came to judge it")
+    if record.unbound_end:
+        missing = (Seen.NOT_APPLICABLE, f"this broker need not: {record.unbound_end}")
+    beyond = [finding for finding in judged if finding not in rows]
     return [
-        judged.get(
-            requirement,
-            Finding(requirement, Seen.NEVER_REACHED, "the case never came to judge it"),
-        )
-        for requirement in (*call.cited, *_beyond(call, findings))
+        judged.get(requirement) or Finding(requirement, *missing)
+        for requirement in (*rows, *beyond)
     ]
 
 
@@ -451,12 +459,6 @@ def _worst_sentence(judged: tuple[JudgedFinding, ...], worst: Verdict) -> str:
     return next(finding.sentence for finding in judged if finding.verdict is worst)
 
 
-def _beyond(call: Call, findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return what the aftermath judged and the case does not cite."""
-    judged = dict.fromkeys(finding.requirement for finding in findings)
-    return tuple(requirement for requirement in judged if requirement not in call.cited)
-
-
 def _result(
     run: Run,
     call: Call,
@@ -468,6 +470,7 @@ def _result(
     redaction = run.target.identity.redaction
     findings = judgement.findings
     declared = situations(run, call) if attempts else ()
+    rows = binding(run, call) or call.cited
     if redaction.by_value:
         findings = tuple(
             replace(
@@ -480,9 +483,7 @@ def _result(
     return Result(
         case=call.id,
         target=run.target.identity.name,
-        requirements=tuple(
-            dict.fromkeys((*call.cited, *(finding.requirement for finding in findings)))
-        ),
+        requirements=tuple(dict.fromkeys((*rows, *(finding.requirement for finding in findings)))),
         verdict=judgement.verdict,
         detail=redaction.text(judgement.detail),
         findings=findings,

@@ -61,6 +61,8 @@ class CaseRecord(Judge):
 
     target: Target
     cited: tuple[str, ...]
+    unbound: frozenset[str] = frozenset()
+    """Those of them that bind brokers of other vendors: nothing is recorded for them."""
     example_record: ExampleRecord
     world: World
     _inconclusive: str | None = None
@@ -128,7 +130,7 @@ class CaseRecord(Judge):
         reason = None if held else uncertain or self._inconclusive
         for requirement in named:
             self._keep(Finding(requirement, seen, detail, reason))
-        if not held:
+        if not held and not self.unbound.issuperset(named):
             wire = self.example_record.wire
             wire.violations.append(
                 Violation(named, detail, expectation, len(wire.steps), self.now())
@@ -178,6 +180,8 @@ class CaseRecord(Judge):
         requirement, seen, detail = finding.requirement, finding.seen.value, finding.detail
         if requirement not in self.cited and not beyond_citation:
             raise ValueError(f"the case judges {requirement} but does not cite it; add it to @case")
+        if requirement in self.unbound:
+            return
         self.example_record.findings.append(finding)
         if finding.seen is Seen.HELD:
             if (requirement, detail) in self.example_record.held:

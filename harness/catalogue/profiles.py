@@ -25,6 +25,7 @@ _PROFILE = {
     "description": Key(str),
     "capabilities": Key(list),
     "not_offered": Key(dict, required=False),
+    "family": Key(str, required=False),
     "parameters": Key(dict),
 }
 
@@ -56,6 +57,14 @@ class Profile:
     description: str
     not_offered: Mapping[str, str] = field(default_factory=dict)
     """The reason for each capability that the family's brokers do not offer."""
+    family: str = ""
+    """The family whose documents bind such a broker, in the profile of one broker of a family;
+    empty: the profile is the family's own."""
+
+    @property
+    def vendor(self) -> str:
+        """The profile that the vendor's documents name."""
+        return self.family or self.name
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(Stated(self.parameters)))
@@ -108,6 +117,7 @@ def _read(path: Path) -> Profile:
         capabilities=frozenset(entry.values["capabilities"]),
         description=entry.text("description"),
         not_offered=not_offered,
+        family=entry.text("family"),
     )
 
 

@@ -39,6 +39,7 @@ def compose(
             "description ="
             f" {_text(f'As measured on {target}, on the ground of the profile {profile.name}')}"
         ),
+        f"family = {_text(profile.vendor)}",
         "",
         "capabilities = [",
         *(f"  {_text(capability)}," for capability in sorted(profile.capabilities)),

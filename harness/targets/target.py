@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from brokerproof.harness.catalogue.capabilities import missing as missing_capabilities
+from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.cost_limits import Limits
@@ -94,11 +94,19 @@ class Identity:
             return f"judged on the target {self.others_judged_on}: {self.name} is for {only}"
         return ""
 
+    def is_bound_by(self, vendor: str | None, needs: Set[str]) -> bool:
+        """True if a document binds the target in a case that needs these capabilities: a
+        specification binds every broker, a vendor's document that vendor's brokers, and others
+        only where they offer what the vendor alone describes."""
+        listed = capabilities.listed()
+        promised = {listed[name].family for name in needs if name in listed}
+        return vendor in (None, self.profile.vendor) or vendor in promised
+
     def lack_of(self, needs: Set[str]) -> str:
         """The sentence about those of these capabilities that the target lacks; empty if it has all
         of them."""
         missing = needs - self.capabilities
-        return missing_capabilities(missing, self.absent, self.profile.name) if missing else ""
+        return capabilities.missing(missing, self.absent, self.profile.name) if missing else ""
 
     def is_out_of_scope(self, needs: frozenset[str], case: str) -> bool:
         """True if ``case``, which needs these capabilities, is judged on another target."""
