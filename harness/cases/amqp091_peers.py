@@ -27,6 +27,7 @@ class Amqp091Peers(Connections):
 
         identity = self.target.identity
         peer = Amqp091Peer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
+        peer.require = self.require_capability
         peer.virtual_host = host_of_amqp091(identity.profile.parameters)
         self._connect(peer)
         return peer

@@ -50,6 +50,7 @@ class AmqpPeers(Connections):
             acceptor or self.target.identity.default_amqp_acceptor,
             self._container(),
         )
+        peer.require = self.require_capability
         self._connect(peer, certificate, plain)
         return peer
 

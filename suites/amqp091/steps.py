@@ -10,10 +10,22 @@ from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.amqp091.codec import Method
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Requirements
+from brokerproof.harness.targets.target import Target
 
+ARGUMENTS = "amqp091-arguments"
+CONFIRMS = "amqp091-confirms"
+NACK = "amqp091-nack"
+"""Capabilities: extensions that a broker of AMQP 0-9-1 offers or not."""
 QUIET: Duration = ms(300)
 """How long a surplus method is waited for, behind the last one that should come."""
 CHANNEL, CONNECTION = "channel", "connection"
+
+
+def settling(target: Target, ways: Sequence[str]) -> list[str]:
+    """Return those of ``ways`` to settle deliveries that the broker offers: "nack" is an
+    extension."""
+    has_nack = NACK in target.identity.capabilities
+    return [way for way in ways if has_nack or "nack" not in way]
 
 
 def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     QUIET,
@@ -17,6 +18,7 @@ from brokerproof.suites.amqp091.steps import (
     eventually,
     fill,
     queue_of,
+    settling,
 )
 
 UNKNOWN_TAG = "AMQP091-ACK-01"
@@ -38,7 +40,9 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
     examples=12,
     always=lambda target: [{"fault": fault, "name": "basic.ack"} for fault in FAULTS],
     fault=st.sampled_from(FAULTS),
-    name=st.sampled_from(["basic.ack", "basic.reject", "basic.nack"]),
+    name=lambda target: st.sampled_from(
+        settling(target, ["basic.ack", "basic.reject", "basic.nack"])
+    ),
 )
 def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, name: str) -> None:
     """An ack, reject or nack of a tag that was never delivered, was settled before, is 0 alone or
@@ -65,23 +69,27 @@ def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, nam
     peer.refused(CHANNEL, 406, channel=channel, proves=proves)
 
 
-STEP = st.tuples(
-    st.sampled_from(["ack", "ack", "nack", "reject", "requeue"]),
-    st.integers(0, 9),
-    st.booleans(),
-    st.booleans(),
-)
+Step = tuple[str, int, bool, bool]
+
+
+def steps_on(target: Target) -> st.SearchStrategy[list[Step]]:
+    """Settlements that the broker offers."""
+    ways = settling(target, ["ack", "ack", "nack", "reject", "requeue"])
+    step = st.tuples(st.sampled_from(ways), st.integers(0, 9), st.booleans(), st.booleans())
+    return st.lists(step, max_size=6)
 
 
 @case(MULTIPLE_ACKS, REJECT_REQUEUE, NACK, needs={"amqp091"})
 @over(
     examples=60,
-    always=lambda target: [{"count": 3, "steps": [("nack", 1, True, False)]}],
+    always=lambda target: [
+        {"count": 3, "steps": [(way, 1, True, False)]} for way in settling(target, ["ack", "nack"])
+    ],
     count=st.integers(1, 10),
-    steps=st.lists(STEP, max_size=6),
+    steps=steps_on,
 )
 def test_acknowledgements_reach_as_far_as_they_say(
-    target: Bench, count: int, steps: list[tuple[str, int, bool, bool]]
+    target: Bench, count: int, steps: list[Step]
 ) -> None:
     """Delivered messages are acknowledged, rejected or requeued: one by one, up to a tag
     (multiple), or all (tag 0). After the channel closes, the queue holds exactly those that were
@@ -100,16 +108,16 @@ def test_acknowledgements_reach_as_far_as_they_say(
         if not waiting:
             break
         tag = list(waiting)[pick % len(waiting)]
-        multiple = multiple and what != "reject"
+        name = "basic.ack" if what == "ack" else "basic.nack"
+        if what == "reject" or (what == "requeue" and not settling(target.target, ["nack"])):
+            name = "basic.reject"
+        multiple = multiple and name != "basic.reject"
         chosen = (
             [waiting_tag for waiting_tag in waiting if waiting_tag <= tag or all_of_it]
             if multiple
             else [tag]
         )
         fields = {"delivery-tag": 0 if multiple and all_of_it else tag}
-        name = (
-            "basic.ack" if what == "ack" else "basic.reject" if what == "reject" else "basic.nack"
-        )
         if name != "basic.reject":
             fields["multiple"] = multiple
         if name != "basic.ack":
@@ -137,7 +145,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     always=lambda target: [{"count": 4, "back": {1, 2}, "way": "recover"}],
     count=st.integers(2, 8),
     back=st.sets(st.integers(0, 7), min_size=1),
-    way=st.sampled_from(["nack", "reject", "recover"]),
+    way=lambda target: st.sampled_from(settling(target, ["nack", "reject", "recover"])),
 )
 def test_what_is_requeued_comes_in_its_old_place(
     target: Bench, count: int, back: set[int], way: str

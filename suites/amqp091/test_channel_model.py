@@ -611,7 +611,7 @@ def corners(target: Target) -> list[dict[str, object]]:
     ORDER,
     ROLLBACK,
     CLOSED,
-    needs={"amqp091", IN_VIRTUAL_TIME},
+    needs={"amqp091", "amqp091-nack", "amqp091-consumer-prefetch", IN_VIRTUAL_TIME},
 )
 @over(
     examples=40,

@@ -8,7 +8,9 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
 from brokerproof.suites.amqp091.steps import (
+    ARGUMENTS,
     CHANNEL,
+    CONFIRMS,
     CONNECTION,
     QUIET,
     arrive,
@@ -216,7 +218,7 @@ MIDST = ("a content", "a transaction", "deliveries", "nothing")
     CONFIRM_NUMBERS,
     PREFETCH,
     MESSAGES_WHOLE,
-    needs={"amqp091"},
+    needs={"amqp091", ARGUMENTS, CONFIRMS},
 )
 @over(
     examples=8,

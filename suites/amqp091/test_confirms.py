@@ -11,7 +11,16 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp091.codec import Method
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.suites.amqp091.steps import CHANNEL, QUIET, arrive, bodies, drained, fill, queue_of
+from brokerproof.suites.amqp091.steps import (
+    CHANNEL,
+    CONFIRMS,
+    QUIET,
+    arrive,
+    bodies,
+    drained,
+    fill,
+    queue_of,
+)
 
 PUBLISHER_CONFIRMS = "RABBITMQ-AMQP091-CONF-01"
 RETURN_BEFORE_CONFIRM = "RABBITMQ-AMQP091-CONF-02"
@@ -47,7 +56,7 @@ def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int
     return answer_by_number, wrong
 
 
-@case(PUBLISHER_CONFIRMS, needs={"amqp091"})
+@case(PUBLISHER_CONFIRMS, needs={"amqp091", CONFIRMS})
 @over(
     examples=10,
     counts=st.lists(st.sampled_from([1, 2, 7, 100]), min_size=1, max_size=3),
@@ -77,7 +86,7 @@ def test_every_message_is_confirmed_once(target: Bench, counts: list[int], route
     )
 
 
-@case(RETURN_BEFORE_CONFIRM, needs={"amqp091"})
+@case(RETURN_BEFORE_CONFIRM, needs={"amqp091", CONFIRMS})
 def test_a_return_comes_before_its_confirm(target: Bench) -> None:
     """Mandatory messages that no queue gets are each returned by basic.return before they are
     confirmed."""
@@ -112,7 +121,7 @@ def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
     return [reply for reply in peer.inbox if reply.name in (*ANSWERS, "basic.return")]
 
 
-@case(CONFIRM_OR_TX, needs={"amqp091"})
+@case(CONFIRM_OR_TX, needs={"amqp091", CONFIRMS})
 @over(examples=2, first=st.sampled_from(["confirm.select", "tx.select"]))
 def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> None:
     """tx.select on a channel in confirm mode, or confirm.select on a transactional one, closes the

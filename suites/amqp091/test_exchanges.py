@@ -10,6 +10,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp091.raw_peer import method
 from brokerproof.suites.amqp091.steps import (
+    ARGUMENTS,
     CHANNEL,
     CONNECTION,
     bind,
@@ -135,7 +136,13 @@ def test_an_exchange_that_is_not_there_is_told(target: Bench) -> None:
 
 
 @case(EXCHANGE_REDECLARED, needs={"amqp091"})
-@over(examples=5, other=st.sampled_from(["", "type", "durable", "auto-delete", "arguments"]))
+@over(
+    examples=5,
+    other=lambda target: st.sampled_from(
+        ["", "type", "durable", "auto-delete"]
+        + ["arguments"] * (ARGUMENTS in target.identity.capabilities)
+    ),
+)
 def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> None:
     """Declaring an exchange again with the same properties is answered with declare-ok. With
     another type, durability or argument it closes the channel or the connection."""
@@ -243,7 +250,7 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
     )
 
 
-@case(EXCHANGE_TO_EXCHANGE, needs={"amqp091"})
+@case(EXCHANGE_TO_EXCHANGE, needs={"amqp091", "amqp091-exchange-bindings"})
 def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     """Two exchanges are bound to each other in a cycle, and a queue to one of them. A message
     published to the other arrives once; after exchange.unbind none arrives."""

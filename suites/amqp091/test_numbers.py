@@ -20,7 +20,7 @@ from brokerproof.harness.protocols.amqp091.codec import Method
 from brokerproof.harness.protocols.amqp091.raw_peer import BARRIER, Amqp091Peer, either, method
 from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME, PROPERTIES
 from brokerproof.harness.protocols.conversation import PATIENCE, Match
-from brokerproof.suites.amqp091.steps import QUIET, others_work
+from brokerproof.suites.amqp091.steps import CONFIRMS, NACK, QUIET, others_work
 from brokerproof.suites.steps.boundaries import (
     RANGES,
     Outcome,
@@ -169,7 +169,13 @@ def _decided_by(field: str, stage: str) -> str:
     return CHANNEL_CLOSED if stage == "channel.close-ok" else EXCEPTION
 
 
-@case(EXCEPTION, BADLY_FORMATTED, CHANNEL_CLOSED, ARRIVES, needs={"amqp091"})
+@case(
+    EXCEPTION,
+    BADLY_FORMATTED,
+    CHANNEL_CLOSED,
+    ARRIVES,
+    needs={"amqp091", NACK, CONFIRMS, "amqp091-exchange-bindings"},
+)
 @pytest.mark.parametrize("field", sorted(FIELDS))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:

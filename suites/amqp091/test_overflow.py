@@ -18,6 +18,8 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.suites.amqp091.steps import (
+    ARGUMENTS,
+    CONFIRMS,
     bind,
     bodies,
     drained,
@@ -63,7 +65,7 @@ def expected(
     return kept, taken
 
 
-@case(QUEUE_LENGTH_LIMIT, REJECT_PUBLISH, needs={"amqp091"})
+@case(QUEUE_LENGTH_LIMIT, REJECT_PUBLISH, needs={"amqp091", ARGUMENTS, CONFIRMS})
 @over(
     examples=40,
     always=lambda target: [
@@ -120,7 +122,7 @@ def test_a_queue_keeps_what_its_limits_say(
     )
 
 
-@case(QUEUE_LENGTH_LIMIT, needs={"amqp091"})
+@case(QUEUE_LENGTH_LIMIT, needs={"amqp091", ARGUMENTS, CONFIRMS})
 def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
     """Two messages of a queue of at most 2 are with a consumer, unacknowledged. Two more can wait,
     and a third drops the oldest of those that wait."""
@@ -224,7 +226,7 @@ WAYS: Mapping[str, Callable[[_Used], object]] = {
 }
 
 
-@case(QUEUE_LENGTH_LIMIT, needs={"amqp091"})
+@case(QUEUE_LENGTH_LIMIT, needs={"amqp091", ARGUMENTS, CONFIRMS})
 @over(
     examples=6,
     always=lambda target: [
@@ -261,7 +263,7 @@ def test_a_used_queue_keeps_as_much_as_a_fresh_one(
     used.peer.close()
 
 
-@case(OVERFLOW_DEAD_LETTERS, needs={"amqp091"})
+@case(OVERFLOW_DEAD_LETTERS, needs={"amqp091", ARGUMENTS, CONFIRMS})
 @over(
     examples=6,
     overflow=st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]),
@@ -313,7 +315,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     )
 
 
-@case(REJECT_PUBLISH, EVERY_QUEUE, needs={"amqp091"})
+@case(REJECT_PUBLISH, EVERY_QUEUE, needs={"amqp091", ARGUMENTS, CONFIRMS})
 @over(
     examples=8,
     always=lambda target: [{"full": [True, False]}, {"full": [False, True, False]}],

@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, frame
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually
+from brokerproof.suites.amqp091.steps import ARGUMENTS, CONFIRMS, QUIET, bodies, drained, eventually
 from brokerproof.suites.amqp10.steps import granted
 
 REJECT_PUBLISH = "RABBITMQ-AMQP091-LEN-02"
@@ -58,7 +58,7 @@ def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
     QUEUE_LENGTH_LIMIT,
     STOMP_RECEIPT,
     STOMP_SEND_ERROR,
-    needs={"amqp091"},
+    needs={"amqp091", ARGUMENTS, CONFIRMS},
 )
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
@@ -125,7 +125,11 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
 
 
 @case(
-    REJECT_PUBLISH, AMQP_SENDER_LEARNS, QUEUE_LENGTH_LIMIT, CLOSE_WRITTEN, needs={"amqp091", "amqp"}
+    REJECT_PUBLISH,
+    AMQP_SENDER_LEARNS,
+    QUEUE_LENGTH_LIMIT,
+    CLOSE_WRITTEN,
+    needs={"amqp091", ARGUMENTS, CONFIRMS, "amqp"},
 )
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:

@@ -11,6 +11,7 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
 from brokerproof.harness.protocols.amqp091.values import Typed
 from brokerproof.suites.amqp091.steps import (
+    ARGUMENTS,
     CHANNEL,
     QUIET,
     arrive,
@@ -86,8 +87,9 @@ def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
 @case(QUEUE_REDECLARED, needs={"amqp091"})
 @over(
     examples=6,
-    other=st.sampled_from(
-        ["", "durable", "auto-delete", "exclusive", "x-max-length", "x-message-ttl"]
+    other=lambda target: st.sampled_from(
+        ["", "durable", "auto-delete", "exclusive"]
+        + ["x-max-length", "x-message-ttl"] * (ARGUMENTS in target.identity.capabilities)
     ),
 )
 def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
@@ -95,7 +97,7 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
     property changed it closes the channel with 406 PRECONDITION_FAILED or 405 RESOURCE_LOCKED."""
     peer = target.amqp091()
     name = target.fresh_name()
-    arguments = {"x-max-length": 10}
+    arguments = {"x-max-length": 10} if ARGUMENTS in target.capabilities else {}
     peer.declare(name, durable=True, arguments=arguments)
     changes: dict[str, dict[str, Any]] = {
         "": {},
@@ -275,7 +277,7 @@ BAD: list[dict[str, object]] = [
 ]
 
 
-@case(QUEUE_ARGUMENT_INVALID, needs={"amqp091"})
+@case(QUEUE_ARGUMENT_INVALID, needs={"amqp091", ARGUMENTS})
 @over(examples=12, arguments=st.sampled_from(BAD))
 def test_arguments_that_cannot_be_are_refused(target: Bench, arguments: dict[str, object]) -> None:
     """queue.declare with an argument of a wrong type or value closes the channel with 406
@@ -287,7 +289,7 @@ def test_arguments_that_cannot_be_are_refused(target: Bench, arguments: dict[str
     peer.declare(exclusive=True, arguments={"x-nobody-knows": 5}, proves=QUEUE_ARGUMENT_INVALID)
 
 
-@case(QUEUE_ARGUMENT_INVALID, needs={"amqp091"})
+@case(QUEUE_ARGUMENT_INVALID, needs={"amqp091", ARGUMENTS})
 def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
     """queue.declare with an unknown x-queue-type closes the channel with 406
     PRECONDITION_FAILED."""
@@ -298,7 +300,7 @@ def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
     peer.refused(CHANNEL, 406, proves=QUEUE_ARGUMENT_INVALID)
 
 
-@case(CONSUMER_CANCEL_NOTIFY, needs={"amqp091"})
+@case(CONSUMER_CANCEL_NOTIFY, needs={"amqp091", "amqp091-cancel-notify"})
 @over(examples=2, understands=st.booleans())
 def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: bool) -> None:
     """Another connection deletes a consumer's queue. A client with consumer_cancel_notify gets

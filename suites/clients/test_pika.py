@@ -8,7 +8,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.model.time import seconds
-from brokerproof.suites.amqp091.steps import QUIET
+from brokerproof.suites.amqp091.steps import ARGUMENTS, CONFIRMS, QUIET
 
 HEADER_ANSWERED_WITH_START = "AMQP091-VER-01"
 CONNECTION_CLOSE_OK = "AMQP091-CLOSE-01"
@@ -91,7 +91,9 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
             peer.ack(tag, multiple=multiple)
 
 
-@case(PUBLISHER_CONFIRMS, MANDATORY_RETURNED, REJECT_PUBLISH, needs={"amqp091"})
+@case(
+    PUBLISHER_CONFIRMS, MANDATORY_RETURNED, REJECT_PUBLISH, needs={"amqp091", ARGUMENTS, CONFIRMS}
+)
 def test_pika_gets_confirms_and_returns(target: Bench) -> None:
     """pika publishes with confirms. A routed message gets basic.ack, one for a full queue
     basic.nack, and a mandatory one without a queue basic.return with 312 and then basic.ack."""

@@ -140,7 +140,7 @@ def test_a_history_of_any_length_is_conserved(
     history_of(target, ARTEMIS, ends, course, place)
 
 
-@case(*AMQP091.ids, needs={"amqp091"})
+@case(*AMQP091.ids, needs={"amqp091", "amqp091-confirms", "amqp091-consumer-prefetch"})
 @over(
     examples=15,
     always=corners(lambda target: ["amqp091"], 0),

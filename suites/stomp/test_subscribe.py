@@ -29,7 +29,7 @@ from brokerproof.suites.steps.queues import (
     publish_all,
     receive,
 )
-from brokerproof.suites.steps.refusals import bystander, either, refused
+from brokerproof.suites.steps.refusals import QUIET, bystander, either, refused
 
 DELIVERED = {"1.0": "STOMP10-SUBSCRIBE-02", "1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
 HEADER_MISSING = "STOMP10-READING-HEADER-01"
@@ -119,20 +119,30 @@ def test_a_subscribe_without_a_destination_is_refused(target: Bench, version: st
 
 @case(FAILED_SUBSCRIBE)
 def test_a_subscribe_to_an_empty_destination_is_refused(target: Bench, version: str) -> None:
-    """SUBSCRIBE with an empty destination is answered with ERROR and the connection closes. The
-    same frame with a name is accepted before."""
+    """SUBSCRIBE with an empty destination, which the grammar allows, is answered with ERROR and the
+    connection closes, or a subscription is made: it gets messages, or at least can be removed. The
+    same frames with a name are accepted before."""
+    failed = FAILED_SUBSCRIBE[version]
     with bystander(target, version):
         peer, good = target.stomp(version), target.destination()
         peer.subscribe(good, "good")
+        peer.subscribe(target.destination(), "removed")
+        peer.request("UNSUBSCRIBE", {"id": "removed"})
         fields = (("id", "bad"), ("destination", ""), *good.subscribe_headers)
-        refused(
-            target,
-            peer,
-            "SUBSCRIBE",
-            fields,
-            refuses=FAILED_SUBSCRIBE[version],
-            answers=FAILED_SUBSCRIBE[version],
-        )
+        confirmed = refused(target, peer, "SUBSCRIBE", fields, refuses=(), answers=failed)
+        if confirmed and not _is_made(target, peer, Destination("", good.send_headers), "bad"):
+            detail = f"serves no subscriber, and UNSUBSCRIBE is refused: {peer.instead()}"
+            target.record_finding(failed, False, f"a confirmed SUBSCRIBE to an empty name {detail}")
+
+
+def _is_made(target: Bench, peer: StompPeer, to: Destination, id: str) -> bool:
+    """True if a subscription gets what is sent to its destination, or can be removed."""
+    target.stomp(peer.version).publish(to, b"served", receipt=False)
+    if peer.watch_for(frame("MESSAGE", body=b"served"), within=QUIET) is not None:
+        return True
+    receipt = peer.next_receipt()
+    peer.send("UNSUBSCRIBE", {"id": id, "receipt": receipt})
+    return peer.watch_for(frame("RECEIPT", {"receipt-id": receipt})) is not None
 
 
 @case(NO_ID, FAILED_SUBSCRIBE)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.harness.protocols.amqp091 import codec, extensions
 from brokerproof.harness.protocols.amqp091.codec import Method
 from brokerproof.harness.protocols.amqp091.trace_recorder import (
     PROTOCOL,
@@ -71,6 +71,8 @@ class Amqp091Peer(Conversation[Method]):
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         super().__init__(judge, conn, acceptor)
         self.virtual_host = "/"
+        self.require: Callable[[str], None] = lambda capability: None
+        """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.started: Method | None = None
         """The broker's connection.start, once it came."""
         self.tuned: Method | None = None
@@ -125,6 +127,8 @@ class Amqp091Peer(Conversation[Method]):
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """One method frame with exactly these fields; ``also`` has the last word on its bytes."""
+        if capability := extensions.needed(name, fields or {}):
+            self.require(capability)
         data = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
         self.write(data if also is None else also(data))
 

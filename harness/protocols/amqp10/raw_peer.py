@@ -100,6 +100,8 @@ class AmqpConnection(Conversation[Frame]):
         self, judge: Judge, conn: int, acceptor: str, container: str = "brokerproof"
     ) -> None:
         super().__init__(judge, conn, acceptor)
+        self.require: Callable[[str], None] = lambda capability: None
+        """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.container = container
         """Our container-id; link names are unique between two containers, so every peer should have
         another one."""
@@ -317,6 +319,8 @@ class AmqpConnection(Conversation[Frame]):
         waits for the answer."""
         session = session or self.session
         node = Node(node) if isinstance(node, str) else node
+        if node is None and role is SENDER and "target" not in fields:
+            self.require("amqp-anonymous")
         self._names += 1
         filled: dict[str, Any] = {
             "name": f"link-{self.conn}-{self._names}",

@@ -12,6 +12,7 @@ from pathlib import Path
 from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.amqp091 import extensions
 from brokerproof.harness.targets import full_addresses
 from brokerproof.harness.targets.endpoint import Endpoint
 from brokerproof.harness.targets.external import detection, dialogue, queues
@@ -33,6 +34,11 @@ from brokerproof.harness.worlds.world import World
 
 _PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP", "http": "HTTP", "core": "CORE", "ws": "WEBSOCKET"}
 """Protocols as an acceptor's parameters name them."""
+_EXTENSIONS: Mapping[str, Mapping[str, str]] = {
+    "amqp": {"ANONYMOUS-RELAY": "amqp-anonymous"},
+    "amqp091": extensions.ANNOUNCED,
+}
+"""By protocol the capability for the name by which a broker announces an extension."""
 _ALARMS = frozenset({"alarms", "memory-paging", "amqp-alarm-window", "connection-flow"})
 """Capabilities of a target that can be put under alarm."""
 
@@ -130,6 +136,7 @@ class AddressTarget(SocketTarget):
         elif self.is_stranger:
             named = f"; it calls itself {broker} {version}".rstrip() if broker else ""
             judged_as = f"judged by the specifications alone{named}"
+        self._offer(greetings)
         self._use_hosts({greeted.protocol: greeted.host for greeted in greetings})
         self._declares = (
             "declared_node" in self.identity.profile.parameters
@@ -148,6 +155,23 @@ class AddressTarget(SocketTarget):
         self._possible = other._possible
         self._acceptors = other._acceptors
         self._queue_type = other._queue_type
+
+    def _offer(self, greetings: Sequence[Greeting]) -> None:
+        """Add the extensions that the broker announces, unless its file says that it lacks them."""
+        identity = self.identity
+        offered: set[str] = set()
+        absent: dict[str, str] = {}
+        for greeted in greetings:
+            for name, capability in _EXTENSIONS.get(greeted.protocol, {}).items():
+                if name in greeted.announced:
+                    offered.add(capability)
+                elif capability not in identity.capabilities:
+                    absent[capability] = f"the broker does not announce {name}"
+        self.identity = dataclasses.replace(
+            identity,
+            capabilities=identity.capabilities | (offered - identity.absent.keys()),
+            absent={**absent, **identity.absent},
+        )
 
     def _use_hosts(self, hosts: Mapping[str, str]) -> None:
         """Keep the virtual hosts that admitted us, by protocol."""

@@ -126,6 +126,16 @@ def test_the_virtual_host_that_admits_us_is_kept(host: str) -> None:
             assert "amqp" not in target.identity.capabilities
 
 
+def test_extensions_are_those_that_a_broker_announces() -> None:
+    with listening(amqp091("Own", "/")) as port:
+        target = address(f"amqp://127.0.0.1:{port}")
+        target.discover()
+    identity = target.identity
+    assert {"amqp091", "amqp091-confirms"} <= identity.capabilities
+    assert "amqp091-nack" not in identity.capabilities
+    assert identity.absent["amqp091-nack"] == "the broker does not announce basic.nack"
+
+
 def test_a_host_that_admits_nobody_is_one_sentence() -> None:
     with listening(amqp091("Own", "elsewhere")) as port:
         target = address(f"amqp://127.0.0.1:{port}")

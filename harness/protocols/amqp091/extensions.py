@@ -1,0 +1,45 @@
+"""Extensions of AMQP 0-9-1: what a client may send only to a broker that offers it.
+
+A sentence of the specification says nothing about a broker that refuses one of them. The names are
+those of capabilities (``fixtures/capabilities.toml``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+NACK = "amqp091-nack"
+CONFIRMS = "amqp091-confirms"
+EXCHANGE_BINDINGS = "amqp091-exchange-bindings"
+CANCEL_NOTIFY = "amqp091-cancel-notify"
+CONSUMER_PREFETCH = "amqp091-consumer-prefetch"
+ARGUMENTS = "amqp091-arguments"
+INTERNAL_EXCHANGES = "amqp091-internal-exchanges"
+
+ANNOUNCED: Mapping[str, str] = {
+    "basic.nack": NACK,
+    "publisher_confirms": CONFIRMS,
+    "exchange_exchange_bindings": EXCHANGE_BINDINGS,
+    "consumer_cancel_notify": CANCEL_NOTIFY,
+    "per_consumer_qos": CONSUMER_PREFETCH,
+}
+"""The capability by its name in ``capabilities`` of the server-properties."""
+_METHODS = {
+    "basic.nack": NACK,
+    "confirm.select": CONFIRMS,
+    "exchange.bind": EXCHANGE_BINDINGS,
+    "exchange.unbind": EXCHANGE_BINDINGS,
+}
+_DECLARING = ("queue.declare", "exchange.declare", "basic.consume")
+"""Methods whose arguments depend on the server (1.7.2.1, 1.6.2.1, 1.8.3.3)."""
+
+
+def needed(name: str, fields: Mapping[str, Any]) -> str:
+    """Return the capability that a method with these fields needs; empty for the specification's
+    own."""
+    if name in _METHODS:
+        return _METHODS[name]
+    if name == "exchange.declare" and fields.get("internal"):
+        return INTERNAL_EXCHANGES
+    return ARGUMENTS if name in _DECLARING and fields.get("arguments") else ""
