@@ -30,15 +30,19 @@ class Refused(SetUpFailed):
 
 
 class Deadline:
-    """The end of the time for a target's first answers, whatever they are."""
+    """The end of the time for a target's answers, whatever they are."""
 
-    def __init__(self) -> None:
-        self._at = time.monotonic() + PROBE_TIMEOUT_S
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = PROBE_TIMEOUT_S if seconds is None else seconds
+        self._at = time.monotonic() + self._seconds
 
     @property
     def left_s(self) -> float:
         """The seconds until then; never 0, which would make a socket not wait at all."""
         return max(0.01, self._at - time.monotonic())
+
+    def __str__(self) -> str:
+        return f"{self._seconds:g} s"
 
     @property
     def is_over(self) -> bool:
@@ -107,7 +111,7 @@ class Dialogue:
             try:
                 data = self._socket.recv(4096)
             except TimeoutError:
-                problem = f"did not answer {self._question} within {PROBE_TIMEOUT_S:g} s"
+                problem = f"did not answer {self._question} within {self._deadline}"
                 if not self._received:
                     raise SetUpFailed(f"{self._where} {problem}; {asks}") from None
                 if self._in_another_protocol():

@@ -7,9 +7,12 @@ from typing import Any
 
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.targets.endpoint import Endpoint
-from brokerproof.harness.targets.external.dialogue import Dialogue
+from brokerproof.harness.targets.external.dialogue import Deadline, Dialogue
 from brokerproof.harness.targets.external.greeting import Credentials
 from brokerproof.harness.targets.failure import SetUpFailed
+
+TIMEOUT_S = 30.0
+"""A broker that many cases use may take long: a quorum queue is written to disk."""
 
 
 def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) -> None:
@@ -30,7 +33,8 @@ def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) 
             {"queue": name, "durable": True, "arguments": {"x-queue-type": kind}},
         ),
     }
-    with Dialogue(endpoint, "an AMQP 0-9-1 header", "AMQP 0-9-1") as dialogue:
+    deadline = Deadline(TIMEOUT_S)
+    with Dialogue(endpoint, "an AMQP 0-9-1 header", "AMQP 0-9-1", deadline) as dialogue:
 
         def send(channel: int, method: str, fields: Mapping[str, Any]) -> None:
             payload = codec.encode_method(method, fields)
