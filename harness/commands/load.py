@@ -20,6 +20,7 @@ from rich.console import Console
 
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.load_options import lasting, load_options, socket_target, wishes
+from brokerproof.harness.inference import discovery
 from brokerproof.harness.load import summary
 from brokerproof.harness.load.conductor import Drivers, LoadFailed, LoadOutcome, Progress
 from brokerproof.harness.load.local_drivers import LocalDrivers
@@ -121,7 +122,13 @@ def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options
     folder = options["out"] or run_folder.default_folder()
     console = Console(stderr=True, emoji=False)
     session = Session(
-        target, wished, crew(options["master"]), folder, record=record, backlog=_byte_count(backlog)
+        target,
+        wished,
+        crew(options["master"]),
+        folder,
+        begin=discovery.begin,
+        record=record,
+        backlog=_byte_count(backlog),
     )
     begin(folder, wished.seed)
     line = _Lines(console)

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from brokerproof.harness.inference import discovery
 from brokerproof.harness.load import plan_builder
 from brokerproof.harness.load.conductor import Conductor, Drivers, LoadOutcome, Progress
 from brokerproof.harness.load.plan import BadPlan
@@ -17,6 +16,7 @@ from brokerproof.harness.load.plan_builder import LoadOptions
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.results import run_folder
 from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import TargetFacts
 
 CASE = "load"
 """Every event of a load belongs to one case."""
@@ -42,11 +42,13 @@ class Session:
         crew: Drivers,
         folder: Path,
         *,
+        begin: Callable[[SocketTarget, Path], TargetFacts],
         record: bool = True,
         backlog: int = BACKLOG,
         segment_s: int = 2,
     ) -> None:
         self.target, self.wishes, self.folder = target, wishes, folder
+        self._begin = begin
         self._crew, self._record, self._backlog, self._segment_s = crew, record, backlog, segment_s
         self._restart_at: Instant = 0
         self.restarts = 0
@@ -63,7 +65,7 @@ class Session:
         """
         with ExitStack() as stack:
             stack.callback(self.target.stop)
-            facts = discovery.begin(self.target, self.folder / "logs")
+            facts = self._begin(self.target, self.folder / "logs")
             run_folder.add_target(self.folder, self.target, facts)
             run_folder.write_header_field(
                 self.folder, "load", {"plan": dataclasses.asdict(self.wishes)}

@@ -18,6 +18,7 @@ from brokerproof.harness.catalogue.requirements import load as load_requirements
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.load import begin, in_one_sentence
 from brokerproof.harness.commands.load_options import lasting, load_options, socket_target, wishes
+from brokerproof.harness.inference import discovery
 from brokerproof.harness.load import summary
 from brokerproof.harness.load.conductor import LoadOutcome, Progress
 from brokerproof.harness.load.local_drivers import LocalDrivers
@@ -69,7 +70,9 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     master = options["master"]
     with report_sentences(), session(master, brief=True, heap=HEAP) as spark:
         who = LocalDrivers() if master is None else SparkCrew(master, spark, spare=1)
-        load = Session(target, wished, who, folder, backlog=0, segment_s=SEGMENT_S)
+        load = Session(
+            target, wished, who, folder, begin=discovery.begin, backlog=0, segment_s=SEGMENT_S
+        )
         # The broker's configuration is not in the trace.
         judged = ground_of(profile.name, guessed=True)
         stream = Stream(spark, folder, judged, wished.drivers, level_of, world.now)
