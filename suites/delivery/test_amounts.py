@@ -269,6 +269,38 @@ def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) 
         consumer.ack(frames[-1], receipt=True)
 
 
+@case("ARTEMIS-STOMP-window-3", needs={"consumer-window", "queue-semantics", "stomp-1.2"})
+@amounts.over_amounts(examples=5)
+def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, position: int) -> None:
+    """Any number of messages is settled one by one. Then messages come until their bytes reach the
+    window, as at first."""
+    settlements = amounts.at(target, position, least=1)
+    to, peer = target.destination(), target.stomp()
+    peer.publish(to, b"%07d" % 0)
+    peer.subscribe(to, "probe", ack="client")
+    size = peer.message().size
+    peer.request("UNSUBSCRIBE", {"id": "probe"})
+    window = 3 * size + 1
+    peer.subscribe(to, ack="client-individual", headers={"consumer-window-size": str(window)})
+    peer.ack(peer.message(), receipt=True)
+    for number in range(settlements):
+        peer.publish(to, b"%07d" % number, receipt=False)
+        peer.ack(peer.message(), receipt=False)
+    peer.settle()
+    target.used_amount("settlements of a window", settlements)
+    for number in range(8):
+        peer.publish(to, b"%07d" % number)
+    target.advance(QUIET)
+    frames = peer.take_messages()
+    total, last = sum(frame.size for frame in frames), frames[-1].size if frames else 0
+    target.record_finding(
+        "ARTEMIS-STOMP-window-3",
+        total >= window and total - last < window,
+        f"after {settlements} settlements, a window of {window} bytes: {len(frames)} messages of"
+        f" {total} bytes came",
+    )
+
+
 # --- crowds ---------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,8 @@ class Arrived:
 
 
 class QueueClient(ABC):
-    """One connection, which sends to the queue ``name`` and consumes from it."""
+    """One connection, which sends to the queue ``name`` and consumes from it. ``options`` are for
+    its opening."""
 
     transacts = True
     """True if it can send in a transaction."""
@@ -52,7 +53,7 @@ class QueueClient(ABC):
     """The requirement that every message is confirmed; None: that it is, is a control."""
     peer: Any
 
-    def __init__(self, target: Bench, name: str) -> None:
+    def __init__(self, target: Bench, name: str, **options: Any) -> None:
         self.target = target
         self.name = name
         self.held: list[Arrived] = []
@@ -140,9 +141,9 @@ class QueueClient(ABC):
 class StompQueueClient(QueueClient):
     """STOMP 1.2, in mode client."""
 
-    def __init__(self, target: Bench, name: str) -> None:
-        super().__init__(target, name)
-        self.peer = target.stomp()
+    def __init__(self, target: Bench, name: str, **options: Any) -> None:
+        super().__init__(target, name, **options)
+        self.peer = target.stomp(**options)
         self.to = target.destination(name=name)
         self._transactions = 0
         self._seen = 0
@@ -195,10 +196,10 @@ class StompQueueClient(QueueClient):
 class AmqpQueueClient(QueueClient):
     """AMQP 1.0, which settles by ranges of delivery-ids."""
 
-    def __init__(self, target: Bench, name: str) -> None:
-        super().__init__(target, name)
+    def __init__(self, target: Bench, name: str, **options: Any) -> None:
+        super().__init__(target, name, **options)
         self.transacts = "amqp-transactions" in target.capabilities
-        self.peer = target.amqp()
+        self.peer = target.amqp(**options)
         self.node = target.node(name=name)
         self._sender: Link | None = None
         self._receiver: Link | None = None
@@ -264,9 +265,9 @@ class AmqpQueueClient(QueueClient):
 class Amqp091QueueClient(QueueClient):
     """AMQP 0-9-1: confirms and deliveries on channel 1, transactions on channel 2."""
 
-    def __init__(self, target: Bench, name: str) -> None:
-        super().__init__(target, name)
-        self.peer = target.amqp091(channels=2)
+    def __init__(self, target: Bench, name: str, **options: Any) -> None:
+        super().__init__(target, name, **options)
+        self.peer = target.amqp091(channels=2, **options)
         self.peer.declare(name, durable=True)
         self.peer.call("confirm.select")
         self.peer.call("tx.select", channel=2)
@@ -325,9 +326,9 @@ class Amqp091QueueClient(QueueClient):
 class CoreQueueClient(QueueClient):
     """CORE: it sends at once, and in transactions on a connection of their own."""
 
-    def __init__(self, target: Bench, name: str) -> None:
-        super().__init__(target, name)
-        self.peer = target.core()
+    def __init__(self, target: Bench, name: str, **options: Any) -> None:
+        super().__init__(target, name, **options)
+        self.peer = target.core(**options)
         self._units: Any = None
         if self.peer.query(name)["exists"] is False:
             self.peer.create_queue(name)
@@ -373,9 +374,9 @@ class CoreQueueClient(QueueClient):
 class OpenWireQueueClient(QueueClient):
     """OpenWire, which acknowledges by ranges of messages."""
 
-    def __init__(self, target: Bench, name: str) -> None:
-        super().__init__(target, name)
-        self.peer = target.openwire()
+    def __init__(self, target: Bench, name: str, **options: Any) -> None:
+        super().__init__(target, name, **options)
+        self.peer = target.openwire(**options)
         self.place = openwire_queue(name)
         self._producer: Structure | None = None
         self._consumer: Structure | None = None

@@ -233,8 +233,12 @@ class Session:
             return
         first = frame.get("first", 0)
         span = (frame.get("last", first) - first) % WRAP
-        for delivery, before in self.outcomes.items():
-            if before is None and (delivery - first) % WRAP <= span:
+        if span < len(self.outcomes):
+            covered = [(first + step) % WRAP for step in range(span + 1)]
+        else:
+            covered = [id for id in self.outcomes if (id - first) % WRAP <= span]
+        for delivery in covered:
+            if self.outcomes.get(delivery, frame) is None:
                 self.outcomes[delivery] = frame
 
     # links

@@ -290,7 +290,7 @@ def a_far_expiry_wraps(original, reached, self, message):
     return original(self, message)
 
 
-@long_lives_amqp091.mutant("AMQP091-HB-05")
+@long_lives_amqp091.mutant("AMQP091-HB-03 AMQP091-HB-05")
 def silences_add_up(patch, reached):
     """An interval in which nothing arrived counts for ever: the second one ends the connection,
     however much later."""
@@ -321,11 +321,11 @@ def beats_end_after_a_day(patch, reached):
 
 @long_lives_amqp091.mutant("AMQP091-TAG-01")
 def delivery_tags_begin_anew(patch, reached):
-    """After 65,535 deliveries the tags of a channel begin with 1 again."""
+    """After 511 deliveries the tags of a channel begin with 1 again."""
 
     @patch.override(channels.Channel)
     def next_tag(original, self):
-        if self._tags >= 65_535:
+        if self._tags >= 511:
             reached()
             self._tags = 0
         return original(self)
