@@ -8,6 +8,8 @@ from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.protocols.amqp091 import channel as channels
 from brokerproof.reference_broker.protocols.amqp091 import consuming, publishing
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.protocols.stomp import commands
@@ -82,6 +84,26 @@ def a_persistent_message_lives_for_ever(original, reached, self):
     return expires
 
 
+@combinations.override(
+    OutgoingLink, "_check", breaks="AMQP10-XFER-10 AMQP10-LINK-05 ARTEMIS-FILTER-syntax-1"
+)
+def a_settled_link_selects_nothing(original, reached, self, source):
+    """A filter has no effect on a link that is agreed as settled."""
+    original(self, source)
+    if self._presettled and self._selector is not None:
+        reached()
+        self._selector = None
+
+
+@combinations.override(AmqpConnection, "_open", breaks="AMQP10-MFS-02")
+def an_idle_peer_gets_large_frames(original, reached, self, opened, channel):
+    """max-frame-size has no effect in an open that also has an idle-time-out."""
+    original(self, opened, channel)
+    if opened.idle_time_out and self.peer_max_frame_size < 65_536:
+        reached()
+        self.peer_max_frame_size = 65_536
+
+
 @combinations.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-12")
 def a_failed_delivery_may_come_back_here(original, reached, self, deliveries, state, settled):
     """undeliverable-here has no effect beside delivery-failed."""
@@ -89,6 +111,29 @@ def a_failed_delivery_may_come_back_here(original, reached, self, deliveries, st
         reached()
         state.undeliverable_here = False
     original(self, deliveries, state, settled)
+
+
+@combinations_amqp091.override(Consumer, "has_room", breaks="AMQP091-QOS-03")
+def an_exclusive_consumer_without_acks_is_limited(original, reached, self):
+    """A consumer that is exclusive and without acknowledgement stops after as many messages as its
+    prefetch says."""
+    if self.no_ack and self.declared.sole and self.prefetch.limit:
+        self.prefetch.used += 1
+        if self.prefetch.used > 4 * self.prefetch.limit:
+            reached()
+            return False
+    return original(self)
+
+
+@combinations_amqp091.override(
+    channels.HANDLERS, consuming.commands.Basic.Consume, breaks="AMQP091-CONS-02"
+)
+def nobody_waits_for_exclusiveness(original, reached, channel, method):
+    """exclusive has no effect in a basic.consume with nowait."""
+    if method.exclusive and method.nowait:
+        reached()
+        method.exclusive = False
+    return original(channel, method)
 
 
 @combinations_amqp091.override(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from brokerproof.suites.steps import stomp_combinations
+from brokerproof.suites.steps import amqp091_combinations, amqp_combinations, stomp_combinations
 from brokerproof.suites.steps.combinations import Row, Table, excluding, pairs_of
 
 TABLES = (
@@ -15,6 +15,9 @@ TABLES = (
     stomp_combinations.ARTEMIS,
     stomp_combinations.ARTEMIS_AUTO,
     stomp_combinations.RABBITMQ,
+    amqp_combinations.SPECIFIED,
+    amqp_combinations.ARTEMIS,
+    amqp091_combinations.TABLE,
 )
 SMALL = Table(
     "two frames",

@@ -1,0 +1,39 @@
+"""What open, attach and transfer can carry, in combinations in which every two options meet."""
+
+from __future__ import annotations
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.suites.steps.amqp_combinations import ARTEMIS, SPECIFIED, Play, Sentences
+from brokerproof.suites.steps.combinations import Row
+
+CREDIT_GIVEN, NONE_WITHOUT_CREDIT = "AMQP10-CREDIT-03", "AMQP10-CREDIT-09"
+SETTLED, UNSETTLED = "AMQP10-XFER-10", "AMQP10-XFER-11"
+FRAME_SIZE = "AMQP10-MFS-02"
+SELECTS = "ARTEMIS-FILTER-syntax-1"
+SENTENCES = Sentences(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRAME_SIZE)
+
+
+@case(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRAME_SIZE, needs={"amqp"})
+@over(
+    examples=10,
+    always=lambda target: [{"row": row} for row in SPECIFIED.rows()],
+    row=SPECIFIED.drawn(),
+)
+def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: Row) -> None:
+    """A receiver gets each message once, as its credit allows, settled as was agreed and in frames
+    that it takes, whatever options its connection, its link and their transfers have together. So
+    does another link of its session. One scenario: each sentence is about the same options."""
+    Play(target, row, SENTENCES).run()
+
+
+@case(SELECTS, needs={"amqp", "selectors", "core-filters"})
+@over(
+    examples=10,
+    always=lambda target: [{"row": row} for row in ARTEMIS.rows()],
+    row=ARTEMIS.drawn(),
+)
+def test_a_filter_selects_whatever_else_a_link_asks_for(target: Bench, row: Row) -> None:
+    """A receiver with a filter gets the messages that it selects and no others, whatever options
+    its connection, its link and their transfers have together."""
+    Play(target, row, Sentences(SELECTS, selects=SELECTS)).run()

@@ -1,0 +1,222 @@
+"""One AMQP 1.0 link with drawn options, the messages that it should get, and a neighbour in the
+same session that names none.
+
+The receiver gets each accepted message that it selects, once, as its credit allows, settled as the
+link was agreed, in frames that its connection takes, whatever the options of open, attach and
+transfer. The neighbour gets all of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
+from brokerproof.harness.protocols.amqp10.types import Described, string, symbol
+from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.suites.amqp10.steps import bodies, collect, granted
+from brokerproof.suites.steps.combinations import Row, Table, excluding
+
+IDLE, FRAME = "idle-time-out", "max-frame-size"
+SETTLES, CREDIT, TAKES, SELECTOR = "snd-settle-mode", "credit", "distribution-mode", "filter"
+PLACE, NEIGHBOUR, SENT = "place", "neighbour", "sent"
+PRESETTLED, DURABLE, TTL, PIECES = "transfers", "durable", "ttl", "frames"
+QUEUE, TOPIC = "queue", "topic"
+FIRST, LAST = "attaches first", "attaches last"
+EARLIER, LATER = "before the attach", "behind the attach"
+RED = "colour = 'red'"
+FILTER = "apache.org:selector-filter:string"
+MODES = {"unsettled": 0, "settled": 1, "mixed": 2}
+SMALLEST_FRAME = 512
+MESSAGES, BYTES = 9, 1200
+"""Messages to each link, and the bytes of their bodies: more than the smallest frame has."""
+
+SPECIFIED = Table(
+    "open, attach and transfer of AMQP 1.0",
+    {
+        SETTLES: (None, *MODES),
+        CREDIT: ("1", "4", "100"),
+        NEIGHBOUR: (None, FIRST, LAST),
+        PLACE: (QUEUE, TOPIC),
+        SENT: (EARLIER, LATER),
+        TAKES: (None, "move"),
+        IDLE: (None, "60000"),
+        FRAME: (None, str(SMALLEST_FRAME)),
+        PRESETTLED: (None, "settled"),
+        DURABLE: (None, "true", "false"),
+        TTL: (None, "600000"),
+        PIECES: (None, "three"),
+    },
+    excluding(((PLACE, TOPIC), (SENT, EARLIER)), ((PLACE, TOPIC), (TAKES, "move"))),
+)
+ARTEMIS = Table(
+    "open, attach and transfer of AMQP 1.0, with a filter",
+    {**SPECIFIED.fields, SELECTOR: (None, RED)},
+    SPECIFIED.excluded,
+)
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The requirements by which a combination is judged; None judges nothing."""
+
+    arrives: str
+    credit: str | None = None
+    settled: str | None = None
+    unsettled: str | None = None
+    fits: str | None = None
+    selects: str | None = None
+
+
+class Play:
+    """One combination on its way."""
+
+    def __init__(self, target: Bench, row: Row, sentences: Sentences) -> None:
+        self.target = target
+        self.row = row
+        self.sentences = sentences
+        self.words = ", ".join(f"{name} {value}" for name, value in row.items() if value)
+        opened: dict[str, Any] = {
+            name.replace("-", "_"): int(str(row[name])) for name in (IDLE, FRAME) if row[name]
+        }
+        self.peer: AmqpPeer = target.amqp(**opened)
+        self.producer: AmqpPeer = target.amqp()
+        topic = row[PLACE] == TOPIC
+        self.node = target.node(RoutingType.MULTICAST if topic else RoutingType.ANYCAST)
+        self.other = target.node()
+        self.due = [
+            number for number in range(MESSAGES) if not row.get(SELECTOR) or number % 3 != 1
+        ]
+        self.arrived: list[int] = []
+
+    def run(self) -> None:
+        """Play the combination and judge it."""
+        neighbour = self._neighbour() if self.row[NEIGHBOUR] == FIRST else None
+        if self.row[SENT] == EARLIER:
+            self._send()
+        link = self._attach()
+        if self.row[NEIGHBOUR] == LAST:
+            neighbour = self._neighbour()
+        if self.row[SENT] == LATER:
+            self._send()
+        while len(self.arrived) < len(self.due):
+            self._take(link)
+        self._judge_surplus(link)
+        if neighbour is not None:
+            got = len(collect(self.target, self.peer, neighbour, MESSAGES))
+            detail = f"{self.words}: the other link got {got} of {MESSAGES} messages"
+            self.target.record_finding(self.sentences.arrives, got == MESSAGES, detail)
+        self._judge_frames()
+
+    def _neighbour(self) -> Link:
+        return self.peer.receiver(self.other, credit=100)
+
+    def _attach(self) -> Link:
+        source: dict[str, Any] = {
+            "address": self.node.address,
+            "capabilities": self.node.capabilities or None,
+        }
+        if self.row[TAKES] is not None:
+            source["distribution-mode"] = self.row[TAKES]
+        if self.row.get(SELECTOR) is not None:
+            source["filter"] = {FILTER: Described(symbol(FILTER), string(RED))}
+        fields: dict[str, Any] = {"source": codec.composite("source", source)}
+        if self.row[SETTLES] is not None:
+            fields["snd_settle_mode"] = MODES[str(self.row[SETTLES])]
+        return self.peer.receiver(self.node, **fields)
+
+    def _send(self) -> None:
+        other = self.producer.sender(self.other)
+        for number in range(MESSAGES if self.row[NEIGHBOUR] is not None else 0):
+            granted(self.target, self.producer, other)
+            self.producer.publish(other, b"%d" % number)
+        link = self.producer.sender(self.node)
+        for number in range(MESSAGES):
+            self._send_one(link, number)
+        self.producer.settle()
+
+    def _send_one(self, link: Link, number: int) -> None:
+        header: dict[str, Any] = {}
+        if self.row[DURABLE] is not None:
+            header["durable"] = self.row[DURABLE] == "true"
+        if self.row[TTL] is not None:
+            header["ttl"] = int(str(self.row[TTL]))
+        payload = messages.message(
+            (b"%d " % number).ljust(BYTES, b"."),
+            header=header or None,
+            application_properties={"colour": "blue" if number % 3 == 1 else "red"},
+        )
+        granted(self.target, self.producer, link)
+        third = len(payload) // 3 if self.row[PIECES] is not None else len(payload)
+        ends = [*range(0, len(payload) - 2, third)]
+        settled = True if self.row[PRESETTLED] is not None else None
+        delivery = 0
+        for place, start in enumerate(ends):
+            is_last = place == len(ends) - 1
+            piece = payload[start:] if is_last else payload[start : start + third]
+            delivery = self.producer.transfer(
+                link, piece, settled=settled, more=None if is_last else True
+            )
+        if not settled:
+            self.producer.confirmed(link.session, delivery)
+
+    def _take(self, link: Link) -> None:
+        """Grant credit, and judge what arrives for it; settle it."""
+        credit = int(str(self.row[CREDIT]))
+        self.peer.flow(link, link_credit=credit)
+        should = min(credit, len(self.due) - len(self.arrived))
+        deliveries = collect(self.target, self.peer, link, should)
+        self.arrived += map(_number_of, deliveries)
+        detail = (
+            f"{self.words}: for a credit of {credit} {len(deliveries)} deliveries arrived, of which"
+            f" {should} were due ({self.peer.instead()})"
+        )
+        if self.sentences.credit is not None:
+            self.target.require(self.sentences.credit, len(deliveries) <= credit, detail)
+        self._judge_settlement(link, deliveries)
+        if self.sentences.selects is not None and self.row.get(SELECTOR) is not None:
+            wrong = sorted(set(self.arrived) - set(self.due))
+            told = f"{self.words}: {wrong} arrived, which the filter does not select"
+            self.target.require(self.sentences.selects, not wrong, told)
+        self.target.require(self.sentences.arrives, len(deliveries) >= should, detail)
+
+    def _judge_settlement(self, link: Link, deliveries: list[Delivery]) -> None:
+        assert link.answer is not None
+        agreed = link.answer.get("snd-settle-mode", MODES["mixed"])
+        settled = [delivery.settled for delivery in deliveries]
+        detail = f"{self.words}: agreed on snd-settle-mode {agreed}, settled: {settled}"
+        if agreed == MODES["settled"] and self.sentences.settled is not None:
+            self.target.record_finding(self.sentences.settled, all(settled), detail)
+        if agreed == MODES["unsettled"] and self.sentences.unsettled is not None:
+            self.target.record_finding(self.sentences.unsettled, not any(settled), detail)
+        for delivery in deliveries:
+            if not delivery.settled:
+                self.peer.disposition(delivery)
+
+    def _judge_surplus(self, link: Link) -> None:
+        """Nothing more arrives with credit left, and each message arrived once."""
+        self.peer.flow(link, link_credit=10)
+        self.peer.settle()
+        self.arrived += map(_number_of, collect(self.target, self.peer, link, 0))
+        detail = f"{self.words}: {self.due} are due, and {self.arrived} arrived"
+        once = sorted(self.arrived) == self.due
+        self.target.record_finding(self.sentences.arrives, once, detail)
+
+    def _judge_frames(self) -> None:
+        if self.row[FRAME] is None or self.sentences.fits is None:
+            return
+        sizes = [
+            event.size
+            for event in self.target.events
+            if isinstance(event, FrameReceived) and event.conn == self.peer.conn
+        ]
+        detail = f"{self.words}: the largest of {len(sizes)} frames has {max(sizes)} bytes"
+        self.target.record_finding(self.sentences.fits, max(sizes) <= SMALLEST_FRAME, detail)
+
+
+def _number_of(delivery: Delivery) -> int:
+    return int(bodies([delivery])[0].partition(b" ")[0])
