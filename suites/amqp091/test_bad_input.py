@@ -8,9 +8,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONNECTION,
@@ -20,6 +17,7 @@ from brokerproof.suites.amqp091.steps import (
     others_work,
     queue_of,
 )
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Target, Where, case, over
 
 SERVER_METHOD_FROM_CLIENT = "AMQP091-FRAME-09"
 MESSAGE_SIZE_LIMIT = "RABBITMQ-AMQP091-SIZE-01"

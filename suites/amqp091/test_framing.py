@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp091 import codec
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.amqp091.values import Raw, Typed
-from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.amqp091.values import Raw
 from brokerproof.suites.amqp091.steps import (
     CONNECTION,
     QUIET,
@@ -19,6 +15,8 @@ from brokerproof.suites.amqp091.steps import (
     others_work,
     queue_of,
 )
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Typed, method
 
 UNKNOWN_FRAME_TYPE = "AMQP091-FRAME-01"
 SILENT_AFTER_FRAME_TYPE = "AMQP091-FRAME-02"

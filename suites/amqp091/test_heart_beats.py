@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import Duration, Instant, ms, seconds
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
-from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.suites.amqp091.steps import QUIET
+from brokerproof.suites.api import (
+    Bench,
+    Duration,
+    HeartBeatReceived,
+    Instant,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.steps.silence import unread_for
 
 SERVER_HEARTBEATS = "AMQP091-HB-02"

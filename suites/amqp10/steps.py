@@ -6,18 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.finding import Finding, combine
-from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER, Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
 from brokerproof.harness.protocols.amqp10.types import Malformed
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
-from brokerproof.harness.trace.events import Event
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Event, Match, ms
+from brokerproof.suites.api.amqp10 import (
+    RECEIVER,
+    AmqpPeer,
+    Delivery,
+    Frame,
+    Link,
+    Node,
+    either,
+    ending,
+    frame,
+)
 from brokerproof.suites.steps.positive_control import beside
 
 Oracle = Callable[[Sequence[Event], int], list[Finding]]

@@ -9,14 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -27,6 +21,8 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
 )
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, wrapping
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over
+from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Link, Node, frame
 from brokerproof.suites.steps.strategies import near
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"

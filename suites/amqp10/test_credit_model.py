@@ -7,18 +7,22 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10.steps import QUIET, granted, judge_trace
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, at_the_end, wrapping
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    Clock,
+    RoutingType,
+    Target,
+    Where,
+    case,
+    over,
+)
+from brokerproof.suites.api.amqp10 import RECEIVER, AmqpPeer, Delivery, Link, Node, frame
 from brokerproof.suites.steps import hindrances, small_addresses, stalls
 from brokerproof.suites.steps.queue_model import MEMORY, PAGED, SOON_PAGED, place_names
 from brokerproof.suites.steps.stalls import STALLED

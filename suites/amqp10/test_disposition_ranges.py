@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered, received
 from brokerproof.suites.amqp10.wrapping_ids import at_the_end, wrapping
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Where, case, over
 
 RANGE_WRAPS = "AMQP10-DISP-06"
 

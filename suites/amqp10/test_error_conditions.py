@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.oracles import amqp_conditions
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.harness.protocols.amqp10.codec import Frame
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, ending
-from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp10.steps import bystander, granted, judge_trace
+from brokerproof.suites.api import Bench, Match, case, over
+from brokerproof.suites.api.amqp10 import AmqpPeer, Frame, either, ending
 
 SHARED_CONDITIONS = "AMQP10-ERR-01"
 CONNECTION_CONDITIONS = "AMQP10-ERR-02"

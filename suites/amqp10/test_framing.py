@@ -7,13 +7,9 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import amqp_credit, amqp_liveness, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec, types
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
-from brokerproof.harness.protocols.amqp10.types import NULL, Described, Item, Value
+from brokerproof.harness.protocols.amqp10.types import NULL, Item
 from brokerproof.harness.worlds.link import LinkFaults
 from brokerproof.suites.amqp10.steps import (
     UNREAD,
@@ -25,6 +21,8 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     judge_trace,
 )
+from brokerproof.suites.api import Bench, case, ms, over
+from brokerproof.suites.api.amqp10 import AmqpPeer, Described, Value, frame
 from brokerproof.suites.steps.strategies import near
 
 SIZE_BELOW_8 = "AMQP10-FRAME-02"

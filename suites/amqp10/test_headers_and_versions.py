@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.codec import Frame
-from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpPeer, frame
 from brokerproof.suites.amqp10.steps import bystander
+from brokerproof.suites.api import Bench, case, ms, over
+from brokerproof.suites.api.amqp10 import HEADER, SASL_ID, AmqpPeer, Frame, frame
 
 PROTOCOL_HEADER = "AMQP10-VER-01"
 VERSION_OF_HEADER = "AMQP10-VER-02"

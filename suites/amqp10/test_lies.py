@@ -9,22 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import (
-    AmqpPeer,
-    Node,
-    either,
-    ending,
-    frame,
-)
 from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
 from brokerproof.harness.protocols.amqp10.types import Raw
-from brokerproof.harness.protocols.conversation import Match
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -35,6 +22,18 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Match, Target, Where, case, over
+from brokerproof.suites.api.amqp10 import (
+    RECEIVER,
+    SENDER,
+    AmqpPeer,
+    Frame,
+    Link,
+    Node,
+    either,
+    ending,
+    frame,
+)
 
 FRAME_FIELDS = "AMQP10-FRAME-08"
 BAD_FIELDS = "AMQP10-READING-FIELDS-01"

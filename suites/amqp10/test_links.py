@@ -6,12 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER
-from brokerproof.harness.protocols.amqp10.raw_peer import either, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -22,6 +17,8 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, wrapping
+from brokerproof.suites.api import PATIENCE, Bench, Where, case, over
+from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, either, frame
 from brokerproof.suites.steps.strategies import near
 
 LINK_NAME = "AMQP10-LINK-01"

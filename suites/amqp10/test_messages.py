@@ -9,27 +9,22 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.model.time import NS_PER_MS, ms, seconds
 from brokerproof.harness.protocols.amqp10 import messages
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, frame
-from brokerproof.harness.protocols.amqp10.types import (
+from brokerproof.harness.protocols.amqp10.types import Item, binary, plain, ubyte, ulong
+from brokerproof.suites.amqp10.steps import QUIET, bodies, bystander, collect, granted, unbroken
+from brokerproof.suites.api import NS_PER_MS, Bench, RoutingType, Target, case, ms, over, seconds
+from brokerproof.suites.api.amqp10 import (
+    AmqpPeer,
     Array,
-    Item,
+    Delivery,
+    Link,
     Value,
-    binary,
-    plain,
+    either,
+    frame,
     string,
     symbol,
-    ubyte,
     uint,
-    ulong,
 )
-from brokerproof.harness.targets.target import Target
-from brokerproof.suites.amqp10.steps import QUIET, bodies, bystander, collect, granted, unbroken
 
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 BARE_MESSAGE = "AMQP10-MSG-02"

@@ -11,16 +11,12 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.harness.protocols.amqp10.codec import Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
 from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.harness.worlds.bounds import LimitReached
 from brokerproof.suites.amqp10.steps import QUIET, bystander
+from brokerproof.suites.api import PATIENCE, Bench, Match, case
+from brokerproof.suites.api.amqp10 import AmqpPeer, Frame, Link, Node, either, ending, frame
 from brokerproof.suites.steps.boundaries import (
     RANGES,
     Outcome,

@@ -7,16 +7,8 @@ from itertools import takewhile
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import amqp_liveness
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, AmqpPeer, either, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.harness.trace.events import FrameReceived
 from brokerproof.suites.amqp10.steps import (
     LARGEST,
     QUIET,
@@ -27,6 +19,18 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     judge_trace,
 )
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    FrameReceived,
+    Target,
+    Where,
+    case,
+    ms,
+    over,
+)
+from brokerproof.suites.api.amqp10 import HEADER, AmqpPeer, Link, either, frame
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
 FIRST_FRAME_IS_OPEN = "AMQP10-OPEN-02"

@@ -5,13 +5,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
-from brokerproof.harness.protocols.amqp10.types import Array, Described, Value, plain
-from brokerproof.harness.targets.target import Target
+from brokerproof.harness.protocols.amqp10.types import plain
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     again,
@@ -26,6 +21,8 @@ from brokerproof.suites.amqp10.steps import (
     received,
     settled_by_broker,
 )
+from brokerproof.suites.api import Bench, Target, Where, case, over
+from brokerproof.suites.api.amqp10 import AmqpPeer, Array, Delivery, Described, Node, Value, frame
 from brokerproof.suites.steps import paging
 
 RELEASED_NOT_COUNTED = "AMQP10-OUT-08"

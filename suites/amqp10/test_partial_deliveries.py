@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    Clock,
+    FrameReceived,
+    HeartBeatReceived,
+    case,
+    ms,
+    over,
+)
 from brokerproof.suites.steps import stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp10.codec import SENDER
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.messages import message
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, granted
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api.amqp10 import SENDER, AmqpPeer, Link, Node, either, frame, message
 from brokerproof.suites.steps import small_addresses
 
 SETTLED = "AMQP10-XFER-14"

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import Duration, seconds
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.codec import SASL_FRAME, Frame
-from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpPeer, either, frame
+from brokerproof.harness.protocols.amqp10.codec import SASL_FRAME
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
-from brokerproof.harness.protocols.amqp10.types import Array, Value
-from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp10.steps import bystander
+from brokerproof.suites.api import Bench, Duration, Match, case, over, seconds
+from brokerproof.suites.api.amqp10 import (
+    HEADER,
+    SASL_ID,
+    AmqpPeer,
+    Array,
+    Frame,
+    Value,
+    either,
+    frame,
+)
 
 SASL_HEADER = "AMQP10-SASL-01"
 SASL_FRAME_TYPE = "AMQP10-SASL-02"

@@ -9,14 +9,23 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, words
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
-from brokerproof.harness.protocols.amqp10.types import NULL, Described, string, symbol
+from brokerproof.harness.protocols.amqp10.codec import words
+from brokerproof.harness.protocols.amqp10.types import NULL
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.amqp10 import (
+    RECEIVER,
+    SENDER,
+    AmqpPeer,
+    Described,
+    Link,
+    Node,
+    either,
+    frame,
+    string,
+    symbol,
+)
 
 DISTRIBUTION_MODE = "AMQP10-TERM-04"
 TERMINUS_PROPERTIES = "AMQP10-LINK-05"

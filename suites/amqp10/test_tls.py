@@ -9,13 +9,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import seconds
-from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpPeer, either, frame
-from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
 from brokerproof.suites.amqp10.steps import UNREAD, bystander, granted
 from brokerproof.suites.amqp10.test_security import mechanisms, plain_response
+from brokerproof.suites.api import (
+    CERTIFIED,
+    NOBODY,
+    STRANGER,
+    Bench,
+    Certificate,
+    case,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.amqp10 import HEADER, SASL_ID, AmqpPeer, either, frame
 
 IMPLICIT_TLS = "AMQP10-TLS-02"
 HEADERS_AFTER_SASL = "AMQP10-SASL-12"

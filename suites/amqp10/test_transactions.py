@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.harness.protocols.amqp10.codec import Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -30,6 +23,8 @@ from brokerproof.suites.amqp10.transaction_steps import (
     waiting,
     within,
 )
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, over
+from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Frame, Link, Node, either, frame
 
 DECLARE_ANSWERED = "AMQP10-TXN-01"
 ROLLBACK_SUCCEEDS = "AMQP10-TXN-05"

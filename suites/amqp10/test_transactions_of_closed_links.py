@@ -13,14 +13,11 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.codec import Frame
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
 from brokerproof.suites.amqp10.transaction_steps import OUTCOMES, control, within
+from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api.amqp10 import Frame, Node
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queue_model import MEMORY, place_names, places
 

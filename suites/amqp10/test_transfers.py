@@ -8,16 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10 import messages
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.amqp10.types import Malformed
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
-from brokerproof.harness.targets.target import Target
-from brokerproof.harness.trace.events import FrameReceived
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -29,6 +21,8 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
     refused,
 )
+from brokerproof.suites.api import PATIENCE, Bench, FrameReceived, Match, Target, case, over
+from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, AmqpPeer, Delivery, Frame, Link, Node
 
 DELIVERY_ID_REPEATED = "AMQP10-XFER-03"
 DELIVERY_TAG_REPEATED = "AMQP10-XFER-25"

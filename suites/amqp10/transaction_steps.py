@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.harness.protocols.amqp10.codec import SENDER, Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
-from brokerproof.harness.protocols.amqp10.types import Described
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp10.steps import bodies, collect, granted
+from brokerproof.suites.api import PATIENCE, Bench
+from brokerproof.suites.api.amqp10 import (
+    SENDER,
+    AmqpPeer,
+    Described,
+    Frame,
+    Link,
+    Node,
+    either,
+    frame,
+)
 
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 BEHIND = b"behind all others"

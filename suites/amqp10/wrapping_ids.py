@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.case import Where
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.api import RECONFIGURABLE, Target, Where
 
 WRAP = 2**32
 STARTS = (0, 0, 1, WRAP - 3, WRAP - 2, WRAP - 1, 2**31 - 2, 2**31 - 1, 2**31)

@@ -13,13 +13,21 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, ms, seconds
-from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
-from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
+from brokerproof.suites.api import (
+    NS_PER_MS,
+    Bench,
+    CloseHow,
+    Duration,
+    FrameReceived,
+    HeartBeatReceived,
+    Instant,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.stomp import MESSAGE, frame
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, held, left_in, numbered
 
 CONNECTED_ANSWERS = {

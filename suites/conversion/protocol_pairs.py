@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.protocols.amqp10 import messages
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.suites.amqp10.steps import granted
+from brokerproof.suites.api import Bench
+from brokerproof.suites.api.amqp10 import Delivery, Node
+from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 
 CONVERSION = {"stomp", "amqp", "crossing", "conversion"}
 """Capabilities that cases on Artemis' conversions need."""

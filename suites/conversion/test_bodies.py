@@ -7,11 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
-from brokerproof.harness.protocols.amqp10.types import Value, symbol, uint
-from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.amqp10 import Delivery, Value, symbol, uint
+from brokerproof.suites.api.stomp import MESSAGE
 from brokerproof.suites.conversion.protocol_pairs import (
     CONVERSION,
     message,

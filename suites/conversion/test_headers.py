@@ -6,10 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.harness.protocols.amqp10.types import Value, uint
+from brokerproof.suites.api import NS_PER_MS, Bench, case, over
+from brokerproof.suites.api.amqp10 import Value, uint
 from brokerproof.suites.conversion.protocol_pairs import CONVERSION, message, to_amqp, to_stomp
 
 HEADER_DEFAULTS = "AMQP10-MSG-01"

@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp10.steps import bodies, collect, numbered
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, over
 from brokerproof.suites.conversion.protocol_pairs import message, post, queue, send
 
 STOMP_CUMULATIVE_ACK = "STOMP12-SUB-11"

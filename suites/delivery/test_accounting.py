@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.oracles.accounting import (
     Attempted,
     Books,
@@ -22,9 +19,8 @@ from brokerproof.harness.oracles.accounting import (
     Settled,
     Withdrawn,
 )
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, over
+from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.queues import QUIET
 
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
+from brokerproof.suites.api import Bench, CloseHow, case, over
 
 FAILED_ATTEMPTS = "AMQP10-MSG-09"
 

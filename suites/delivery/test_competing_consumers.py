@@ -6,12 +6,9 @@ from collections import Counter
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow, RoutingType
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 from brokerproof.suites.amqp10.steps import fill
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, RoutingType, case, over
+from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,

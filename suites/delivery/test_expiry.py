@@ -6,13 +6,9 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.amqp10.messages import message
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import bodies, collect, granted
+from brokerproof.suites.api import Bench, Target, case, ms, over
+from brokerproof.suites.api.amqp10 import Node, message
 from brokerproof.suites.conversion.protocol_pairs import to_stomp
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queue_model import MEMORY, place_names

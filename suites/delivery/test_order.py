@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import RoutingType
+from brokerproof.suites.api import Bench, RoutingType, case, over
 from brokerproof.suites.steps.queues import (
     bodies,
     collect,

@@ -8,10 +8,8 @@ from pathlib import PurePath
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.api import Bench, case, ms, over
+from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import Taker
 from brokerproof.suites.steps.small_addresses import page_of

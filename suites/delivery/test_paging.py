@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
 from brokerproof.suites.amqp10.steps import collect
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.amqp10 import AmqpPeer
+from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import SIZE, Taker, brief
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.artemis_management import Admin
-from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.oracles.accounting import (
     Attempted,
     Confirmed,
@@ -20,10 +17,9 @@ from brokerproof.harness.oracles.accounting import (
     Returned,
     Settled,
 )
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.transaction_steps import control, post
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Target, case, over
+from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import Taker, brief
 from brokerproof.suites.steps.queues import QUIET

@@ -13,16 +13,10 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
-from brokerproof.harness.protocols.amqp10.messages import message
-from brokerproof.harness.protocols.amqp10.types import uint
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import collect
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api.amqp10 import Delivery, message, uint
+from brokerproof.suites.api.stomp import Destination, Frame
 from brokerproof.suites.conversion.protocol_pairs import Queue, post
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.enums import CloseHow
+from brokerproof.suites.api import Bench, CloseHow, case
 from brokerproof.suites.steps.queues import (
     bodies,
     collect,

@@ -6,10 +6,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,

@@ -12,12 +12,9 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow, RoutingType
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
-from brokerproof.harness.protocols.openwire.raw_peer import queue as openwire_queue
+from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, over
+from brokerproof.suites.api.openwire import OpenWirePeer, Structure
+from brokerproof.suites.api.openwire import queue as openwire_queue
 from brokerproof.suites.steps.producer_flow import (
     QUIET,
     OpenWireProducer,

@@ -11,12 +11,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import Duration, ms
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.harness.targets.target import Parameters, Target
+from brokerproof.harness.targets.target import Parameters
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Target, case, ms, over
 from brokerproof.suites.steps.silence import unread_for
 from brokerproof.suites.steps.strategies import waited_for
 

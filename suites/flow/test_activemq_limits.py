@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.protocols.stomp.raw_peer import frame
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import Bench, RoutingType, Target, case, over
+from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,

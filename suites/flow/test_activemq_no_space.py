@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.activemq_statistics import Statistics
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import Duration, ms
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import Bench, Clock, Duration, Target, case, ms, over
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,

@@ -11,12 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import Duration, ms
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.openwire.raw_peer import command
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Target, case, ms, over
+from brokerproof.suites.api.openwire import command
 from brokerproof.suites.steps.producer_flow import (
     PROMPTLY,
     QUIET,

@@ -11,8 +11,7 @@ import itertools
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
+from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,

@@ -11,12 +11,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.clients.activemq_statistics import Statistics
-from brokerproof.harness.model.time import Duration, seconds
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import RECONFIGURABLE
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    Duration,
+    Where,
+    case,
+    over,
+    seconds,
+)
 from brokerproof.suites.steps.producer_flow import (
     PLAIN,
     QUIET,

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api.amqp10 import AmqpPeer, Node, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.small_addresses import MESSAGES, SMALLEST, limit_of, threshold_of
 

@@ -12,12 +12,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.artemis_management import Admin
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, StompPeer, frame
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect
 from brokerproof.suites.steps.refusals import bystander, either, refusal

@@ -7,12 +7,6 @@ of their own for it.
 
 from __future__ import annotations
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.time import Duration, seconds
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.suites.amqp091.steps import (
     QUIET,
     arrive,
@@ -22,6 +16,8 @@ from brokerproof.suites.amqp091.steps import (
     fill,
     queue_of,
 )
+from brokerproof.suites.api import PATIENCE, Bench, Duration, HeartBeatReceived, case, seconds
+from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
 BLOCKED_AT_ONCE = "RABBITMQ-FLOW-mem-2"

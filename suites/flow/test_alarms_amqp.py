@@ -8,13 +8,11 @@ next may not.
 
 from __future__ import annotations
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link, Session
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
-from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.amqp10.endpoint_state import Session
 from brokerproof.suites.amqp091.steps import QUIET
 from brokerproof.suites.amqp10.steps import bodies, collect, granted, numbered
+from brokerproof.suites.api import PATIENCE, Bench, case
+from brokerproof.suites.api.amqp10 import AmqpPeer, Link
 from brokerproof.suites.flow.test_alarms_stomp import (
     BLOCKED_ON_DISK,
     BLOCKED_ON_MEMORY,

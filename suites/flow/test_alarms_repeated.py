@@ -13,14 +13,20 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import Duration, Instant, ms, seconds
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
-from brokerproof.harness.protocols.conversation import Requirements
-from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
-from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, queue_of
+from brokerproof.suites.api import (
+    Bench,
+    Duration,
+    HeartBeatReceived,
+    Instant,
+    Requirements,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.amqp091 import Amqp091Peer
+from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.flow.test_alarms import BLOCKED, UNBLOCKED
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.silence import judge_close

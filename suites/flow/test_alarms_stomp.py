@@ -14,13 +14,9 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.time import Duration, seconds
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
-from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.suites.amqp091.steps import QUIET
+from brokerproof.suites.api import PATIENCE, Bench, Duration, HeartBeatReceived, case, seconds
+from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import bodies, collect, receive
 
 CONNECTION_BLOCKED = "RABBITMQ-FLOW-conn-1"

@@ -12,14 +12,18 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.harness.trace.events import FrameReceived
 from brokerproof.suites.amqp10.steps import QUIET, collect, granted
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    FrameReceived,
+    Target,
+    Where,
+    case,
+    over,
+)
+from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node, frame
 
 CREDIT = "ARTEMIS-FLOW-amqp-1"
 FULL = "ARTEMIS-FLOW-amqp-2"

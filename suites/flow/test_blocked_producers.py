@@ -12,13 +12,9 @@ from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp10.codec import Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect, granted
+from brokerproof.suites.api import PATIENCE, Bench, Match, case, over
+from brokerproof.suites.api.amqp10 import AmqpPeer, Frame, Link, Node, either, ending, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.small_addresses import MULTICAST, SMALLEST, limit_of
 

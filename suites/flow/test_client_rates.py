@@ -14,8 +14,6 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.flow_uri_options import FlowOptions
 from brokerproof.harness.clients.rate_and_window_clients import (
     AmqpConsumer,
@@ -24,12 +22,11 @@ from brokerproof.harness.clients.rate_and_window_clients import (
     StompProducer,
     drive,
 )
-from brokerproof.harness.model.time import NS_PER_S, Duration, ms
 from brokerproof.harness.oracles import rates
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
 from brokerproof.suites.amqp10 import steps
+from brokerproof.suites.api import NS_PER_S, PATIENCE, Bench, Duration, case, ms, over
+from brokerproof.suites.api.amqp10 import Node
+from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps.queues import bodies as bodies_of
 from brokerproof.suites.steps.queues import numbered, publish_all, receive
 

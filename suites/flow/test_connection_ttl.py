@@ -11,15 +11,23 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import Instant, ms, seconds
 from brokerproof.harness.oracles.liveness import negotiate
-from brokerproof.harness.protocols.conversation import Requirements
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.harness.targets.target import RECONFIGURABLE, Overrides, Target
+from brokerproof.harness.targets.target import Overrides
+from brokerproof.suites.api import (
+    RECONFIGURABLE,
+    Bench,
+    Clock,
+    Instant,
+    Requirements,
+    Target,
+    Where,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.stomp import ERROR, StompPeer
 from brokerproof.suites.steps.silence import (
     GRACE,
     SPREAD,

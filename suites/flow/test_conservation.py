@@ -11,16 +11,12 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.artemis_management import ADMIN
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.amqp10.messages import message
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
 from brokerproof.suites.amqp10.steps import collect, granted
 from brokerproof.suites.amqp10.transaction_steps import control, post
+from brokerproof.suites.api import PATIENCE, Bench, case, ms, over
+from brokerproof.suites.api.amqp10 import Node, message
+from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps import small_addresses
 
 POLICIES = "ARTEMIS-PAGING-8"

@@ -14,16 +14,10 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.oracles.window import WindowAccount
 from brokerproof.harness.protocols.byte_log import Account, Expectation
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Target, Where, case, ms, over, seconds
+from brokerproof.suites.api.stomp import MESSAGE, Destination, Frame, StompPeer
 
 NAMES = "ARTEMIS-STOMP-window-1"
 ZERO = "ARTEMIS-STOMP-window-2"

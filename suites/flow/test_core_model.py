@@ -12,15 +12,9 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import core_credit
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.core.codec import Packet
-from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Clock, Target, case, ms, over
+from brokerproof.suites.api.core import CorePeer, Packet, delivery
 from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.core import CORE, judge_trace, number_of, queue, sized
 from brokerproof.suites.steps.queue_model import (

@@ -12,16 +12,14 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
-from brokerproof.harness.protocols.core.codec import FIRST, LIVENESS, SESSIONS, Packet
+from brokerproof.harness.protocols.core.codec import FIRST, LIVENESS, SESSIONS
 from brokerproof.harness.protocols.core.fact_reader import FORCED
 from brokerproof.harness.protocols.core.messages import HEADERS, Message
-from brokerproof.harness.protocols.core.raw_peer import TTL_MS, delivery, is_forced, packet
+from brokerproof.harness.protocols.core.raw_peer import TTL_MS, is_forced
 from brokerproof.harness.protocols.core.tables import BY_NAME
 from brokerproof.harness.protocols.core.values import encode
+from brokerproof.suites.api import PATIENCE, Bench, Match, case, ms
+from brokerproof.suites.api.core import Packet, delivery, packet
 from brokerproof.suites.steps.boundaries import (
     JAVA_RANGES,
     Outcome,

@@ -13,14 +13,10 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.artemis_management import ADMIN, Admin
-from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.oracles import core_credit
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.core.codec import Packet
-from brokerproof.harness.protocols.core.raw_peer import CorePeer, packet
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, over
+from brokerproof.suites.api.core import CorePeer, Packet, packet
 from brokerproof.suites.steps.core import (
     CORE,
     FIXTURES,

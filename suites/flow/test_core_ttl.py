@@ -7,13 +7,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import ms, seconds
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.core.raw_peer import CorePeer
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, ms, over, seconds
+from brokerproof.suites.api.core import CorePeer
 from brokerproof.suites.steps.core import CORE
 from brokerproof.suites.steps.silence import SPREAD, judge_close, judge_spread_closes
 from brokerproof.suites.steps.strategies import waited_for

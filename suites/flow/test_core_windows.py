@@ -13,12 +13,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.oracles import core_credit
-from brokerproof.harness.protocols.core.codec import Packet
-from brokerproof.harness.protocols.core.raw_peer import CorePeer
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api.core import CorePeer, Packet
 from brokerproof.suites.steps.core import (
     CORE,
     FIXTURES,

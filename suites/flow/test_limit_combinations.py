@@ -12,10 +12,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10.steps import QUIET
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Target, Where, case, over
 from brokerproof.suites.steps import small_addresses
 
 POLICIES = "ARTEMIS-PAGING-8"

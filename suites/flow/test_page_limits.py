@@ -10,11 +10,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.api import PATIENCE, Bench, case, ms, over
+from brokerproof.suites.api.amqp10 import Node
 from brokerproof.suites.steps import paging, small_addresses
 from brokerproof.suites.steps.paging import brief
 from brokerproof.suites.steps.small_addresses import (

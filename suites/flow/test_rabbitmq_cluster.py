@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.suites.amqp091.steps import QUIET, arrive, bodies, drained, eventually, fill, holds
+from brokerproof.suites.api import Bench, case
+from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 BLOCKED_ON_ALL_NODES = "RABBITMQ-FLOW-cluster-1"
 OTHERS_GO_ON = "RABBITMQ-FLOW-conn-1"

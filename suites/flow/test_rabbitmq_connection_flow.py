@@ -10,14 +10,21 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API
-from brokerproof.harness.model.time import Duration, ms, seconds
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp091.steps import queue_of
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    Duration,
+    Target,
+    Where,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 HELD_BACK_BY_QUEUE = "RABBITMQ-FLOW-conn-2"
 SILENCE_ALLOWED = "RABBITMQ-FLOW-conn-1"

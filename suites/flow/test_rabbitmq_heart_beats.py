@@ -9,14 +9,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import Instant, ms
 from brokerproof.harness.oracles.rabbitmq_heartbeats import Rules, agreed
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import Target
-from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    Clock,
+    HeartBeatReceived,
+    Instant,
+    Target,
+    case,
+    ms,
+    over,
+)
 from brokerproof.suites.steps.silence import unread_for
 from brokerproof.suites.steps.strategies import waited_for
 

@@ -4,12 +4,11 @@ flow control)."""
 
 from __future__ import annotations
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
 from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API, ManagementPeer
 from brokerproof.harness.model.broker_io import ResourcesRead
-from brokerproof.harness.protocols.amqp091.raw_peer import method
 from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, fill, queue_of
+from brokerproof.suites.api import Bench, case
+from brokerproof.suites.api.amqp091 import method
 
 NO_CAP = "RABBITMQ-FLOW-mem-4"
 SET_AT_RUNTIME = "RABBITMQ-FLOW-mem-3"

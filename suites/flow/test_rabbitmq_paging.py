@@ -11,17 +11,15 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API
 from brokerproof.harness.model.broker_io import ResourcesRead
-from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.oracles import resources
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
 from brokerproof.suites.amqp091.steps import bodies, drained, fill, queue_of
 from brokerproof.suites.amqp10.steps import collect
+from brokerproof.suites.api import Bench, Duration, case, ms, over, seconds
+from brokerproof.suites.api.amqp091 import Amqp091Peer, method
+from brokerproof.suites.api.amqp10 import Node
+from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps.queues import receive
 
 PAGED_BEFORE_BLOCKING = "RABBITMQ-FLOW-page-1"

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.model.broker_io import ResourcesRead
-from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.oracles import resources
 from brokerproof.harness.oracles.resources import LOOKS_AT_MEMORY
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.suites.amqp091.steps import queue_of
+from brokerproof.suites.api import Bench, Duration, case, ms, over, seconds
+from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
 BLOCKED_AT_ONCE = "RABBITMQ-FLOW-mem-2"

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.oracles.accounting import (
     Attempted,
     Confirmed,
@@ -21,9 +18,8 @@ from brokerproof.harness.oracles.accounting import (
     Withdrawn,
 )
 from brokerproof.harness.oracles.window import WindowAccount
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
+from brokerproof.suites.api import PATIENCE, Bench, case, ms, over, seconds
+from brokerproof.suites.api.stomp import MESSAGE, Destination, Frame, StompPeer
 
 WINDOW = "ARTEMIS-STOMP-window-3"
 SENT = "STOMP12-SEND-02"

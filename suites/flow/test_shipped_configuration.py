@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from lxml import etree
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
+from brokerproof.suites.api import Bench, case
 
 DEFAULT_BLOCKS = "ARTEMIS-FLOW-block-4"
 LIMIT = 10 * 1024 * 1024

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.suites.amqp10.steps import collect as collect_deliveries
 from brokerproof.suites.amqp10.steps import fill, numbered
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.queues import QUIET, bodies, publish_all, receive
 from brokerproof.suites.steps.queues import numbered as numbers
 

@@ -13,11 +13,8 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms, seconds
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
-from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.api import Bench, HeartBeatReceived, case, ms, over, seconds
+from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.queues import INDIVIDUAL, left_in, receive
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.flow.test_address_full_stomp import GAPS, corners, filled, fillings
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, receive

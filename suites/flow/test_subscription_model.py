@@ -15,15 +15,9 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles.window import WindowAccount
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, ms, over
+from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps import hindrances, small_addresses, stalls
 from brokerproof.suites.steps.queue_model import (
     IN_VIRTUAL_TIME,

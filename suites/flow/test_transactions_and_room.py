@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10 import messages
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
 from brokerproof.suites.amqp10 import transaction_steps
 from brokerproof.suites.amqp10.steps import granted
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.core import CorePeer, delivery
+from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.flow.test_stomp_blocking import consumer, offer
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.core import CORE, number_of, sized

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
 from brokerproof.harness.clients.artemis_management import ADMIN
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.protocols.amqp10.raw_peer import Node, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp10.steps import granted
 from brokerproof.suites.amqp10.transaction_steps import control, post
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case
+from brokerproof.suites.api.amqp10 import Node, frame
 from brokerproof.suites.steps import small_addresses
 
 FREE_AGAIN = "ARTEMIS-PAGING-9"

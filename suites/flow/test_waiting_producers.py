@@ -12,16 +12,12 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.core.raw_peer import CorePeer, packet
 from brokerproof.harness.protocols.stomp.codec import encode
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.suites.amqp10.steps import QUIET, collect
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over
+from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Link, Node
+from brokerproof.suites.api.core import CorePeer, packet
+from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.core import CORE, FIXTURES
 from brokerproof.suites.steps.small_addresses import limit_of

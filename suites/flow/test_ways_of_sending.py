@@ -13,17 +13,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.amqp10 import messages
-from brokerproof.harness.protocols.amqp10.codec import Frame, fields_of, name_of
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.protocols.conversation import Match
-from brokerproof.harness.protocols.core.codec import Packet
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, frame
-from brokerproof.harness.targets.target import Target
+from brokerproof.harness.protocols.amqp10.codec import fields_of, name_of
 from brokerproof.suites.amqp10 import transaction_steps
 from brokerproof.suites.amqp10.steps import collect, granted
+from brokerproof.suites.api import Bench, Match, Target, case, over
+from brokerproof.suites.api.amqp10 import Frame, Node
+from brokerproof.suites.api.core import Packet
+from brokerproof.suites.api.stomp import ERROR, Destination, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.core import CORE, FIXTURES, sized
 from brokerproof.suites.steps.refusals import either

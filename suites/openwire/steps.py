@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.finding import Finding, combine
-from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, dispatch, queue
-from brokerproof.harness.trace.events import Event
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Event, ms
+from brokerproof.suites.api.openwire import OpenWirePeer, Structure, dispatch, queue
 from brokerproof.suites.steps.positive_control import beside
 
 OPENWIRE = "openwire"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.openwire.codec import encode_command, frame
-from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
 from brokerproof.harness.protocols.openwire.tables import BY_CODE
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.openwire import OpenWirePeer
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
 
 COMMAND_SIZE = "OPENWIRE-CMD-1"

@@ -6,11 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import dispatch
 from brokerproof.harness.protocols.openwire.values import Typed
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.openwire import Structure, dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
 
 MESSAGE_UNCHANGED = "OPENWIRE-ENC-1"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.openwire.codec import MAGIC
-from brokerproof.harness.protocols.openwire.raw_peer import command
 from brokerproof.harness.protocols.openwire.values import read_map
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.openwire import command
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
 
 WIRE_FORMAT_FIRST = "OPENWIRE-NEG-1"

@@ -11,18 +11,10 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import (
-    OpenWirePeer,
-    answer,
-    command,
-    dispatch,
-    queue,
-)
+from brokerproof.harness.protocols.openwire.raw_peer import answer
 from brokerproof.harness.protocols.openwire.tables import BY_NAME
+from brokerproof.suites.api import PATIENCE, Bench, Match, case
+from brokerproof.suites.api.openwire import OpenWirePeer, Structure, command, dispatch, queue
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander
 from brokerproof.suites.steps.boundaries import (
     JAVA_RANGES,

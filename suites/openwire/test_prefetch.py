@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL, STANDARD, dispatch
+from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL, STANDARD
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.openwire import dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
 PREFETCH_LIMIT = "OPENWIRE-PREFETCH-1"

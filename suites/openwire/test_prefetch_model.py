@@ -13,20 +13,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import (
-    DELIVERED,
-    INDIVIDUAL,
-    OpenWirePeer,
-    dispatch,
-    queue,
-)
-from brokerproof.harness.targets.target import Target
+from brokerproof.harness.protocols.openwire.raw_peer import DELIVERED, INDIVIDUAL
+from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, ms, over
+from brokerproof.suites.api.openwire import OpenWirePeer, Structure, dispatch, queue
 from brokerproof.suites.openwire.steps import OPENWIRE, number_of
 from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.queue_model import QueueModel

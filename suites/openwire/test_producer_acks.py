@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.oracles.openwire_acks import acks, producers
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, command, topic
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.openwire import OpenWirePeer, Structure, command, topic
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, judge_trace
 
 PRODUCER_ACKS = "OPENWIRE-ACK-1"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import RESPONSES, OpenWirePeer, command
+from brokerproof.harness.protocols.openwire.raw_peer import RESPONSES
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.openwire import OpenWirePeer, Structure, command
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
 
 RESPONSE_IF_REQUIRED = "OPENWIRE-RESP-1"

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import Instant, ms, seconds
 from brokerproof.harness.oracles.openwire_liveness import (
     agreed_ms,
     longest_silence,
     silence_interval,
 )
-from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
-from brokerproof.harness.targets.target import Target
-from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
+from brokerproof.suites.api import (
+    Bench,
+    Clock,
+    FrameReceived,
+    HeartBeatReceived,
+    Instant,
+    Target,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.openwire import OpenWirePeer
 from brokerproof.suites.openwire.steps import OPENWIRE
 from brokerproof.suites.steps.silence import judge_close
 from brokerproof.suites.steps.strategies import waited_for

@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import over
+from brokerproof.suites.api import Bench, over
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.case import over
+from brokerproof.suites.api import over
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

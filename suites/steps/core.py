@@ -11,16 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.finding import Finding, combine
-from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.core.messages import Message
-from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery, packet
-from brokerproof.harness.trace.events import Event
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Event, RoutingType, ms
+from brokerproof.suites.api.core import CorePeer, Packet, delivery, packet
 from brokerproof.suites.steps.positive_control import beside
 
 QUIET: Duration = ms(300)

@@ -13,13 +13,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
-from brokerproof.harness.targets.target import Target
 from brokerproof.harness.worlds.link import PERFECT, LinkFaults
+from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, ms
+from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps import small_addresses
 
 NEVER_DELIVERED = b"0 . is in no queue"

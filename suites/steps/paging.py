@@ -10,14 +10,9 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where
 from brokerproof.harness.clients.artemis_management import Admin
-from brokerproof.harness.model.time import Duration
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Duration, Target, Where
+from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET
 

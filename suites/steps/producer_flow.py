@@ -13,24 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.clients.activemq_statistics import DestinationUsage, Statistics
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.model.time import Duration, Instant, ms
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
-from brokerproof.harness.protocols.conversation import (
-    PATIENCE,
-    Conversation,
-    Requirements,
-)
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, answer
-from brokerproof.harness.protocols.openwire.raw_peer import queue as openwire_queue
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.harness.protocols.conversation import Conversation
+from brokerproof.harness.protocols.openwire.raw_peer import answer
 from brokerproof.harness.targets.activemq import config as activemq_config
 from brokerproof.harness.targets.activemq.config import Policy
-from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    Duration,
+    FrameReceived,
+    Instant,
+    Requirements,
+    RoutingType,
+    ms,
+)
+from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node
+from brokerproof.suites.api.openwire import OpenWirePeer, Structure
+from brokerproof.suites.api.openwire import queue as openwire_queue
+from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.small_addresses import SMALLEST, body, number_of
 
 QUIET: Duration = ms(400)

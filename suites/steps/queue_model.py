@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import Target
 
 IN_VIRTUAL_TIME = "reconfigurable"
 """A capability of the reference broker alone. A real broker returns the messages of a lost

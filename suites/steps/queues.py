@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.protocols.byte_log import Arrivals, Expectation
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.protocols.stomp.codec import header_list
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Duration, ms, seconds
+from brokerproof.suites.api.stomp import Destination, Frame, HeadersLike, StompPeer
 from brokerproof.suites.steps.refusals import refusal
 
 Consumer = StompPeer | StompPyPeer

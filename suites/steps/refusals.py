@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.conversation import PATIENCE, Match, Requirements
-from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
+from brokerproof.harness.protocols.stomp.codec import header_list
+from brokerproof.suites.api import PATIENCE, Bench, Match, Requirements, ms
+from brokerproof.suites.api.stomp import ERROR, Frame, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.positive_control import beside
 
 QUIET = ms(300)

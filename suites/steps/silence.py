@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.time import Duration, Instant, ms, seconds
-from brokerproof.harness.protocols.conversation import Conversation, Requirements
+from brokerproof.harness.protocols.conversation import Conversation
+from brokerproof.suites.api import Bench, Duration, Instant, Requirements, ms, seconds
 
 Peer = TypeVar("Peer", bound=Conversation[Any])
 

@@ -12,15 +12,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
-from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.clients.artemis_management import ADMIN, Admin
-from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.amqp10.codec import composite
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
 from brokerproof.suites.amqp10.steps import QUIET, collect, granted
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType
+from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node
+from brokerproof.suites.api.stomp import Destination
 
 ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
 

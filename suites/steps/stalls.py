@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.time import Duration, ms
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
-from brokerproof.harness.protocols.conversation import PATIENCE, Conversation, Requirements
-from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery
-from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, dispatch, queue
-from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+from brokerproof.harness.protocols.conversation import Conversation
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Requirements, ms
+from brokerproof.suites.api.amqp091 import Amqp091Peer, method
+from brokerproof.suites.api.amqp10 import AmqpPeer
+from brokerproof.suites.api.core import CorePeer, delivery
+from brokerproof.suites.api.openwire import OpenWirePeer, dispatch, queue
+from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps.core import sized
 
 STALLED = "consumers do not read while messages and settlements go on"

@@ -13,11 +13,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.case import Where
-from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.oracles import liveness
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.harness.targets.target import RECONFIGURABLE, Parameters, Target
+from brokerproof.harness.targets.target import Parameters
+from brokerproof.suites.api import RECONFIGURABLE, Clock, Target, Where
 
 LONGEST_REAL_TTL_MS = 4000
 """In real time a case waits for no longer TTL than this …"""

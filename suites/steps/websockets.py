@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.protocols.websocket.codec import Op, WsFrame
 from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, RoutingType, Target, Where
+from brokerproof.suites.api.stomp import Destination, StompPeer
 
 SERVER_RULES = (
     "RFC6455-FRAME-02",

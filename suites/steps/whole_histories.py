@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.oracles.accounting import (
     Attempted,
     Books,
@@ -21,6 +20,7 @@ from brokerproof.harness.oracles.accounting import (
     Settled,
     Withdrawn,
 )
+from brokerproof.suites.api import Bench
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
 from brokerproof.suites.steps.queues import QUIET
 

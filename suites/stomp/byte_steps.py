@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.time import Instant, ms
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+from brokerproof.suites.api import Bench, Instant, ms
+from brokerproof.suites.api.stomp import StompPeer
 
 
 def tap(peer: StompPeer) -> bytearray:

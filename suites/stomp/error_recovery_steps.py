@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import Duration, ms, seconds
-from brokerproof.harness.protocols.conversation import PATIENCE, Match, Requirements
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    CloseHow,
+    Duration,
+    Match,
+    Requirements,
+    ms,
+    seconds,
+)
+from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
 
 MOMENT: Duration = ms(300)
 """How long a broker is given to speak up by itself before it is asked."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.stomp.byte_steps import raw_frame, raw_line
 
 VERSIONS = frozenset({"1.0", "1.1", "1.2"})

@@ -9,10 +9,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow, RoutingType
-from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, RoutingType, case, over
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     collect,

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.stomp import CONNECTED
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate_of_stranger
 
 ADMITTED = {"1.0": "STOMP10-CONNECT-02", "1.1": "STOMP11-CONNECT-01", "1.2": "STOMP12-CONNECT-01"}

@@ -6,12 +6,9 @@ import re
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.api import Bench, case, over, seconds
+from brokerproof.suites.api.stomp import Destination, Frame, StompPeer, frame
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import fate
 

@@ -7,11 +7,8 @@ import re
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED
+from brokerproof.suites.api import Bench, CloseHow, case, ms, over
+from brokerproof.suites.api.stomp import CONNECTED
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate
 
 ADMITTED = {"1.0": "STOMP10-CONNECT-02", "1.1": "STOMP11-CONNECT-01", "1.2": "STOMP12-CONNECT-01"}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, frame
+from brokerproof.suites.api import Bench, case
+from brokerproof.suites.api.stomp import ERROR, frame
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,

@@ -14,11 +14,9 @@ from functools import partial
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow, RoutingType
-from brokerproof.harness.protocols.stomp.codec import HeadersLike, header_list
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.harness.protocols.stomp.codec import header_list
+from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, over
+from brokerproof.suites.api.stomp import Destination, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     QUIET,

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.protocols.stomp.codec import Frame, HeaderList
-from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, ERROR, StompPeer, frame
-from brokerproof.harness.targets.target import RECONFIGURABLE
+from brokerproof.harness.protocols.stomp.codec import HeaderList
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, case, over
+from brokerproof.suites.api.stomp import CONNECTED, ERROR, Frame, StompPeer, frame
 from brokerproof.suites.steps.refusals import bystander, either, error_from
 
 MAY_SEND_ERROR = {"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"}

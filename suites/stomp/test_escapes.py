@@ -10,12 +10,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import StompPeer, frame
+from brokerproof.suites.api import Bench, RoutingType, case, ms, over
+from brokerproof.suites.api.stomp import Frame, StompPeer, frame
 from brokerproof.suites.steps.queues import collect
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, raw_frame, raw_line, tap, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import MOMENT, Bystander, fate

@@ -11,11 +11,9 @@ import re
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.protocols.stomp.codec import HeadersLike
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.stomp import Destination, HeadersLike, StompPeer, frame
 from brokerproof.suites.stomp.byte_steps import (
     Cut,
     RawFrame,

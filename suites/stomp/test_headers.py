@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms, seconds
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.api import Bench, case, ms, over, seconds
+from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.stomp.error_recovery_steps import MOMENT
 
 USER_HEADERS = {

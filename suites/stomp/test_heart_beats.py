@@ -10,11 +10,19 @@ import re
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, ms, seconds
-from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
-from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
+from brokerproof.suites.api import (
+    NS_PER_MS,
+    Bench,
+    Duration,
+    FrameReceived,
+    HeartBeatReceived,
+    Instant,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps.strategies import near, periods
 from brokerproof.suites.stomp.byte_steps import tap
 

@@ -7,9 +7,8 @@ import re
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queues import collect
 
 TEXT_OR_BYTES = "ARTEMIS-STOMP-jms-1"

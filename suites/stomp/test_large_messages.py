@@ -11,13 +11,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, over
+from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     bodies,

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, frame
+from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api.stomp import Destination, frame
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate
 
 MAY_LIMIT = {"1.1": "STOMP11-LIMIT-01", "1.2": "STOMP12-LIMIT-01"}

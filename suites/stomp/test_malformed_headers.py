@@ -10,11 +10,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import seconds
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
+from brokerproof.suites.api import Bench, case, over, seconds
+from brokerproof.suites.api.stomp import MESSAGE, Frame
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, raw_frame, raw_line, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import Fate, fate
 

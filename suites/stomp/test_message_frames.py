@@ -6,12 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, frame
-from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.suites.api import PATIENCE, Bench, FrameReceived, RoutingType, case
+from brokerproof.suites.api.stomp import ERROR, Destination, frame
 from brokerproof.suites.steps.queues import collect, held, numbered, publish_all
 from brokerproof.suites.steps.refusals import either, offend
 

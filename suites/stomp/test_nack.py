@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
+from brokerproof.suites.api import Bench, CloseHow, case, over
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,

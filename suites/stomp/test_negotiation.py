@@ -7,11 +7,8 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, StompPeer, frame
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api.stomp import CONNECTED, Frame, StompPeer, frame
 from brokerproof.suites.stomp.error_recovery_steps import fate_of_stranger
 
 HIGHEST_COMMON = ("STOMP11-NEGO-04", "STOMP12-NEGO-04")

@@ -11,17 +11,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import (
-    CONNECTED,
-    ERROR,
-    MESSAGE,
-    StompPeer,
-    frame,
-)
+from brokerproof.suites.api import PATIENCE, Bench, Match, case
+from brokerproof.suites.api.stomp import CONNECTED, ERROR, MESSAGE, Frame, StompPeer, frame
 from brokerproof.suites.steps.boundaries import (
     ANY,
     NumberField,

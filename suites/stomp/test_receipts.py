@@ -7,12 +7,9 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow, RoutingType
-from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.stomp.codec import HeaderList, encode
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, ms, over
+from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,

@@ -12,12 +12,8 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import ms, seconds
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, ms, over, seconds
+from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate, fates
 from brokerproof.suites.stomp.malformations import KINDS, Malformation, some_kinds

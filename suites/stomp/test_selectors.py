@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.protocols.conversation import PATIENCE, Requirements
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.api import PATIENCE, Bench, Requirements, RoutingType, case, over
+from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps import selector_model as model
 from brokerproof.suites.steps.queues import (
     bodies,

@@ -6,9 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import Bench, Target, case, over
 from brokerproof.suites.steps.refusals import bystander, refused
 
 HEADER_MISSING = "STOMP10-READING-HEADER-01"

@@ -10,12 +10,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms, seconds
-from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, StompPeer, frame
-from brokerproof.harness.trace.events import HeartBeatReceived
-from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
+from brokerproof.suites.api import (
+    CERTIFIED,
+    NOBODY,
+    STRANGER,
+    Bench,
+    Certificate,
+    HeartBeatReceived,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.stomp import CONNECTED, StompPeer, frame
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate_of_stranger
 
 CERTIFICATE_OPTIONAL = "ARTEMIS-TLS-client-2"

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
-from brokerproof.harness.targets.target import RECONFIGURABLE, Overrides
+from brokerproof.harness.targets.target import Overrides
+from brokerproof.suites.api import RECONFIGURABLE, Bench, CloseHow, case, over
+from brokerproof.suites.api.stomp import MESSAGE
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     QUIET,

@@ -13,11 +13,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, frame
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api.stomp import ERROR, frame
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.refusals import bystander, either, error_from
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
+from brokerproof.suites.api import PATIENCE, Bench, Match, case
+from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,

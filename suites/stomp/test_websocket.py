@@ -10,14 +10,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
 from brokerproof.harness.protocols.websocket import codec
 from brokerproof.harness.protocols.websocket.codec import Op
 from brokerproof.harness.protocols.websocket.raw_peer import WebSocketChannel
-from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.api import Bench, HeartBeatReceived, Where, case, ms, over
+from brokerproof.suites.api.stomp import MESSAGE, frame
 from brokerproof.suites.steps.silence import judge_close, unread_for
 from brokerproof.suites.steps.strategies import near, periods
 from brokerproof.suites.steps.websockets import (

@@ -10,10 +10,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import frame
 from brokerproof.harness.protocols.websocket import codec
 from brokerproof.harness.protocols.websocket.codec import UPGRADE, Op, Reply, WsFrame
 from brokerproof.harness.protocols.websocket.raw_peer import (
@@ -23,6 +19,8 @@ from brokerproof.harness.protocols.websocket.raw_peer import (
     WebSocketPeer,
     ws,
 )
+from brokerproof.suites.api import PATIENCE, Bench, Where, case, over
+from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.steps.websockets import (
     SERVER_RULES,
     Victim,
