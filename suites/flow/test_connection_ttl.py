@@ -28,6 +28,8 @@ from brokerproof.suites.api import (
     seconds,
 )
 from brokerproof.suites.api.stomp import ERROR, StompPeer
+from brokerproof.suites.steps import stomp_combinations as combinations
+from brokerproof.suites.steps.combinations import Row
 from brokerproof.suites.steps.silence import (
     GRACE,
     SPREAD,
@@ -35,6 +37,7 @@ from brokerproof.suites.steps.silence import (
     judge_spread_closes,
     unread_for,
 )
+from brokerproof.suites.steps.stomp_combinations import CONNECT
 from brokerproof.suites.steps.strategies import (
     LONGEST_REAL_TTL_MS,
     Silence,
@@ -157,6 +160,39 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
                 requirement,
                 f"no acceptor has a TTL of at most {real_ttls(target.target)[-1]} ms by this rule",
             )
+
+
+@case(PRODUCT, needs={"connection-ttl", "durable-subscriptions"})
+@over(
+    examples=5, always=lambda target: [{"row": row} for row in CONNECT.rows()], row=CONNECT.drawn()
+)
+def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row: Row) -> None:
+    """A client whose CONNECT has drawn options besides heart-beat falls silent. CONNECTED has the
+    heartbeat of the arithmetic, and the connection is closed inside its interval."""
+    version = str(row[combinations.VERSION])
+    beats = int(str(row[combinations.BEATS])), int(str(row[combinations.ASKS]))
+    headers = {"heart-beat": f"{beats[0]},{beats[1]}"}
+    if row[combinations.OFFERS] is not None:
+        headers["accept-version"] = f"1.0,{version}"
+    if row[combinations.CLIENT_ID] is not None:
+        headers["client-id"] = target.fresh_name()
+    if row[combinations.LENGTH] is not None:
+        headers["content-length"] = "0"
+    peer = target.peer(version)
+    fields = target.connect_headers(version, headers)
+    connected = peer.connect(fields, command=str(row[combinations.COMMAND]))
+    if row[combinations.LISTENS] is not None:
+        peer.subscribe(target.destination())
+    expected = target.negotiated(beats, version, peer.acceptor)
+    words = ", ".join(f"{name} {value}" for name, value in row.items() if value)
+    plan = Silence(Where(peer.acceptor), version, beats)
+    if regime(target, plan) != (PRODUCT,):
+        target.record_not_applicable(PRODUCT, "the acceptor's bounds rule these intervals")
+        return
+    header = connected.get("heart-beat")
+    detail = f"{words}: answered {header!r}, should be {expected.header!r}"
+    target.record_finding(PRODUCT, header == expected.header, detail)
+    judge_silence(target, peer, (PRODUCT,), expected.ttl_ms)
 
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})

@@ -78,6 +78,22 @@ RABBITMQ = Table(
 """Without ``persistent:false``: RabbitMQ reads ``persistent`` as an alias of ``durable``, a
 property of the queue that the SEND declares."""
 
+COMMAND, BEATS, ASKS = "command", "beats every", "asks for beats every"
+CLIENT_ID, OFFERS, LISTENS = "client-id", "accept-version", "subscribes to"
+CONNECT = Table(
+    "CONNECT and STOMP, with Artemis' headers",
+    {
+        COMMAND: ("CONNECT", "STOMP"),
+        VERSION: ("1.2", "1.1"),
+        OFFERS: (None, "1.0 too"),
+        BEATS: ("1000", "1500"),
+        ASKS: ("0", "600"),
+        CLIENT_ID: (None, "given"),
+        LENGTH: (None, "0"),
+        LISTENS: (None, "a queue"),
+    },
+)
+
 
 def specified(version: str) -> Table:
     """What STOMP ``version`` itself has."""

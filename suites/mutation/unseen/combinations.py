@@ -13,6 +13,7 @@ from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnect
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.protocols.stomp import commands
+from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator
 from brokerproof.suites.mutation.mutant import Group, without
 
 combinations = Group("unseen-combinations")
@@ -82,6 +83,30 @@ def a_persistent_message_lives_for_ever(original, reached, self):
         reached()
         return 0
     return expires
+
+
+@combinations.mutant("ARTEMIS-STOMP-ttl-3")
+def a_client_id_loses_the_modifier(patch, reached):
+    """A CONNECT with a client-id and heartbeats gets a TTL without the modifier."""
+    from brokerproof.reference_broker.protocols.stomp import connection
+
+    named = [False]
+
+    @patch.override(connection.StompConnection)
+    def _connect(original, self, now, frame):
+        named[0] = frame.get("client-id") is not None
+        try:
+            return original(self, now, frame)
+        finally:
+            named[0] = False
+
+    @patch.override(HeartBeatNegotiator)
+    def agree(original, self, cx, cy):
+        sx, sy, ttl = original(self, cx, cy)
+        if named[0] and cx:
+            reached()
+            return sx, sy, cx
+        return sx, sy, ttl
 
 
 @combinations.override(

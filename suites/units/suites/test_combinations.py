@@ -15,6 +15,7 @@ TABLES = (
     stomp_combinations.ARTEMIS,
     stomp_combinations.ARTEMIS_AUTO,
     stomp_combinations.RABBITMQ,
+    stomp_combinations.CONNECT,
     amqp_combinations.SPECIFIED,
     amqp_combinations.ARTEMIS,
     amqp091_combinations.TABLE,
