@@ -84,6 +84,11 @@ class Connections(CaseRecord):
         if lack := self.target.identity.lack_of({name}):
             raise ControlFailed(lack, Symptom.ABSENT)
 
+    def require_place(self, protocol: str, routing: RoutingType) -> None:
+        """Raise :class:`ControlFailed` where no plain message passes through that kind of place."""
+        if reason := self.target.identity.unmet.get(f"{protocol} {routing.value}"):
+            raise ControlFailed(reason, Symptom.UNMET)
+
     def next_connection(self) -> int:
         """The number of the connection that is being made."""
         self._connections += 1
@@ -141,6 +146,7 @@ class Connections(CaseRecord):
         """
         from brokerproof.harness.protocols.amqp10.raw_peer import Node
 
+        self.require_place("amqp", routing)
         kind = routing.value.lower()
         parameters = self.profile.parameters
         capabilities = str(parameters.get(f"{kind}_node_capabilities", "")).split()
@@ -160,19 +166,20 @@ class Connections(CaseRecord):
     ) -> Destination:
         """A fresh destination, with the headers by which this family of brokers chooses its
         routing."""
+        self.require_place("stomp", routing)
         name = name or self.fresh_name()
         kind = routing.value.lower()
         parameters = self.profile.parameters
         template = str(parameters.get(f"{kind}_destination", "/queue/{name}"))
         return Destination(
             template.format(name=name),
-            _headers(str(parameters.get(f"{kind}_send_headers", ""))),
-            _headers(str(parameters.get(f"{kind}_subscribe_headers", ""))),
+            headers_of(str(parameters.get(f"{kind}_send_headers", ""))),
+            headers_of(str(parameters.get(f"{kind}_subscribe_headers", ""))),
         )
 
 
-def _headers(text: str) -> tuple[tuple[str, str], ...]:
-    """``name:value`` pairs separated by semicolons, as profiles write them."""
+def headers_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Return ``name:value`` pairs separated by semicolons, as profiles write them."""
     return tuple(
         (name, value)
         for name, _, value in (pair.partition(":") for pair in text.split(";") if pair)

@@ -118,7 +118,8 @@ def attempt(
     if run.target.clock is Clock.VIRTUAL:
         findings = _doubt_unreached(findings, unreached(run, call, record))
     excuse = _excuse(run, call, problem)
-    is_final = excuse is not None or _is_absent(problem)
+    unmet_premise = isinstance(problem, ControlFailed) and problem.symptom is Symptom.UNMET
+    is_final = excuse is not None or unmet_premise or _is_absent(problem)
     if problem is not None and run.health is not None and not is_final:
         run.health.examine(call.id, explain(problem))
     is_open = isinstance(problem, ControlFailed) or (
@@ -137,6 +138,8 @@ def attempt(
         judgement = _judge_excused(run, call, findings, explain(problem), excuse.listed)
     elif _is_absent(problem):
         judgement = _judge_lacking(run, call, findings, str(problem))
+    elif unmet_premise:
+        judgement = _judge_unmet(findings, str(problem))
     elif isinstance(problem, ControlFailed):
         if min(lateness) >= LATE:
             words = f"the host was late by {min(lateness) // NS_PER_MS} ms: {problem}"

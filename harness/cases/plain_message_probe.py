@@ -38,7 +38,10 @@ def _stomp(bench: Bench) -> None:
 
 
 def _amqp(bench: Bench) -> None:
-    peer, place = bench.amqp(), bench.node()
+    peer = bench.amqp()
+    if "amqp ANYCAST" in bench.target.identity.unmet:
+        return  # it has no queue; that it lets clients in is all that can be asked
+    place = bench.node()
     receiver = peer.receiver(place, credit=1)
     peer.publish(peer.sender(place), _BODY)
     peer.disposition(peer.delivery(receiver, body=_BODY))

@@ -9,26 +9,40 @@ to the cases. What no specification words (windows, marks of redelivery) is repo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.cases.connections import headers_of
+from brokerproof.harness.model.enums import Clock, CloseHow, RoutingType
 from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.protocols.stomp.codec import HeadersLike, header_list
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
 from brokerproof.harness.targets.external.target import AddressTarget
 from brokerproof.harness.targets.target import Identity, Target
+from brokerproof.harness.worlds.bounds import LimitReached
 
 ANSWER: Duration = seconds(3)
 QUIET: Duration = ms(400)
 VERSIONS = ("1.2", "1.1", "1.0")
 USUAL_HOST = "localhost"
-QUEUES = ("/queue/{name}", "{name}", "queue/{name}", "queue://{name}")
-TOPICS = ("/topic/{name}", "/exchange/amq.topic/{name}", "topic/{name}", "topic://{name}", "{name}")
+Place = tuple[str, str, str]
+"""How a destination is written, and the headers by which SEND and SUBSCRIBE say what it is."""
+QUEUES: Sequence[Place] = (
+    *((text, "", "") for text in ("/queue/{name}", "{name}", "queue/{name}", "queue://{name}")),
+    ("{name}", "destination-type:ANYCAST", "subscription-type:ANYCAST"),
+)
+TOPICS: Sequence[Place] = tuple(
+    (text, "", "")
+    for text in (
+        *("/topic/{name}", "/exchange/amq.topic/{name}", "topic/{name}", "topic://{name}"),
+        "{name}",
+    )
+)
 WINDOWS = {"consumer-window-size": "1", "prefetch-count": "1", "activemq.prefetchSize": "1"}
 
 
@@ -39,6 +53,10 @@ class Dialect:
 
     parameters: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
+    offered: set[str] = field(default_factory=set)
+    """Capabilities that no profile of an unknown broker has, and that worked once."""
+    unmet: dict[str, str] = field(default_factory=dict)
+    """See :attr:`Identity.unmet`."""
     sentences: list[str] = field(default_factory=list)
 
     def without(self, capability: str, reason: str) -> None:
@@ -54,41 +72,60 @@ class Dialect:
         return dataclasses.replace(
             identity,
             profile=profile,
-            capabilities=identity.capabilities - self.absent.keys(),
+            capabilities=(identity.capabilities | self.offered) - self.absent.keys(),
             absent={**identity.absent, **self.absent},
+            unmet={**identity.unmet, **self.unmet},
         )
+
+    def add(self, other: Dialect) -> None:
+        """Add the dialect of another protocol."""
+        self.parameters |= other.parameters
+        self.absent |= other.absent
+        self.offered |= other.offered
+        self.unmet |= other.unmet
+        self.sentences += other.sentences
 
 
 def is_unknown(target: Target) -> bool:
     """True if nothing is known of the broker but its address."""
-    return (
-        isinstance(target, AddressTarget)
-        and target.is_stranger
-        and "stomp" in target.identity.capabilities
-    )
+    return isinstance(target, AddressTarget) and target.is_stranger
 
 
-class Probes:
-    """Probes of one target, each over connections of its own."""
+class Questions:
+    """Questions to one target, each over connections of its own."""
 
     def __init__(self, target: Target, seed: int) -> None:
         self.target = target
-        self.version = ""
-        """The highest version that the broker speaks."""
-        self.versions: list[str] = []
         self._seed = seed
         self._numbers = count(1)
 
     def asked(self, question: Callable[[Bench], bool]) -> bool:
-        """True if the probe's answer is yes; a refusal is a no."""
+        """True if the answer is yes; a refusal is a no."""
         label = f"dialect-{next(self._numbers)}"
         bench = Bench(self.target, (), label=label, seed=self._seed)
         try:
             return question(bench)
-        except ControlFailed:
+        except (ControlFailed, LimitReached):
             return False
         finally:
             bench.close()
+
+    def asked_together(self, questions: Sequence[Callable[[Bench], bool]]) -> list[bool]:
+        """Return the answers to ``questions``, which are asked side by side in real time."""
+        if self.target.clock is Clock.VIRTUAL:
+            return list(map(self.asked, questions))
+        with ThreadPoolExecutor(len(questions)) as pool:
+            return list(pool.map(self.asked, questions))
+
+
+class Probes(Questions):
+    """Questions over STOMP, and what is known so far."""
+
+    def __init__(self, target: Target, seed: int) -> None:
+        super().__init__(target, seed)
+        self.version = ""
+        """The highest version that the broker speaks."""
+        self.versions: list[str] = []
 
     def client(self, bench: Bench, version: str = "", headers: HeadersLike = ()) -> StompPeer:
         """A connected client."""
@@ -116,7 +153,7 @@ def infer_dialect(target: Target, seed: int) -> Dialect:
     queue = _queue(probes, dialect)
     topic = _topic(probes, dialect)
     if queue is None and topic is not None:
-        dialect.parameters["anycast_destination"] = topic
+        dialect.parameters["anycast_destination"] = topic[0]
     place = queue or topic
     _heartbeats(probes, dialect)
     _transactions(probes, dialect)
@@ -150,34 +187,66 @@ def _speaks(probes: Probes, version: str) -> Callable[[Bench], bool]:
     return question
 
 
-def _queue(probes: Probes, dialect: Dialect) -> str | None:
-    for template in QUEUES:
-        if probes.asked(partial(_keeps, probes, template)):
-            dialect.parameters["anycast_destination"] = template
-            dialect.sentences.append(
-                f"{template} is a queue: it keeps a message until somebody subscribes, and gives it"
-                " to one of two subscribers"
-            )
-            return template
-    names = ", ".join(QUEUES)
-    dialect.without("anycast", f"none of {names} keeps a message for a later subscriber")
-    return None
+def _queue(probes: Probes, dialect: Dialect) -> Place | None:
+    queue = _first(probes, dialect, RoutingType.ANYCAST, QUEUES, _keeps)
+    if queue is None:
+        names = ", ".join(map(_written, QUEUES))
+        dialect.without("anycast", f"none of {names} keeps a message for a later subscriber")
+    else:
+        dialect.sentences.append(
+            f"{_written(queue)} is a queue: it keeps a message until somebody subscribes, and gives"
+            " it to one of two subscribers"
+        )
+    return queue
 
 
-def _keeps(probes: Probes, template: str, bench: Bench) -> bool:
+def _written(place: Place) -> str:
+    template, send, _ = place
+    return f"{template} with {send}" if send else template
+
+
+def _first(
+    probes: Probes,
+    dialect: Dialect,
+    routing: RoutingType,
+    places: Sequence[Place],
+    does: Callable[[Probes, Place, Bench], bool],
+) -> Place | None:
+    """Return the first of ``places`` that is one of that kind, and note it."""
+    answers = probes.asked_together([partial(does, probes, place) for place in places])
+    found = next((place for place, yes in zip(places, answers, strict=True) if yes), None)
+    if found is not None:
+        names = ("destination", "send_headers", "subscribe_headers")
+        kind = routing.value.lower()
+        dialect.parameters |= {
+            f"{kind}_{name}": text
+            for name, text in zip(names, found, strict=True)
+            if text or name == "destination"
+        }
+    return found
+
+
+def _destination(place: Place, bench: Bench) -> Destination:
+    template, send, subscribe = place
+    return Destination(
+        template.format(name=bench.fresh_name()), headers_of(send), headers_of(subscribe)
+    )
+
+
+def _keeps(probes: Probes, place: Place, bench: Bench) -> bool:
     """True if a message waits for its subscriber and goes to one of two."""
-    to = Destination(template.format(name=bench.fresh_name()))
+    to = _destination(place, bench)
     peer = probes.client(bench)
     peer.publish(to, b"kept", receipt=False)
     bench.advance(QUIET)
     peer.subscribe(to, receipt=False)
     peer.message(body=b"kept", within=ANSWER)
-    return _copies(probes, template, bench) == 1
+    return _copies(probes, place, bench) == 1
 
 
-def _copies(probes: Probes, template: str, bench: Bench) -> int:
+def _copies(probes: Probes, place: Place, bench: Bench) -> int:
     """Return how many of two subscribers get one message."""
-    to = Destination(template.format(name=bench.fresh_name()))
+    to = _destination(place, bench)
     peers = [probes.client(bench) for _ in range(2)]
     for peer in peers:
         peer.subscribe(to, receipt=False)
@@ -189,19 +258,19 @@ def _copies(probes: Probes, template: str, bench: Bench) -> int:
     return sum(peer.messages_seen for peer in peers)
 
 
-def _is_topic(probes: Probes, template: str, bench: Bench) -> bool:
-    return _copies(probes, template, bench) == 2
+def _is_topic(probes: Probes, place: Place, bench: Bench) -> bool:
+    return _copies(probes, place, bench) == 2
 
 
-def _topic(probes: Probes, dialect: Dialect) -> str | None:
-    for template in TOPICS:
-        if probes.asked(partial(_is_topic, probes, template)):
-            dialect.parameters["multicast_destination"] = template
-            dialect.sentences.append(f"{template} is a topic: two subscribers get a message each")
-            return template
-    names = ", ".join(TOPICS)
-    dialect.without("multicast", f"none of {names} gives two subscribers a message each")
-    return None
+def _topic(probes: Probes, dialect: Dialect) -> Place | None:
+    topic = _first(probes, dialect, RoutingType.MULTICAST, TOPICS, _is_topic)
+    if topic is None:
+        names = ", ".join(map(_written, TOPICS))
+        dialect.without("multicast", f"none of {names} gives two subscribers a message each")
+    else:
+        words = "is a topic: two subscribers get a message each"
+        dialect.sentences.append(f"{_written(topic)} {words}")
+    return topic
 
 
 def _heartbeats(probes: Probes, dialect: Dialect) -> None:
@@ -235,7 +304,7 @@ def _transactions(probes: Probes, dialect: Dialect) -> None:
         dialect.without("transactions", "refuses BEGIN")
 
 
-def _nack(probes: Probes, dialect: Dialect, queue: str) -> None:
+def _nack(probes: Probes, dialect: Dialect, queue: Place) -> None:
     """A broker that takes a NACK in one version offers it: what it does in others is judged."""
     versions = [version for version in probes.versions if version != "1.0"]
     if not versions:
@@ -244,9 +313,9 @@ def _nack(probes: Probes, dialect: Dialect, queue: str) -> None:
         dialect.without("nack", "refuses NACK")
 
 
-def _refuses_nack(probes: Probes, queue: str, version: str) -> bool:
+def _refuses_nack(probes: Probes, queue: Place, version: str) -> bool:
     def question(bench: Bench) -> bool:
-        to = Destination(queue.format(name=bench.fresh_name()))
+        to = _destination(queue, bench)
         peer = probes.client(bench, version)
         peer.publish(to, b"refused", receipt=False)
         peer.subscribe(to, ack="client", receipt=False)
@@ -258,18 +327,25 @@ def _refuses_nack(probes: Probes, queue: str, version: str) -> bool:
     return probes.asked(question)
 
 
-def _windows(probes: Probes, dialect: Dialect, place: str) -> None:
+def _windows(probes: Probes, dialect: Dialect, place: Place) -> None:
     """Report how many of four messages an unacknowledging subscriber gets, without and with each
     header that may hold them back."""
-    without = _let_out(probes, place, {})
+    asked: list[dict[str, str]] = [{}, *({name: value} for name, value in WINDOWS.items())]
+    arrived = [0] * len(asked)
+
+    def question(bench: Bench, at: int) -> bool:
+        arrived[at] = _let_out(probes, place, asked[at], bench)
+        return True
+
+    probes.asked_together([partial(question, at=at) for at in range(len(asked))])
+    without, *with_header = arrived
     if without < 4:
         dialect.sentences.append(
             f"lets out {without} of 4 messages to a subscriber that acknowledges none, without any"
             " header"
         )
         return
-    for header, value in WINDOWS.items():
-        let_out = _let_out(probes, place, {header: value})
+    for (header, value), let_out in zip(WINDOWS.items(), with_header, strict=True):
         if 0 < let_out < 4:
             dialect.sentences.append(
                 f"{header}:{value} on SUBSCRIBE lets out {let_out} of 4 messages; a profile says"
@@ -277,21 +353,13 @@ def _windows(probes: Probes, dialect: Dialect, place: str) -> None:
             )
 
 
-def _let_out(probes: Probes, place: str, headers: dict[str, str]) -> int:
+def _let_out(probes: Probes, place: Place, headers: dict[str, str], bench: Bench) -> int:
     """Return how many of four messages reach a subscriber that acknowledges none."""
-    arrived = 0
-
-    def question(bench: Bench) -> bool:
-        nonlocal arrived
-        to = Destination(place.format(name=bench.fresh_name()))
-        peer, producer = probes.client(bench), probes.client(bench)
-        peer.subscribe(to, ack="client", headers=headers, receipt=False)
-        bench.advance(QUIET)
-        for _ in range(4):  # by another client: not every broker returns a message to its sender
-            producer.publish(to, b"x" * 50, receipt=False)
-        bench.wait_until(lambda: peer.messages_seen == 4, 3 * QUIET)
-        arrived = peer.messages_seen
-        return True
-
-    probes.asked(question)
-    return arrived
+    to = _destination(place, bench)
+    peer, producer = probes.client(bench), probes.client(bench)
+    peer.subscribe(to, ack="client", headers=headers, receipt=False)
+    bench.advance(QUIET)
+    for _ in range(4):  # by another client: not every broker returns a message to its sender
+        producer.publish(to, b"x" * 50, receipt=False)
+    bench.wait_until(lambda: peer.messages_seen == 4, 3 * QUIET)
+    return peer.messages_seen

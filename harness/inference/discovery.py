@@ -7,8 +7,8 @@ import dataclasses
 from pathlib import Path
 
 from brokerproof.harness.inference import own_addresses
-from brokerproof.harness.inference.dialect import infer_dialect, is_unknown
-from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.inference.dialect import is_unknown
+from brokerproof.harness.inference.dialects import infer_dialects
 from brokerproof.harness.targets.target import Target, TargetFacts
 
 
@@ -17,9 +17,9 @@ def complete(target: Target, facts: TargetFacts, seed: int) -> TargetFacts:
     them with what was found. Raises
     :class:`~brokerproof.harness.targets.failure.SetUpFailed`."""
     own_addresses.complete(target, seed)
-    if not (is_unknown(target) and isinstance(target, SocketTarget)):
+    if not is_unknown(target):
         return facts
-    dialect = infer_dialect(target, seed)
+    dialect = infer_dialects(target, seed)
     target.identity = dialect.applied(target.identity)
     return dataclasses.replace(facts, dialect=tuple(dialect.sentences))
 

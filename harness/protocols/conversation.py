@@ -54,6 +54,9 @@ class Symptom(StrEnum):
     ABSENT = "absent"
     """The target is not known to offer it: nothing was asked of the broker."""
 
+    UNMET = "unmet"
+    """A premise of every case of this kind does not hold on this broker: it was asked once."""
+
     UNREACHABLE = "unreachable"
     CLOSED = "closed"
     REFUSED = "refused"

@@ -50,7 +50,7 @@ class TargetFacts:
     """The sentence about the rules by which a broker at an address is judged, unless its user named
     them."""
     dialect: Sequence[str] = ()
-    """Sentences on the dialect of STOMP that was inferred, where only the address was known."""
+    """Sentences on the dialect that was inferred, where only the address was known."""
     addresses: Sequence[Mapping[str, Value]] = ()
     """Limits of addresses in the configuration: see
     :func:`brokerproof.harness.targets.parameters.address_settings`."""
@@ -70,6 +70,9 @@ class Identity:
     capabilities: frozenset[str] = field(default_factory=frozenset)
     absent: Mapping[str, str] = field(default_factory=dict)
     """The reasons for capabilities that the target lacks."""
+    unmet: Mapping[str, str] = field(default_factory=dict)
+    """Why a kind of place cannot be used to judge: a plain message did not pass through it. By
+    protocol and routing, as in "amqp ANYCAST"."""
     scope: frozenset[str] = frozenset()
     """Capabilities of which a case needs at least one to be judged here."""
     cases: frozenset[str] = frozenset()

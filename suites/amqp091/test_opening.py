@@ -264,23 +264,24 @@ def _hard_error(peer: Amqp091Peer) -> None:
 
 @case(DISCARDS_AFTER_CONNECTION_CLOSE, needs={"amqp091"})
 def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
-    """After the server's connection.close for an error, queue.declare is not answered and no queue
-    is made. The client's own close is answered with close-ok."""
+    """After the server's connection.close for an error, exchange.declare is not answered and no
+    exchange is made. The client's own close is answered with close-ok."""
     name = target.fresh_name()
     peer = target.amqp091()
     _hard_error(peer)
     peer.expect(method("connection.close", channel=0))
-    peer.send("queue.declare", {"queue": name}, channel=1)
+    peer.send("exchange.declare", {"exchange": name, "type": "direct"}, channel=1)
     peer.send("connection.close", {"reply-code": 200})
     peer.expect(method("connection.close-ok", channel=0), proves=DISCARDS_AFTER_CONNECTION_CLOSE)
-    answers = [reply.brief() for reply in peer.inbox if reply.name == "queue.declare-ok"]
+    answers = [reply.brief() for reply in peer.inbox if reply.name == "exchange.declare-ok"]
     target.record_finding(
         DISCARDS_AFTER_CONNECTION_CLOSE,
         not answers,
         f"a method behind close was answered with {answers or 'nothing'}",
     )
     other = target.amqp091()
-    other.send("queue.declare", {"queue": name, "passive": True}, channel=1)
+    # Not a queue: some brokers make one when it is named.
+    other.send("exchange.declare", {"exchange": name, "passive": True}, channel=1)
     other.refused(CHANNEL, 404, proves=DISCARDS_AFTER_CONNECTION_CLOSE)
 
 
@@ -291,14 +292,14 @@ def test_channels_are_closed_by_both(target: Bench) -> None:
     peer = target.amqp091(channels=2)
     peer.close_channel(1, proves=CHANNEL_CLOSE_OK)
     peer.open_channel(1, proves=CHANNEL_CLOSE_OK)
-    name = target.fresh_name()
-    peer.send("queue.declare", {"queue": name, "passive": True}, channel=2)
+    missing = {"exchange": target.fresh_name(), "passive": True}
+    peer.send("exchange.declare", missing, channel=2)
     peer.expect(method("channel.close", channel=2))
-    peer.send("queue.declare", {"queue": name}, channel=2)
+    peer.send("exchange.declare", {**missing, "type": "direct", "passive": False}, channel=2)
     peer.expect_nothing(
         for_=QUIET, proves=DISCARDS_AFTER_CHANNEL_CLOSE, why="the channel is closed"
     )
     peer.send("channel.close-ok", channel=2)
     peer.open_channel(2, proves=DISCARDS_AFTER_CHANNEL_CLOSE)
-    peer.send("queue.declare", {"queue": name, "passive": True}, channel=2)
+    peer.send("exchange.declare", missing, channel=2)
     peer.refused(CHANNEL, 404, proves=DISCARDS_AFTER_CHANNEL_CLOSE)

@@ -72,7 +72,7 @@ def _exists(target: Bench, name: str) -> bool:
     return bool(answer.get("reply-code") != 404)
 
 
-@case(QUEUE_MISSING, needs={"amqp091"})
+@case(QUEUE_MISSING, needs={"amqp091", "amqp091-undeclared"})
 def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
     """A passive declaration of a queue that does not exist closes the channel with 404 NOT_FOUND
     and does not make it."""

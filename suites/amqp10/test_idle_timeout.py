@@ -50,7 +50,7 @@ def timeouts(target: Target) -> st.SearchStrategy[int]:
         if timeout_ms >= least
     ]
     if target.clock is Clock.REAL:
-        short = [timeout_ms for timeout_ms in corners if timeout_ms <= LONGEST_REAL_MS]
+        short = [timeout_ms for timeout_ms in corners if timeout_ms <= LONGEST_REAL_MS] or [least]
         return st.sampled_from(waited_for(target, *short))
     return st.one_of(st.sampled_from(corners), st.integers(max(100, least), LONGEST_JUDGED_MS))
 

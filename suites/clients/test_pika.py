@@ -121,7 +121,7 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
     peer.expect(event_named("confirmed", tag=3), proves=PUBLISHER_CONFIRMS)
 
 
-@case(QUEUE_MISSING, OTHER_CHANNELS_CONTINUE, needs={"amqp091"})
+@case(QUEUE_MISSING, OTHER_CHANNELS_CONTINUE, needs={"amqp091", "amqp091-undeclared"})
 def test_pika_is_told_of_errors(target: Bench) -> None:
     """A failed passive declaration closes pika's channel with 404 NOT_FOUND. Another channel still
     works."""

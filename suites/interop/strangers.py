@@ -102,8 +102,8 @@ DIALECTS = {
     # Destinations are topics unless the application brings a factory of its own.
     "vertx": (
         SPOKEN,
-        "none of /queue/{name}, {name}, queue/{name}, queue://{name} keeps a message for a later"
-        " subscriber",
+        "none of /queue/{name}, {name}, queue/{name}, queue://{name}, {name} with"
+        " destination-type:ANYCAST keeps a message for a later subscriber",
         TOPIC,
         "agrees on heartbeats: 10000,10000 is answered 1000,1000",
     ),

@@ -91,7 +91,7 @@ class AddressTarget(SocketTarget):
         self.is_stranger = is_stranger
         self._given_up: dict[str, str] = {}
         """Protocols that the broker does not speak, and how that was seen."""
-        self._declares = False
+        self.declares = False
         """True if a queue has to be there before an AMQP 1.0 link is."""
         self.tls = {
             name: endpoint.tls for name, endpoint in endpoints.items() if endpoint.tls is not None
@@ -138,7 +138,7 @@ class AddressTarget(SocketTarget):
             judged_as = f"judged by the specifications alone{named}"
         self._offer(greetings)
         self._use_hosts({greeted.protocol: greeted.host for greeted in greetings})
-        self._declares = (
+        self.declares = (
             "declared_node" in self.identity.profile.parameters
             and _major(version) >= NATIVE_AMQP
             and any(greeted.protocol == "amqp091" for greeted in greetings)
@@ -244,9 +244,15 @@ class AddressTarget(SocketTarget):
         stated = {**self.identity.profile.parameters, **self._acceptors.get(name, {})}
         return {**stated, "protocols": protocol}
 
+    @property
+    def can_declare(self) -> bool:
+        """True if the broker that speaks AMQP 1.0 speaks 0-9-1 as well, over which queues are
+        declared."""
+        return "amqp091" in self.identity.capabilities
+
     def provide(self, name: str, routing: RoutingType) -> None:
         """Declare the queue ``name`` on brokers that want it declared."""
-        if self._declares and routing is RoutingType.ANYCAST:
+        if self.declares and routing is RoutingType.ANYCAST:
             amqp = self._given[self.identity.default_amqp_acceptor]
             queues.declare(amqp, self._credentials(), name, self._queue_type)
 
