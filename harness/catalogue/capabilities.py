@@ -64,7 +64,7 @@ class Capability:
             return self.configure
         if profile in _families():
             return f"nothing: only {self.family} is judged by it"
-        return f"for {self.family}: {self.configure}"
+        return "no specification has it: a manual does (like = NAME)"
 
 
 @functools.cache

@@ -39,6 +39,7 @@ _STATES = {
     State.UNDECIDED: "yellow",
     State.DEVIATES: "magenta",
     State.KEPT: "green",
+    State.PARTLY: "cyan",
     State.NOT_JUDGED: "dim",
 }
 
@@ -94,7 +95,7 @@ def described(cause: Cause, catalogue: Catalogue, width: int) -> Iterator[Text]:
     head = Text(cause.verdict.value, style=style)
     head.append(f"  {cause.target}", style="default not bold")
     statement = ""
-    if cause.finding is not None:
+    if cause.finding is not None and not cause.is_unmet:
         judged = f" · {cause.area.label} · {cause.finding.requirement}"
         head.append(judged, style="default not bold")
         try:
@@ -124,7 +125,7 @@ def _cases(cause: Cause) -> Iterator[str]:
 def area_line(area: AreaState, width: int) -> Text:
     """Return the area, its state, and why: one line, unless a reason is long."""
     line = Text(f"  {area.area.label:<22}")
-    line.append(f"{area.state.value:<11}", style=_STATES[area.state])
+    line.append(f"{area.state.value:<14}", style=_STATES[area.state])
     indent = " " * len(line)
     line.append(_wrapped(area.why, width, indent, indent).plain.removeprefix(indent))
     return line

@@ -61,10 +61,10 @@ def infer_amqp(target: Target, seed: int) -> Dialect:
     if not questions.asked(lambda bench: bench.amqp() is not None):
         return dialect
     _idle_time_out(questions, dialect)
-    queue = _place(questions, dialect, RoutingType.ANYCAST, QUEUES, _is_queue)
+    queue = _place(questions, dialect, RoutingType.ANYCAST, QUEUES, is_queue)
     if queue is None and isinstance(target, AddressTarget) and target.can_declare:
         target.declares = True
-        queue = _place(questions, dialect, RoutingType.ANYCAST, DECLARED, _is_queue)
+        queue = _place(questions, dialect, RoutingType.ANYCAST, DECLARED, is_queue)
         target.declares = queue is not None
     if queue is None:
         dialect.unmet["amqp ANYCAST"] = _none_of(
@@ -72,7 +72,7 @@ def infer_amqp(target: Target, seed: int) -> Dialect:
         )
     elif isinstance(target, AddressTarget) and target.declares:
         dialect.sentences.append("AMQP 1.0 queues must be declared, which is done over AMQP 0-9-1")
-    if _place(questions, dialect, RoutingType.MULTICAST, TOPICS, _is_topic) is None:
+    if _place(questions, dialect, RoutingType.MULTICAST, TOPICS, is_topic) is None:
         dialect.unmet["amqp MULTICAST"] = _none_of(TOPICS, "gives two receivers a message each")
     if queue is not None:
         _offers(questions, dialect, queue)
@@ -80,11 +80,12 @@ def infer_amqp(target: Target, seed: int) -> Dialect:
 
 
 def _none_of(candidates: Sequence[Candidate], does: str) -> str:
-    names = ", ".join(map(_written, candidates))
+    names = ", ".join(map(written, candidates))
     return f"no AMQP 1.0 node was found that {does}: tried {names}"
 
 
-def _written(candidate: Candidate) -> str:
+def written(candidate: Candidate) -> str:
+    """Return a candidate in words."""
     template, capability = candidate
     return f"{template} with capability {capability}" if capability else template
 
@@ -112,11 +113,11 @@ def _place(
         dialect.parameters[f"{kind}_node"], dialect.parameters[f"{kind}_node_capabilities"] = found
         is_queue = routing is RoutingType.ANYCAST
         words = "a queue, which keeps messages" if is_queue else "a topic, which copies them"
-        dialect.sentences.append(f"AMQP 1.0: {_written(found)} is {words}")
+        dialect.sentences.append(f"AMQP 1.0: {written(found)} is {words}")
     return found
 
 
-def _is_queue(candidate: Candidate, bench: Bench) -> bool:
+def is_queue(candidate: Candidate, bench: Bench) -> bool:
     """True if a message waits for its receiver, goes to one of two, and is gone once accepted."""
     node = _node(candidate, bench, RoutingType.ANYCAST)
     _send(bench, node, b"kept")
@@ -134,7 +135,8 @@ def _is_queue(candidate: Candidate, bench: Bench) -> bool:
     return not _comes(*_receiver(bench, node), QUIET)
 
 
-def _is_topic(candidate: Candidate, bench: Bench) -> bool:
+def is_topic(candidate: Candidate, bench: Bench) -> bool:
+    """True if two receivers get a message each."""
     node = _node(candidate, bench, RoutingType.MULTICAST)
     receivers = [_receiver(bench, node) for _ in range(2)]
     _send(bench, node, b"copied")

@@ -9,6 +9,8 @@ from pathlib import Path
 from brokerproof.harness.inference import own_addresses
 from brokerproof.harness.inference.dialect import is_unknown
 from brokerproof.harness.inference.dialects import infer_dialects
+from brokerproof.harness.inference.premises import unmet_premises
+from brokerproof.harness.targets.external.target import AddressTarget
 from brokerproof.harness.targets.target import Target, TargetFacts
 
 
@@ -18,6 +20,9 @@ def complete(target: Target, facts: TargetFacts, seed: int) -> TargetFacts:
     :class:`~brokerproof.harness.targets.failure.SetUpFailed`."""
     own_addresses.complete(target, seed)
     if not is_unknown(target):
+        if isinstance(target, AddressTarget):
+            unmet = unmet_premises(target, seed)
+            target.identity = dataclasses.replace(target.identity, unmet=unmet)
         return facts
     dialect = infer_dialects(target, seed)
     target.identity = dialect.applied(target.identity)

@@ -1,6 +1,7 @@
 """The state of each area of the mission on each target: kept, broken, or not judged and why.
 
-A known deviation is a violation too: an area with one is not kept.
+A known deviation is a violation too: an area with one is not kept. Neither is one of which the
+core was not judged: nothing is claimed where there is no evidence.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from brokerproof.harness.catalogue.areas import Area, area_of
+from brokerproof.harness.catalogue.areas import Area, area_of, core_of, rule_of, silence_of
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import WORST_FIRST
@@ -25,6 +26,8 @@ class State(enum.Enum):
     DEVIATES = "deviates"
     """Every violation is a known deviation or concerns a recommendation."""
     KEPT = "kept"
+    PARTLY = "partly judged"
+    """What was judged is kept, and something that the area cannot do without was not judged."""
     NOT_JUDGED = "not judged"
 
 
@@ -38,12 +41,14 @@ class AreaState:
     """The worst verdict of each requirement over all cases that judged it; SKIP if none did."""
     applied: set[str] = field(default_factory=set)
     """The requirements whose premise held in some case, or may have."""
-    reasons: Counter[str] = field(default_factory=Counter)
-    """Reasons for which cases were skipped, with their counts."""
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Whose rules were skipped and why, with their counts."""
     cases: set[str] = field(default_factory=set)
     """The cases that were put to the target."""
     skipped: set[str] = field(default_factory=set)
     """The cases that were not."""
+    rules: set[str] = field(default_factory=set)
+    """The protocols and vendors by whose rules the target was judged, in any area."""
 
     def requirements(self, *verdicts: Verdict) -> list[str]:
         """The requirements whose worst verdict is one of ``verdicts``."""
@@ -67,16 +72,33 @@ class AreaState:
             return State.UNDECIDED
         if self.requirements(Verdict.KNOWN, Verdict.WARN):
             return State.DEVIATES
-        return State.KEPT if self.requirements(Verdict.PASS) else State.NOT_JUDGED
+        if not self.requirements(Verdict.PASS):
+            return State.NOT_JUDGED
+        return State.PARTLY if self.missing else State.KEPT
+
+    @property
+    def missing(self) -> list[str]:
+        """The parts of the core that were not judged, in words."""
+        kept = self.requirements(Verdict.PASS)
+        return list(
+            dict.fromkeys(
+                core.words
+                for core in core_of(self.area, self.rules)
+                if not any(map(core.has, kept))
+            )
+        )
 
     @property
     def why(self) -> str:
         """The reason for the state, in a few words."""
         judged = len(self.judged)
         if self.state is State.NOT_JUDGED:
-            reasons = self.reasons.most_common(1)
-            return reasons[0][0] if reasons else "the cases asked nothing of this target"
-        if self.state is State.BROKEN:
+            return self._why_not
+        if self.state is State.PARTLY:
+            core = core_of(self.area, self.rules)
+            kept = len(core) - sum(core_part.words in self.missing for core_part in core)
+            parts = [f"{kept} of {len(core)} parts; not judged: {', '.join(self.missing)}"]
+        elif self.state is State.BROKEN:
             parts = [f"{len(self.requirements(Verdict.FAIL))} of {judged} requirements"]
         else:
             parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
@@ -88,29 +110,44 @@ class AreaState:
         }
         return ", ".join(parts + [f"{count} {words}" for words, count in counts.items() if count])
 
+    @property
+    def _why_not(self) -> str:
+        """Why nothing was judged: in words that fit the target, where something else was."""
+        asked = Counter[str]()
+        for (rule, reason), count in self.reasons.items():
+            if rule in self.rules or not self.rules:
+                asked[reason] += count
+        if asked:
+            return asked.most_common(1)[0][0]
+        return silence_of(self.area, self.rules) or "the cases asked nothing of this target"
+
 
 def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
     """Return the areas of each target, in the order of targets and areas; areas of which no case
     was run are left out."""
     states: dict[tuple[str, Area], AreaState] = {}
-    targets: dict[str, None] = {}
+    rules: dict[str, set[str]] = {}
     for result in results:
-        targets[result.target] = None
+        judged_by = rules.setdefault(result.target, set())
         for finding in result.findings:
             area = area_of(finding.requirement)
-            state = states.setdefault((result.target, area), AreaState(result.target, area))
+            state = states.setdefault(
+                (result.target, area), AreaState(result.target, area, rules=judged_by)
+            )
+            rule = rule_of(finding.requirement)
             former = state.worst.get(finding.requirement)
             state.worst[finding.requirement] = _worse(former, finding.verdict)
             if finding.verdict is Verdict.SKIP:
-                state.reasons[finding.detail] += 1
+                state.reasons[rule, finding.detail] += 1
                 state.skipped.add(result.case)
             else:
+                judged_by.add(rule)
                 state.cases.add(result.case)
             if finding.seen is not Seen.NOT_APPLICABLE:
                 state.applied.add(finding.requirement)
     return {
         target: [states[target, area] for area in Area if (target, area) in states]
-        for target in targets
+        for target in rules
     }
 
 

@@ -1,7 +1,7 @@
 """Groups the cases that did not pass by their cause, so that one fault is read once.
 
 Versions and variants of a case, cases that failed one requirement, and cases that observed the same
-are one cause.
+are one cause. Where a precondition was not met, that alone is the cause.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.model.finding import JudgedFinding
-from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
 
 _VERSION = re.compile(r"^STOMP1[012]-")
@@ -30,6 +30,11 @@ class Cause:
     observed: list[str] = field(default_factory=list)
     """The different observations, first the one that was recorded first."""
     cases: list[str] = field(default_factory=list)
+
+    @property
+    def is_unmet(self) -> bool:
+        """True if the cases did not come to judge anything: no requirement is the reason."""
+        return self.finding is not None and self.finding.seen is Seen.UNMET
 
     @property
     def area(self) -> Area:
@@ -68,14 +73,19 @@ def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
         for key in keys:
             by_key.setdefault(key, cause)
     areas = list(Area)
-    return sorted(causes, key=lambda cause: (areas.index(cause.area), -len(cause.cases)))
+    return sorted(
+        causes,
+        key=lambda cause: (not cause.is_unmet, areas.index(cause.area), -len(cause.cases)),
+    )
 
 
 def _keys(result: Result, finding: JudgedFinding | None) -> Sequence[tuple[str, ...]]:
     """The keys by which a result joins a cause: its case, its requirement, its observation."""
     observed = ("observed", _VARYING.sub("N", result.detail if finding is None else finding.detail))
     keys = [("case", result.case.partition("[")[0]), observed]
-    if finding is not None:
+    if finding is not None and finding.seen is Seen.UNMET:
+        keys = [observed]
+    elif finding is not None:
         keys.insert(1, ("requirement", _VERSION.sub("STOMP-", finding.requirement)))
     return [(result.target, *key) for key in keys]
 

@@ -128,6 +128,7 @@ _STYLES = {
     State.UNDECIDED: "INCONCLUSIVE",
     State.DEVIATES: "KNOWN",
     State.KEPT: "PASS",
+    State.PARTLY: "NOTE",
     State.NOT_JUDGED: "SKIP",
 }
 
@@ -251,7 +252,9 @@ def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -
     elif verdicts := _VERDICTS.get(state.state):
         link = f"{cases}&verdict={verdicts}"
     why = state.why
-    if state.state is not State.NOT_JUDGED and len(state.skipped) > len(state.cases):
+    if state.state not in (State.NOT_JUDGED, State.PARTLY) and len(state.skipped) > len(
+        state.cases
+    ):
         why += f"; {counted(len(state.skipped), 'case')} skipped"
     return AreaLine(label, state.state.value, _STYLES[state.state], why, link, cases, tuple(own))
 
@@ -333,8 +336,10 @@ def _causes(
 ) -> list[CauseLine]:
     by_case = {(result.target, result.case): result for result in results}
     lines = []
-    for verdict in (Verdict.FAIL, Verdict.ERROR):
+    for verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE):
         for cause in causes.group(results, verdict):
+            if verdict is Verdict.INCONCLUSIVE and not cause.is_unmet:
+                continue  # the list of cases has it
             line = _cause(run, cause, requirements, past)
             if verdict is Verdict.FAIL:
                 failed = [by_case[cause.target, case] for case in cause.cases]
@@ -376,7 +381,7 @@ def _cause(run: Run, cause: Cause, requirements: Requirements, past: _Past) -> C
         target=cause.target,
         verdict=cause.verdict.value,
         area=cause.area.label,
-        words=None if finding is None else requirements.find(finding.requirement),
+        words=None if finding is None or cause.is_unmet else requirements.find(finding.requirement),
         observed=tuple(cause.observed[:MOST_OBSERVED]),
         cases=tuple(shown),
         more=len(named) - len(shown),

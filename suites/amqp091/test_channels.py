@@ -66,6 +66,13 @@ def test_a_method_on_a_channel_that_is_not_open_is_an_error(
     peer.refused(CONNECTION, 504, proves=CHANNEL_NOT_OPEN)
 
 
+def missing_exchange(target: Bench, peer: Amqp091Peer, channel: int = 1) -> None:
+    """Name an exchange that is not there, which closes the channel. A queue would not do: some
+    brokers make one when it is named."""
+    missing = {"exchange": target.fresh_name(), "passive": True}
+    peer.send("exchange.declare", missing, channel=channel)
+
+
 @case(OTHER_CHANNELS_CONTINUE, needs={"amqp091"})
 def test_other_channels_go_on(target: Bench) -> None:
     """A channel exception closes one channel. Another channel of the connection still publishes and
@@ -73,7 +80,7 @@ def test_other_channels_go_on(target: Bench) -> None:
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     peer.consume(queue, channel=2, no_ack=True)
-    peer.send("queue.declare", {"queue": target.fresh_name(), "passive": True}, channel=1)
+    missing_exchange(target, peer)
     peer.refused(CHANNEL, 404, channel=1)
     peer.publish(b"after", queue, channel=2)
     delivery = peer.delivery(channel=2, proves=OTHER_CHANNELS_CONTINUE)
@@ -116,7 +123,7 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
         case "channel.close":
             peer.close_channel()
         case "exception":
-            peer.send("queue.declare", {"queue": target.fresh_name(), "passive": True}, channel=1)
+            missing_exchange(target, peer)
             peer.refused(CHANNEL, 404)
         case "connection.close":
             peer.close()
@@ -348,9 +355,9 @@ def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     shared = target.fresh_name()
     other.declare(shared, auto_delete=False)
     peer.consume(shared, "broken", no_ack=True)
-    peer.send("queue.declare", {"queue": target.fresh_name(), "passive": True}, channel=1)
+    missing_exchange(target, peer)
     closed = peer.watch_for(method("channel.close"))
-    target.control(closed is not None, f"an unknown queue: {peer.instead()}")
+    target.control(closed is not None, f"an unknown exchange: {peer.instead()}")
     other.publish(b"for nobody", shared)
     other.settle()
     delivery = peer.watch_for(method("basic.deliver"), within=QUIET)

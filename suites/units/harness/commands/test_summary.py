@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,9 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     assert not any("\x1b" in line for line in lines), "what a broker sent steers no terminal"
     text = "\n".join(lines)
     assert "stomp.heart_beats.late [1.1, 1.2]" in text
-    assert "  heartbeats and TTL    broken     2 of 2 requirements" in lines
-    assert "  windows and credit    undecided  1 requirement, 1 open" in lines
-    assert "  paging and order      not judged the target has no paging" in lines
+    assert "  heartbeats and TTL    broken        2 of 2 requirements" in lines
+    assert "  windows and credit    undecided     1 requirement, 1 open" in lines
+    assert "  paging and order      not judged    the target has no paging" in lines
     assert "  brokerproof explain STOMP11-HB-07" in lines
     assert lines[-1] == "  brokerproof run --last-failed run"
 
@@ -73,11 +74,8 @@ def test_cases_beyond_the_first_four_are_counted() -> None:
 def test_a_long_reason_is_wrapped_below_itself() -> None:
     reason = "the target has no paging (give it an address whose policy is PAGE, and its size)"
     lines = rendered([result("p.x", "ARTEMIS-PAGING-1", Verdict.SKIP, reason)], Path("run"))
-    assert (
-        lines[1]
-        == "  paging and order      not judged the target has no paging (give it an address"
-    )
-    assert lines[2] == " " * 35 + "whose policy is PAGE, and its size)"
+    assert lines[1] == "  paging and order      not judged    the target has no paging (give it an"
+    assert lines[2] == " " * 38 + "address whose policy is PAGE, and its"
 
 
 def test_an_area_with_a_known_deviation_is_not_kept() -> None:
@@ -85,7 +83,7 @@ def test_an_area_with_a_known_deviation_is_not_kept() -> None:
     recommended = result("stomp.send.warned", "STOMP12-SEND-03", Verdict.WARN, "no content-type")
     lines = rendered([RESULTS[0], known, recommended], Path("run"))
     assert any(
-        line.startswith("  protocol basics       deviates   3 requirements, ") for line in lines
+        line.startswith("  protocol basics       deviates      3 requirements, ") for line in lines
     )
     assert "1 deviate as known, 1 recommended and not kept" in " ".join(
         " ".join(line.split()) for line in lines
@@ -93,8 +91,71 @@ def test_an_area_with_a_known_deviation_is_not_kept() -> None:
 
 
 def test_what_passed_needs_no_next_step() -> None:
-    lines = rendered(RESULTS[:1], Path("run"))
-    assert lines == ["broker: 1 PASS", "  protocol basics       kept       1 requirement", ""]
+    lines = rendered([kept(name) for name in ("CONNECT-01", "SEND-01", "SUB-01")], Path("run"))
+    assert lines == ["broker: 3 PASS", "  protocol basics       kept          3 requirements", ""]
+
+
+def kept(name: str) -> Result:
+    return result(f"stomp.{name}", f"STOMP12-{name}", Verdict.PASS)
+
+
+def test_an_area_of_which_the_core_was_not_judged_is_partly_judged() -> None:
+    state = {
+        area.area: (area.state, area.why)
+        for area in area_summary.summarise(
+            [
+                kept("SEND-01"),
+                result("a", "AMQP10-CREDIT-03", Verdict.PASS),
+                result("b", "AMQP10-CREDIT-12", Verdict.SKIP, "the target has no drain"),
+                result("c", "ARTEMIS-STOMP-window-1", Verdict.SKIP, "for artemis: like"),
+                result("d", "ARTEMIS-PAGING-1", Verdict.SKIP, "for artemis: like"),
+            ]
+        )["broker"]
+    }
+    assert state[Area.WINDOW] == (
+        State.PARTLY,
+        "1 of 3 parts; not judged: drain, windows of a session",
+    )
+    assert state[Area.PAGING] == (
+        State.NOT_JUDGED,
+        "nothing is promised of order or of messages beyond memory by STOMP and AMQP 1.0",
+    )
+    [*_, (window, why)] = [
+        (area.state, area.why)
+        for area in area_summary.summarise(
+            [
+                kept("SEND-01"),
+                result("c", "ARTEMIS-FLOW-consumer-2", Verdict.SKIP, "the target has no core"),
+                result("e", "AMQP10-CREDIT-03", Verdict.SKIP, "the target has no amqp"),
+            ]
+        )["broker"]
+        if area.area is Area.WINDOW
+    ]
+    assert window is State.NOT_JUDGED
+    assert why == "STOMP offers no window of its own, and none is known of this broker"
+
+
+def test_cases_that_did_not_come_to_judge_by_one_reason_are_one_cause(tmp_path: Path) -> None:
+    reason = "no AMQP 1.0 node was found that keeps a message"
+    unmet = [
+        Result(
+            f"amqp10.x.c{number}",
+            "broker",
+            (requirement,),
+            Verdict.INCONCLUSIVE,
+            reason,
+            (JudgedFinding(requirement, Seen.UNMET, reason, verdict=Verdict.INCONCLUSIVE),),
+        )
+        for number, requirement in enumerate(
+            ["AMQP10-CREDIT-03", "AMQP10-WIN-02", "AMQP10-IDLE-20"]
+        )
+    ]
+    other = replace(unmet[0], case="other", findings=unmet[0].findings)
+    [cause] = causes.group([*unmet, other], Verdict.INCONCLUSIVE)
+    assert len(cause.cases) == 4
+    lines = rendered(unmet, tmp_path)
+    assert lines[:2] == ["INCONCLUSIVE  broker", f"  observed {reason}"]
+    assert not any("required" in line for line in lines)
 
 
 def test_versions_variants_and_one_requirement_are_one_cause() -> None:

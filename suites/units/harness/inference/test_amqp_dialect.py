@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.execution import execute
-from brokerproof.harness.inference import amqp091_dialect, amqp_dialect
+from brokerproof.harness.inference import amqp091_dialect, amqp_dialect, premises
 from brokerproof.harness.inference.amqp091_dialect import UNDECLARED, infer_amqp091
 from brokerproof.harness.inference.amqp_dialect import infer_amqp
 from brokerproof.harness.inference.dialect import Questions
@@ -107,3 +108,22 @@ def test_a_queue_that_is_made_when_it_is_named_is_not_missing(
     assert (UNDECLARED in inferred.absent) is makes
     assert (UNDECLARED in inferred.applied(broker.identity).capabilities) is not makes
     assert any("AMQP 0-9-1" in sentence for sentence in inferred.sentences) is makes
+
+
+def test_a_kind_of_place_through_which_nothing_passes_is_named(
+    started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = started("reference")
+    assert not premises.unmet_premises(broker, 1)
+    profile = broker.identity.profile
+    lost = {
+        **profile.parameters,
+        "anycast_node_capabilities": "topic",
+        "anycast_send_headers": "destination-type:MULTICAST",
+    }
+    identity = replace(broker.identity, profile=replace(profile, parameters=lost))
+    assert premises.unmet_premises(OtherIdentity(broker, identity), 1) == {
+        "amqp ANYCAST": "no plain message passed through the AMQP 1.0 queue {name} with capability"
+        " topic",
+        "stomp ANYCAST": "no plain message passed through the STOMP queue {name}",
+    }
