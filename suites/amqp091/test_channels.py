@@ -185,12 +185,12 @@ class Shared:
         """Break a rule on one channel; the broker's exception is a control."""
         send = self.peer.send
         match kind:
-            case "an unknown queue":
-                fields: dict[str, object] = {"queue": self.target.fresh_name(), "passive": True}
-                send("queue.declare", fields, channel=BROKEN)
+            case "an unknown exchange":
+                missing_exchange(self.target, self.peer, BROKEN)
             case "other arguments":
                 arguments = {"x-max-length": 5}
-                fields = {"queue": self.queue, "exclusive": True, "arguments": arguments}
+                fields: dict[str, object] = {"queue": self.queue, "exclusive": True}
+                fields["arguments"] = arguments
                 send("queue.declare", fields, channel=BROKEN)
             case "exclusive use":
                 self.peer.consume(self.other, "first", channel=NEIGHBOUR, no_ack=True)
@@ -215,7 +215,7 @@ class Shared:
         )
 
 
-MISTAKES = ("an unknown queue", "other arguments", "exclusive use", "an unknown tag")
+MISTAKES = ("an unknown exchange", "other arguments", "exclusive use", "an unknown tag")
 MIDST = ("a content", "a transaction", "deliveries", "nothing")
 
 
@@ -266,7 +266,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
             fill(peer, place, [b"whole"], channel=NEIGHBOUR)
             tags = [peer.get(place, channel=NEIGHBOUR)["delivery-tag"]]
     if midst == "a content" and kind == "exclusive use":
-        kind = "an unknown queue"  # a method may not stand in the midst of a content
+        kind = "an unknown exchange"  # a method may not stand in the midst of a content
     shared.mistake(kind)
     target.reached(kind)
     target.reached(midst)
