@@ -177,7 +177,6 @@ def test_all_messages_come_as_they_are_settled(
     peer.consume(queue, channel=2)
     arrived: set[int] = set()
     deliveries = most = 0
-    # What was settled may come again; that is not the prefetch's doing.
     while len(arrived) < count and deliveries < 2 * count:
         here = _at_least_one(target, peer)
         if not here:
@@ -194,6 +193,10 @@ def test_all_messages_come_as_they_are_settled(
         f"prefetch {limit}, {way}: {len(arrived)} of {count} messages arrived in {deliveries}"
         f" deliveries, at most {most} at once"
     )
+    if way != "ack" and most <= limit and deliveries > len(arrived):
+        # Others wait behind what comes again, and how often that may be is not the prefetch's rule.
+        target.record_not_applicable(PREFETCH_REPLENISHED, f"{detail}: what was refused came again")
+        return
     target.record_finding(
         PREFETCH_REPLENISHED, arrived == set(range(count)) and most <= limit, detail
     )

@@ -179,7 +179,7 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, window: 
         peer.publish(sender, body, proves=DISPOSITION_ROLE)
     receiver = peer.receiver(session, node.address, capabilities=node.capabilities, credit=8)
     for body in sent:
-        got = peer.message(receiver, proves=MESSAGES_NOT_MIXED)
+        got = peer.message(receiver, proves=REMOTE_INCOMING_WINDOW)
         target.record_finding(
             MESSAGES_NOT_MIXED,
             bytes(got.message.body) == body,
