@@ -19,10 +19,11 @@ def complete(target: Target, facts: TargetFacts, seed: int) -> TargetFacts:
     them with what was found. Raises
     :class:`~brokerproof.harness.targets.failure.SetUpFailed`."""
     own_addresses.complete(target, seed)
+    if not isinstance(target, AddressTarget):
+        return facts
     if not is_unknown(target):
-        if isinstance(target, AddressTarget):
-            unmet = unmet_premises(target, seed)
-            target.identity = dataclasses.replace(target.identity, unmet=unmet)
+        unmet = unmet_premises(target, seed)
+        target.identity = dataclasses.replace(target.identity, unmet=unmet)
         return facts
     dialect = infer_dialects(target, seed)
     target.identity = dialect.applied(target.identity)
