@@ -41,6 +41,9 @@ from brokerproof.harness.targets.reference.target import VirtualTarget
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.reference_broker import assembly
+from brokerproof.reference_broker.assembly import FamilyRow, Protocols
+from brokerproof.reference_broker.families.artemis.family import ArtemisFamily
+from brokerproof.reference_broker.families.parts import Parts
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.runtime import virtual
 from brokerproof.reports.model import counterexamples
@@ -63,9 +66,12 @@ def faulty() -> VirtualTarget:
     original = target_file.load("reference")
     assert isinstance(original, VirtualTarget)
 
+    def assembled(parts: Parts) -> tuple[ArtemisFamily, Protocols]:
+        return ArtemisFamily(parts), Protocols(stomp=_NoReceiptForCommit)
+
     def made(config: str, overrides: Mapping[str, Any], *, start: int) -> virtual.Made:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(assembly, "StompConnection", _NoReceiptForCommit)
+            patch.setattr(assembly, "FAMILIES", (FamilyRow(lambda settings: True, assembled),))
             return virtual.make(config, overrides, start=start)
 
     return VirtualTarget(replace(original.identity, name="faulty"), made, original.config)
