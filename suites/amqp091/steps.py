@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.time import Duration, ms
-from brokerproof.harness.protocols.amqp091.codec import Method
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Requirements
-from brokerproof.harness.targets.target import Target
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    ControlFailed,
+    Duration,
+    Requirements,
+    Target,
+    ms,
+)
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
 
 ARGUMENTS = "amqp091-arguments"
 CONFIRMS = "amqp091-confirms"

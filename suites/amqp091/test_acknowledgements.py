@@ -5,10 +5,6 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     QUIET,
@@ -20,6 +16,8 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
     settling,
 )
+from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 UNKNOWN_TAG = "AMQP091-ACK-01"
 TAG_OF_ANOTHER_CHANNEL = "AMQP091-ACK-03"

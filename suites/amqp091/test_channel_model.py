@@ -14,14 +14,9 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.amqp091.codec import Method
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, ms, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
 from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
 from brokerproof.suites.steps.stalls import STALLED

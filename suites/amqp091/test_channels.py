@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
 from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CHANNEL,
@@ -21,6 +18,8 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer, either, method
 
 CHANNEL_OPENED_TWICE = "AMQP091-CHAN-01"
 CHANNEL_NOT_OPEN = "AMQP091-CHAN-03"

@@ -3,8 +3,7 @@ options meet."""
 
 from __future__ import annotations
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
+from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.steps.amqp091_combinations import TABLE, Play, Sentences
 from brokerproof.suites.steps.combinations import Row
 

@@ -6,11 +6,6 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.codec import Method
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONFIRMS,
@@ -21,6 +16,8 @@ from brokerproof.suites.amqp091.steps import (
     fill,
     queue_of,
 )
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
 
 PUBLISHER_CONFIRMS = "RABBITMQ-AMQP091-CONF-01"
 RETURN_BEFORE_CONFIRM = "RABBITMQ-AMQP091-CONF-02"

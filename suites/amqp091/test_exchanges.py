@@ -6,10 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.raw_peer import method
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CHANNEL,
@@ -20,6 +16,8 @@ from brokerproof.suites.amqp091.steps import (
     exchange_of,
     queue_of,
 )
+from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api.amqp091 import method
 
 STANDARD_EXCHANGES = "AMQP091-EXCH-01"
 DEFAULT_EXCHANGE = "AMQP091-EXCH-02"

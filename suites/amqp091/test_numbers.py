@@ -12,15 +12,12 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.time import Duration
 from brokerproof.harness.protocols.amqp091 import codec
-from brokerproof.harness.protocols.amqp091.codec import Method
-from brokerproof.harness.protocols.amqp091.raw_peer import BARRIER, Amqp091Peer, either, method
+from brokerproof.harness.protocols.amqp091.raw_peer import BARRIER
 from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME, PROPERTIES
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.suites.amqp091.steps import CONFIRMS, NACK, QUIET, others_work
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Match, case
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, either, method
 from brokerproof.suites.steps.boundaries import (
     RANGES,
     Outcome,

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, never_opens, queue_of
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 HEADER_ANSWERED_WITH_START = "AMQP091-VER-01"
 LOCALE_EN_US = "AMQP091-START-01"

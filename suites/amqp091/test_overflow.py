@@ -13,10 +13,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.time import ms
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CONFIRMS,
@@ -30,6 +26,8 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
+from brokerproof.suites.api import Bench, case, ms, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"
 REJECT_PUBLISH = "RABBITMQ-AMQP091-LEN-02"

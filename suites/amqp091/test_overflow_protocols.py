@@ -11,16 +11,12 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, frame
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp091.steps import ARGUMENTS, CONFIRMS, QUIET, bodies, drained, eventually
 from brokerproof.suites.amqp10.steps import granted
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer
+from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node
+from brokerproof.suites.api.stomp import ERROR, Destination, frame
 
 REJECT_PUBLISH = "RABBITMQ-AMQP091-LEN-02"
 QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp091.steps import QUIET, arrive, fill, queue_of, settling
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 PREFETCH_LIMIT = "AMQP091-QOS-01"
 PREFETCH_REPLENISHED = "AMQP091-QOS-02"

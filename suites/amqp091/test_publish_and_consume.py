@@ -6,12 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.codec import Method
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
-from brokerproof.harness.protocols.amqp091.values import Typed
-from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONNECTION,
@@ -23,6 +17,8 @@ from brokerproof.suites.amqp091.steps import (
     fill,
     queue_of,
 )
+from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, Typed, method
 
 PUBLISH_EXCHANGE_MISSING = "AMQP091-PUB-01"
 PUBLISH_EXCHANGE_INTERNAL = "AMQP091-PUB-02"

@@ -6,10 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
-from brokerproof.harness.protocols.amqp091.values import Typed
 from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CHANNEL,
@@ -22,6 +18,8 @@ from brokerproof.suites.amqp091.steps import (
     fill,
     queue_of,
 )
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Typed, either, method
 
 SERVER_NAMED_QUEUE = "AMQP091-QUEUE-01"
 DECLARE_OK_COUNTS = "AMQP091-QUEUE-12"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
+from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.steps.amqp_combinations import ARTEMIS, SPECIFIED, Play, Sentences
 from brokerproof.suites.steps.combinations import Row
 

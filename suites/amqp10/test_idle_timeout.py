@@ -5,17 +5,26 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, ms, seconds
 from brokerproof.harness.oracles import amqp_liveness
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.harness.targets.target import Parameters, Target
-from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
+from brokerproof.harness.targets.target import Parameters
 from brokerproof.suites.amqp10.steps import give_cause_to_close, judge_trace
+from brokerproof.suites.api import (
+    NS_PER_MS,
+    Bench,
+    Clock,
+    Duration,
+    FrameReceived,
+    HeartBeatReceived,
+    Instant,
+    Target,
+    case,
+    ms,
+    over,
+    seconds,
+)
+from brokerproof.suites.api.amqp10 import AmqpPeer, frame
 from brokerproof.suites.steps.silence import SPREAD, closed_at, judge_spread_closes
 from brokerproof.suites.steps.strategies import waited_for
 

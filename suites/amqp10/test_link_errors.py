@@ -7,22 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.oracles import amqp10_aftermath, amqp_conditions
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.amqp10.raw_peer import (
-    AmqpPeer,
-    Node,
-    either,
-    ending,
-    frame,
-)
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.harness.trace.events import FrameReceived
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -32,6 +18,27 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     judge_trace,
     numbered,
+)
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    FrameReceived,
+    Target,
+    Where,
+    case,
+    over,
+)
+from brokerproof.suites.api.amqp10 import (
+    RECEIVER,
+    SENDER,
+    AmqpPeer,
+    Frame,
+    Link,
+    Node,
+    either,
+    ending,
+    frame,
 )
 
 REFUSED_ATTACH = "AMQP10-LINK-12"

@@ -6,16 +6,9 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.oracles import amqp10_aftermath, amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.harness.protocols.amqp10.codec import RECEIVER
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link, plus
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, ending, frame
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.targets.target import RECONFIGURABLE, Target
-from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.harness.protocols.amqp10.endpoint_state import plus
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     bodies,
@@ -28,6 +21,17 @@ from brokerproof.suites.amqp10.steps import (
     session_refused,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, wrapping
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    FrameReceived,
+    Target,
+    Where,
+    case,
+    over,
+)
+from brokerproof.suites.api.amqp10 import RECEIVER, AmqpPeer, Link, either, ending, frame
 from brokerproof.suites.steps.strategies import near
 
 REMOTE_CHANNEL = "AMQP10-SESS-02"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.client_event import event_named
-from brokerproof.harness.model.time import seconds
 from brokerproof.suites.amqp091.steps import ARGUMENTS, CONFIRMS, QUIET
+from brokerproof.suites.api import Bench, case, over, seconds
 
 HEADER_ANSWERED_WITH_START = "AMQP091-VER-01"
 CONNECTION_CLOSE_OK = "AMQP091-CLOSE-01"

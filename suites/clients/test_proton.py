@@ -5,11 +5,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.suites.amqp10.steps import QUIET, judge_trace
+from brokerproof.suites.api import Bench, CloseHow, case, over
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
 HEADERS_AFTER_SASL = "AMQP10-SASL-12"

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.clients.proton_events import Arrived, ProtonEvent, event_named
-from brokerproof.harness.protocols.amqp10.raw_peer import Node
-from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
+from brokerproof.suites.api import Bench, Match, case, over
+from brokerproof.suites.api.amqp10 import Node
 
 if TYPE_CHECKING:
     from brokerproof.harness.clients.proton_sockets import ContainerPeer

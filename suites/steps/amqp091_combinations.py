@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.protocols.amqp091.codec import Method
-from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.suites.amqp091.steps import CHANNEL, arrive, queue_of
+from brokerproof.suites.api import Bench
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
 from brokerproof.suites.steps.combinations import Row, Table
 
 PREFETCH, NO_ACK, EXCLUSIVE, NO_WAIT = "prefetch", "no-ack", "exclusive", "no-wait"

@@ -11,14 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
-from brokerproof.harness.protocols.amqp10.types import Described, string, symbol
-from brokerproof.harness.trace.events import FrameReceived
 from brokerproof.suites.amqp10.steps import bodies, collect, granted
+from brokerproof.suites.api import Bench, FrameReceived, RoutingType
+from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Described, Link, string, symbol
 from brokerproof.suites.steps.combinations import Row, Table, excluding
 
 IDLE, FRAME = "idle-time-out", "max-frame-size"

@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.oracles.window import WindowAccount
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType
+from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.combinations import Row, Table, excluding
 from brokerproof.suites.steps.queues import QUIET
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
+from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.steps import stomp_combinations
 from brokerproof.suites.steps.combinations import Row
 from brokerproof.suites.steps.stomp_combinations import (

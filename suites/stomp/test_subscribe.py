@@ -5,18 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.codec import HeadersLike
-from brokerproof.harness.protocols.stomp.raw_peer import (
-    ERROR,
-    MESSAGE,
-    Destination,
-    StompPeer,
-    frame,
-)
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case
+from brokerproof.suites.api.stomp import ERROR, MESSAGE, Destination, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     bodies,
