@@ -25,6 +25,7 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import CaseEnded, ExampleStarted, FrameReceived
@@ -139,6 +140,19 @@ def test_a_control_that_fails_is_an_unmet_precondition(reference: Target) -> Non
     found = result(reference, bad, MUST)
     assert found.verdict is Verdict.INCONCLUSIVE
     assert found.detail.startswith("precondition not met: expected MESSAGE within 50 ms")
+    assert [finding.seen for finding in found.findings] == [Seen.UNMET]
+
+
+def test_a_queue_that_the_broker_does_not_declare_is_an_unmet_precondition(
+    reference: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def provide(name: str, routing: object) -> None:
+        raise SetUpFailed(f"queue {name} was not declared: INTERNAL_ERROR")
+
+    monkeypatch.setattr(reference, "provide", provide)
+    found = result(reference, lambda target: target.node(), MUST)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "was not declared: INTERNAL_ERROR" in found.detail
     assert [finding.seen for finding in found.findings] == [Seen.UNMET]
 
 
