@@ -70,8 +70,7 @@ class Broker:
         shared, clock = self._shared, self._clock
         clock.now = now
         clock.conn = getattr(event, "conn", None)
-        shared.router.within_unit = False
-        shared.router.serving.begin()
+        shared.router.begin_input()
         match event:
             case BytesReceived(conn, data):
                 connection = self._connections.get(conn)
@@ -228,7 +227,7 @@ class Broker:
     def _forget(self, conn: int) -> None:
         del self._connections[conn]
         self._shared.arrivals.pop(conn, None)
-        self._shared.router.forget_creator(conn)
+        self._shared.router.addresses.forget_creator(conn)
         self._outbox.forget(conn)
         if conn in self._outbox.streams:
             at = self._clock.now + FLUSH_WITHIN

@@ -47,11 +47,11 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import (
     UsageAccount,
     UsageAccounting,
 )
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.admission import Disk, Verdict
 from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.settings.activemq import Cursor, DestinationPolicy
 
 

@@ -120,7 +120,7 @@ class StatisticsAddress(Address):
         return None
 
     def _of(self, name: str) -> dict[str, Any] | None:
-        address = self._router.get_address(name)
+        address = self._router.addresses.get(name)
         if address is None or not isinstance(address.account, UsageAccount):
             return None
         account, queues = address.account, address.queues

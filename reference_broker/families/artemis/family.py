@@ -30,11 +30,11 @@ class ArtemisFamily(BrokerFamily):
         router = Router(
             parts.settings, parts.rules, accounting, clock, stored=stored, expires=clock.unix
         )
-        router.add_address(
+        router.addresses.add(
             ManagementAddress(
                 MANAGEMENT,
                 accounting.open(MANAGEMENT),
-                router.addresses,
+                router.addresses.by_name,
                 lambda to, body: router.publish(router.message(to, body)),
             )
         )

@@ -67,7 +67,7 @@ class Topology:
         dead_letter: DeadLetter,
         rate: int = 0,
     ) -> None:
-        self.exchanges = Exchanges(router.anycast_queue)
+        self.exchanges = Exchanges(router.addresses.anycast_queue)
         self.clock = clock
         self.next_number = router.next_number
         self.dead_letter = partial(dead_letter, self)
@@ -82,7 +82,7 @@ class Topology:
 
     def find(self, name: str) -> Declared | None:
         """The queue of that name."""
-        queue = self._router.anycast_queue(name)
+        queue = self._router.addresses.anycast_queue(name)
         known = self._declared.get(name)
         if queue is None:
             return None
@@ -110,7 +110,7 @@ class Topology:
 
     def declare(self, name: str, limits: Limits, **options: Any) -> Declared:
         """A new queue; ``options`` are the fields of :class:`Declared`."""
-        queue = self._router.declare(name, LimitedQueue)
+        queue = self._router.addresses.declare(name, LimitedQueue)
         assert isinstance(queue, LimitedQueue)
         queue.limits, queue.now = limits, self.clock.instant
         queue.dead = self.dead_letter
@@ -154,7 +154,7 @@ class Topology:
         self.exchanges.forget(declared.queue)
         for tell in list(declared.on_delete):
             tell()
-        self._router.drop(declared.queue)
+        self._router.addresses.drop(declared.queue)
         return waiting
 
     def left_by(self, conn: int) -> None:

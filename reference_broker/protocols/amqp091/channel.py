@@ -258,7 +258,7 @@ class Channel:
         self.consumers.pop(consumer.tag, None)
         consumer.detach()
         self.topology.left(consumer.declared)
-        self.connection.shared.router.tidy(consumer.declared.queue)
+        self.connection.shared.router.addresses.tidy(consumer.declared.queue)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -300,5 +300,5 @@ class Channel:
         consumers, self.consumers = list(self.consumers.values()), {}
         for consumer in consumers:
             self.topology.left(consumer.declared)
-            self.connection.shared.router.tidy(consumer.declared.queue)
+            self.connection.shared.router.addresses.tidy(consumer.declared.queue)
         return list(by_queue)

@@ -80,7 +80,7 @@ def get(channel: Channel, method: Any) -> None:
     channel.send_content(answer, entry.message)
     if method.no_ack:
         queue.discard(entry)
-        channel.connection.shared.router.tidy(queue)
+        channel.connection.shared.router.addresses.tidy(queue)
 
 
 def ack(channel: Channel, method: Any) -> None:

@@ -16,7 +16,7 @@ from brokerproof.reference_broker.families.rabbitmq.exchanges import (
     Exchange,
 )
 from brokerproof.reference_broker.families.rabbitmq.topology import Declared
-from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.protocols.amqp091 import arguments, methods
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,

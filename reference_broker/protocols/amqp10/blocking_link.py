@@ -19,8 +19,8 @@ from brokerproof.reference_broker.families.activemq.producer_flow import (
     ProducerFlow,
     SendOutcome,
 )
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.outbox import PauseReason
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp10 import conditions
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.link import LinkState

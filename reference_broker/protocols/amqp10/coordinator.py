@@ -26,8 +26,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp10 import conditions, refusal
 from brokerproof.reference_broker.protocols.amqp10.composite import (
     Composite,
@@ -142,7 +142,7 @@ class CoordinatorLink(IncomingLink):
     def _finish(self, queues: list[Queue]) -> None:
         for queue in queues:
             queue.dispatch()
-            self.session.shared.router.tidy(queue)
+            self.session.shared.router.addresses.tidy(queue)
 
     def stop(self) -> None:
         self._set(None)

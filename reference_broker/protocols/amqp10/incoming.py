@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from brokerproof.harness.model.enums import RoutingType
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.credit import ReceiverCredit
 from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Envelope, Section
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp10 import conditions, refusal, terminus
 from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival
 from brokerproof.reference_broker.protocols.amqp10.large_messages import (
@@ -449,5 +449,5 @@ class IncomingLink(Link):
 
     def give_back(self) -> list[Queue]:
         if self._dynamic is not None:
-            self.session.shared.router.remove(self._dynamic)
+            self.session.shared.router.addresses.remove(self._dynamic)
         return []

@@ -291,7 +291,7 @@ def part(links: Sequence[Link], router: Router) -> None:
     queues = dict.fromkeys(queue for link in links for queue in link.give_back())
     for queue in queues:
         queue.dispatch()
-        router.tidy(queue)
+        router.addresses.tidy(queue)
 
 
 NewLink: TypeAlias = Callable[[Session, Attach, int], Link]

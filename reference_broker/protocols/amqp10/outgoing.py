@@ -31,11 +31,11 @@ from typing import Any
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.reference_broker.kernel import serial_numbers
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.credit import SenderCredit
 from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.amqp10 import refusal, terminus
 from brokerproof.reference_broker.protocols.amqp10.delivery import (
     Delivery,
@@ -400,5 +400,5 @@ class OutgoingLink(Link):
                 delivery.transaction.settled_meanwhile(delivery, True)
         self.apply(plain, self.default_outcome)
         if self._dynamic is not None:
-            self.session.shared.router.remove(self._dynamic)
+            self.session.shared.router.addresses.remove(self._dynamic)
         return [self.queue]

@@ -14,12 +14,12 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import int32, int64
 from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.core import codes, queries
 from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
@@ -169,7 +169,7 @@ class Session:
             consumer.rolled_back(outcome)
         for queue in dict.fromkeys([*queues, *(consumer.queue for consumer in consumers)]):
             queue.dispatch()
-            self.shared.router.tidy(queue)
+            self.shared.router.addresses.tidy(queue)
 
     def ignore(self, fields: Fields, response: ResponseRequest) -> None:
         """Ignore the packet: nothing is kept of producers."""
@@ -218,7 +218,7 @@ class Session:
         if fields.left:
             fields.perhaps(fields.flag), fields.perhaps(fields.int32)
             auto_delete = fields.perhaps(fields.flag)
-        rule = self.shared.router.settings_for(address)
+        rule = self.shared.router.addresses.settings_for(address)
         self._make(
             address,
             name,
@@ -252,7 +252,7 @@ class Session:
     def _share(
         self, address: str, name: str, filter: str | None, durable: bool, routing: RoutingType
     ) -> None:
-        if self.shared.router.queue_by_name(name) is None:
+        if self.shared.router.addresses.queue_by_name(name) is None:
             self._make(address, name, filter, durable, routing, on_demand=not durable)
 
     def _make(
@@ -265,7 +265,7 @@ class Session:
         *,
         on_demand: bool,
     ) -> None:
-        if self.shared.router.queue_by_name(name) is not None:
+        if self.shared.router.addresses.queue_by_name(name) is not None:
             raise Refusal(codes.QUEUE_EXISTS, f"Queue {name} already exists")
         try:
             self.shared.router.create(
@@ -279,7 +279,7 @@ class Session:
         routings = [_ROUTINGS.get(fields.byte()) for _ in range(max(0, min(2, fields.int32())))]
         response.answer = fields.flag()
         try:
-            self.shared.router.create_address(
+            self.shared.router.addresses.create(
                 name, {routing for routing in routings if routing is not None}
             )
         except NoRoute as problem:
@@ -303,21 +303,21 @@ class Session:
         self.send(
             queries.of_address(
                 self.channel,
-                router.settings_for(name),
-                router.get_address(name),
+                router.addresses.settings_for(name),
+                router.addresses.get(name),
                 self.connection.version,
             )
         )
 
     def _describe(self, name: str) -> None:
         router = self.shared.router
-        binding = router.queue_by_name(name)
-        rule = router.settings_for(name if binding is None else binding[0].name)
-        on_demand = binding is not None and router.is_on_demand(binding[1])
+        binding = router.addresses.queue_by_name(name)
+        rule = router.addresses.settings_for(name if binding is None else binding[0].name)
+        on_demand = binding is not None and router.addresses.is_on_demand(binding[1])
         self.send(queries.of_queue(self.channel, name, rule, binding, on_demand))
 
     def _queue(self, name: str) -> tuple[str, Queue]:
-        binding = self.shared.router.queue_by_name(name)
+        binding = self.shared.router.addresses.queue_by_name(name)
         if binding is None:
             raise Refusal(codes.NO_QUEUE, f"Queue {name} does not exist")
         return binding[0].name, binding[1]
@@ -398,7 +398,7 @@ class Session:
         consumer.close()
         consumer.rolled_back(Outcome.RELEASED)
         consumer.queue.dispatch()
-        self.shared.router.tidy(consumer.queue)
+        self.shared.router.addresses.tidy(consumer.queue)
 
     # --- producers --------------------------------------------------------------------------------
 

@@ -20,7 +20,10 @@ def entries(broker: node.Node) -> list[dict[str, Any]]:
     for connection in broker.shared.connections.values():
         for queue, entry in connection.out() if isinstance(connection, Describes) else ():
             out[queue] = out.get(queue, 0) + len(entry.message.body)
-    declared = (broker.topology.find(name) for name in sorted(broker.shared.router.anycast_names()))
+    declared = (
+        broker.topology.find(name)
+        for name in sorted(broker.shared.router.addresses.anycast_names())
+    )
     return [
         _entry(broker, queue, out.get(queue.queue, 0)) for queue in declared if queue is not None
     ]

@@ -21,12 +21,12 @@ from brokerproof.reference_broker.families.activemq.producer_flow import (
     ProducerFlow,
     SendOutcome,
 )
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.deadlines import Deadline
 from brokerproof.reference_broker.kernel.message import Envelope
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.protocols.openwire import codes
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 from brokerproof.reference_broker.protocols.openwire.encoding import Fields
@@ -244,7 +244,7 @@ class Client:
         for session in list(self._sessions):
             self._end_session(session, last)
         for place in self._temporary:
-            self.shared.router.remove(place.address)
+            self.shared.router.addresses.remove(place.address)
         self._temporary.clear()
         for deadline in self._pulls.values():
             deadline.cancel()
@@ -264,7 +264,7 @@ class Client:
             if place.type in (codes.TEMP_QUEUE, codes.TEMP_TOPIC):
                 self._temporary.add(place)
         else:
-            self.shared.router.remove(place.address)
+            self.shared.router.addresses.remove(place.address)
             self._temporary.discard(place)
 
     def _ensure(self, place: Destination) -> None:
@@ -315,7 +315,7 @@ class Client:
         router = self.shared.router
         try:
             if durable is not None and place.routing is RoutingType.MULTICAST:
-                return router.durable(
+                return router.durable.open(
                     place.address, place.routing, f"{self._name}.{durable}", selector
                 )
             return router.subscription(place.address, place.routing, selector)
@@ -326,7 +326,7 @@ class Client:
         structure(fields, self.version)
         called, name = fields.text(), fields.text()
         try:
-            self.shared.router.delete_subscription(f"{name}.{called}")
+            self.shared.router.durable.delete(f"{name}.{called}")
         except NoRoute as problem:
             raise Refusal(FAILED, str(problem)) from None
 
@@ -338,7 +338,7 @@ class Client:
             if deadline is not None:
                 deadline.cancel()
             consumer.close(last)
-            self.shared.router.tidy(consumer.queue)
+            self.shared.router.addresses.tidy(consumer.queue)
 
     def pull(self, fields: Fields, request: ResponseRequest) -> None:
         """Send a message to a consumer without prefetch. The timeout is in ms: 0 for ever, -1 not

@@ -21,10 +21,10 @@ from brokerproof.reference_broker.families.activemq.producer_flow import (
     ProducerFlow,
     SendOutcome,
 )
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.kernel.outbox import PauseReason
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import After, new_message, withheld

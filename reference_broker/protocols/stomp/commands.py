@@ -14,13 +14,13 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
+from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow, MessageWindow
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, Message
 from brokerproof.reference_broker.kernel.queue_and_topic_names import qualified
-from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.encoder import OURS, FrameEncoder
@@ -254,7 +254,7 @@ def subscribe(session: Session, frame: Frame) -> After:
         if durable is None:
             queue = shared.router.subscription(address, routing, selector)
         else:
-            queue = shared.router.durable(address, routing, durable, selector)
+            queue = shared.router.durable.open(address, routing, durable, selector)
     except NoRoute as problem:
         raise Refusal(refusal.SUB_FAILED, version, str(problem)) from None
     subscription = Subscription(
@@ -383,7 +383,7 @@ def unsubscribe(session: Session, frame: Frame) -> After:
         )
     if durable is not None:
         try:
-            session.shared.router.delete_subscription(durable)
+            session.shared.router.durable.delete(durable)
         except NoRoute as problem:
             raise Refusal(refusal.UNSUB_FAILED, version, str(problem)) from None
     return None
@@ -474,7 +474,7 @@ def commit(session: Session, frame: Frame) -> After:
         raise Refusal(refusal.COMMIT_BAD, session.version, str(problem)) from None
     for queue in queues:
         queue.dispatch()
-        router.tidy(queue)
+        router.addresses.tidy(queue)
     return None
 
 
@@ -482,7 +482,7 @@ def abort(session: Session, frame: Frame) -> After:
     transaction = _end(session, frame, refusal.ABORT_BAD)
     for queue in transaction.undo():
         queue.dispatch()
-        session.shared.router.tidy(queue)
+        session.shared.router.addresses.tidy(queue)
     return None
 
 

@@ -507,4 +507,4 @@ class StompConnection:
             queues[queue] = None
         for queue in queues:
             queue.dispatch()
-            self.shared.router.tidy(queue)
+            self.shared.router.addresses.tidy(queue)

@@ -113,8 +113,8 @@ def a_first_message_for_nothing(original, reached, self):
 def window_of_the_setting_forgotten(original, reached, self, name):
     """Every consumer is told the default window, whatever its address-setting says."""
     router = self.shared.router
-    queue = router.queue_by_name(name)
-    rule = router.settings_for(name if queue is None else queue[0].name)
+    queue = router.addresses.queue_by_name(name)
+    rule = router.addresses.settings_for(name if queue is None else queue[0].name)
     window = reached.instead(rule.default_consumer_window_size, 1024 * 1024)
     rule = replace(rule, default_consumer_window_size=window)
     self.send(queries.of_queue(self.channel, name, rule, queue, queue is not None))

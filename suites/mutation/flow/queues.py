@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from brokerproof.reference_broker.kernel.address_book import AddressBook
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import LargeMessage, Message
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
@@ -101,10 +102,10 @@ def a_full_consumer_stops_all(original, reached, self):
     return None
 
 
-@queues.override(Router, "tidy", breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
+@queues.override(AddressBook, "tidy", breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
 def deleted_with_its_last_consumer(original, reached, self, queue):
     """A queue made on demand is deleted with its last consumer, whatever is still in it."""
-    if not len(queue._dispatcher) and queue in self._on_demand and queue.in_use:
+    if not len(queue._dispatcher) and queue in self.on_demand and queue.in_use:
         reached()
         queue._ready.clear()
         queue.unsettled = 0
@@ -176,11 +177,11 @@ def subscriptions_outlive_connections(patch, reached):
     """The next subscription of a topic takes over what was sent while its predecessor was gone."""
     orphans: dict[str, list[Queue]] = {}
 
-    @patch.override(Router)
+    @patch.override(AddressBook)
     def tidy(original, self, queue):
         if queue.routing.value == "MULTICAST" and not len(queue._dispatcher):
             reached()
-            orphans.setdefault(self._on_demand[queue].name, []).append(queue)
+            orphans.setdefault(self.on_demand[queue].name, []).append(queue)
         else:
             original(self, queue)
 
@@ -195,7 +196,7 @@ def subscriptions_outlive_connections(patch, reached):
 def subscriptions_leave_their_queues(patch, reached):
     """The queue of a subscription stays when the subscription ends, and is filled further."""
 
-    @patch.override(Router)
+    @patch.override(AddressBook)
     def tidy(original, self, queue):
         if queue.routing.value == "MULTICAST" and not len(queue._dispatcher):
             reached()

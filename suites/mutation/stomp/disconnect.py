@@ -74,7 +74,7 @@ def last_sends_undone(patch, reached):
     @patch.override(COMMANDS, "DISCONNECT")
     def handler(original, session, frame):
         number = sent.get(session.conn)
-        for address in session.shared.router._addresses.values():
+        for address in session.shared.router.addresses.by_name.values():
             for queue in address.anycast:
                 if queue._ready and queue._ready[-1].message.number == number:
                     reached()

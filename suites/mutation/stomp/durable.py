@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from brokerproof.reference_broker.kernel.router import Router
+from brokerproof.reference_broker.kernel.address_book import AddressBook
+from brokerproof.reference_broker.kernel.router import DurableSubscriptions, Router
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.suites.mutation.mutant import Group, rewritten, without
 
@@ -16,13 +17,13 @@ SELECTOR = "ARTEMIS-STOMP-selector-1 ARTEMIS-FILTER-syntax-1 ARTEMIS-FILTER-conv
 NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 
 
-@durable.override(Router, "tidy", breaks=OUTLIVES)
+@durable.override(AddressBook, "tidy", breaks=OUTLIVES)
 def ends_with_its_connection(original, reached, self, queue):
     """A durable subscription ends with the connection that made it."""
     original(self, queue)
-    if queue.name in self._durable and not queue.has_consumers:
+    if queue.name in self.durable and not queue.has_consumers:
         reached()
-        self.delete_subscription(queue.name)
+        self.delete(*self.durable[queue.name])
 
 
 @durable.override(
@@ -44,16 +45,16 @@ def deleted_without_its_name(original, reached, session, frame):
     after = original(session, frame)
     router = session.shared.router
     queue = None if subscription is None else subscription.queue
-    if queue is not None and queue.name in router._durable and not queue.has_consumers:
+    if queue is not None and queue.name in router.addresses.durable and not queue.has_consumers:
         reached()
-        router.delete_subscription(queue.name)
+        router.durable.delete(queue.name)
     return after
 
 
-@durable.override(Router, "delete_subscription", breaks=DELETED)
+@durable.override(DurableSubscriptions, "delete", breaks=DELETED)
 def never_deleted(original, reached, self, called):
     """UNSUBSCRIBE with the name of a durable subscription ends its consumer and deletes nothing."""
-    if called in self._durable:
+    if called in self._queues:
         reached()
 
 
@@ -61,27 +62,27 @@ def never_deleted(original, reached, self, called):
 def named_without_the_client(patch, reached):
     """The name alone is the subscription: two clients that choose the same one share it."""
 
-    @patch.override(Router, "durable")
-    def router_durable(original, self, name, routing, called, *rest):
-        if called.partition(".")[2] in self._durable:
+    @patch.override(DurableSubscriptions, "open")
+    def open_durable(original, self, name, routing, called, *rest):
+        if called.partition(".")[2] in self._queues:
             reached()
         return original(self, name, routing, called.partition(".")[2], *rest)
 
-    @patch.override(Router)
-    def delete_subscription(original, self, called):
+    @patch.override(DurableSubscriptions)
+    def delete(original, self, called):
         original(self, called.partition(".")[2])
 
 
-@durable.override(Router, "durable", breaks=OUTLIVES, recreates="ARTEMIS-1929")
+@durable.override(DurableSubscriptions, "open", breaks=OUTLIVES, recreates="ARTEMIS-1929")
 def two_consumers_get_copies(original, reached, self, name, routing, called, *rest):
     """Two connections that subscribe to the same durable subscription both get in, and each gets
     every message."""
-    entry = self._durable.get(called)
+    entry = self._queues.get(called)
     if entry is not None and entry[1].has_consumers:
         reached()
-        queue = self._make(entry[0], f"{called}#twin", entry[1].routing)
+        queue = self._addresses.make(entry[0], f"{called}#twin", entry[1].routing)
         entry[0].bind(queue)
-        self._on_demand[queue] = entry[0]
+        self._addresses.on_demand[queue] = entry[0]
         return queue
     return original(self, name, routing, called, *rest)
 
@@ -105,14 +106,14 @@ def last_name_counts(patch, reached):
 def called_otherwise(patch, reached):
     """The queue of a durable subscription is called by name and client, not client and name."""
 
-    @patch.override(Router, "durable")
-    def router_durable(original, self, name, routing, called, *rest):
+    @patch.override(DurableSubscriptions, "open")
+    def open_durable(original, self, name, routing, called, *rest):
         reached()
         client, _, subscription = called.partition(".")
         return original(self, name, routing, f"{subscription}.{client}", *rest)
 
-    @patch.override(Router)
-    def delete_subscription(original, self, called):
+    @patch.override(DurableSubscriptions)
+    def delete(original, self, called):
         client, _, subscription = called.partition(".")
         original(self, f"{subscription}.{client}")
 
@@ -121,7 +122,7 @@ def called_otherwise(patch, reached):
 def only_what_comes_while_connected(original, reached, self, message):
     """A durable subscription keeps nothing while nobody consumes it."""
     taken = original(self, message)
-    for _, queue in self._durable.values():
+    for _, queue in self.addresses.durable.values():
         if not queue.has_consumers and queue._ready and queue._ready[-1].message is message:
             reached()
             queue._ready.pop()

@@ -82,7 +82,7 @@ def a_commit_stops_at_the_limit(original, reached, self, publish):
 
     def within(message):
         router = getattr(publish, "__self__", None)
-        address = None if router is None else router.get_address(message.route.address)
+        address = None if router is None else router.addresses.get(message.route.address)
         account = None if address is None else address.account
         if account is not None and account.policy is FullPolicy.BLOCK and account.full:
             reached()

@@ -178,7 +178,7 @@ def test_who_sends_faster_than_the_disk_is_not_read() -> None:
 
 def test_a_large_body_is_not_charged_to_its_address() -> None:
     driver, _ = stored()
-    account = driver.broker._shared.router.get_address("q")
+    account = driver.broker._shared.router.addresses.get("q")
     assert account is not None
     assert account.account.size < 500 < len(BODY)
     assert account.account.messages == 1

@@ -108,7 +108,7 @@ def test_deep_queues_take_turns() -> None:
 
 def test_a_declared_queue_takes_turns_too() -> None:
     router = connected(1).broker._shared.router
-    assert router.declare("declared", Queue).serving is router.serving
+    assert router.addresses.declare("declared", Queue).serving is router.serving
 
 
 def test_large_messages_fill_a_turn_sooner() -> None:

@@ -33,8 +33,9 @@ from brokerproof.harness.protocols.websocket.codec import Op
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.families.rabbitmq.exchanges import Exchanges
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.kernel.address_book import AddressBook
 from brokerproof.reference_broker.kernel.broker import Broker
-from brokerproof.reference_broker.kernel.router import Router
+from brokerproof.reference_broker.kernel.router import DurableSubscriptions, Router
 from brokerproof.reference_broker.protocols.amqp091 import connection as amqp091_connection
 from brokerproof.reference_broker.protocols.amqp091 import login
 from brokerproof.reference_broker.protocols.amqp10 import sasl
@@ -321,8 +322,8 @@ def _places() -> Iterator[Place]:
 
 
 PLACES = {str(place): place for place in _places()}
-_OF_A_CLOSE = {"forget_creator", "left_by", "tidy"}
-"""Methods that every close calls."""
+_OF_A_CLOSE = {"begin_input", "forget_creator", "left_by", "tidy"}
+"""Methods that every input or close calls."""
 
 
 @functools.cache
@@ -374,7 +375,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return noted
 
-    for owner in (Router, Topology, Exchanges):
+    for owner in (AddressBook, DurableSubscriptions, Router, Topology, Exchanges):
         for name, method in list(vars(owner).items()):
             if callable(method) and not name.startswith("_") and name not in _OF_A_CLOSE:
                 monkeypatch.setattr(owner, name, noting(owner, name, method))

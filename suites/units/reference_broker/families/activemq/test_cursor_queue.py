@@ -47,7 +47,7 @@ class Shelf(StoringDriver):
 
     @property
     def queue(self) -> CursorQueue:
-        found = self.broker._shared.router.anycast_queue("queue://q")
+        found = self.broker._shared.router.addresses.anycast_queue("queue://q")
         assert isinstance(found, CursorQueue)
         return found
 
@@ -184,7 +184,7 @@ def test_a_queue_that_is_deleted_gives_everything_back() -> None:
     for at, each in enumerate(bodies(40)):
         driver.send(producer, each, persistent=at % 2 == 0)
     driver.settle()
-    driver.broker._shared.router.remove("queue://q")
+    driver.broker._shared.router.addresses.remove("queue://q")
     driver.wait()
     driver.nothing_is_used()
     driver.send(producer, "after")
@@ -278,7 +278,7 @@ def test_a_durable_subscription_survives_with_what_waits_for_it() -> None:
     driver.say(subscriber, head)
     driver.settle()
     assert [frame.body for frame in driver.take(subscriber)] == [b"a", b"b"]
-    found = driver.broker._shared.router.get_address("topic://t")
+    found = driver.broker._shared.router.addresses.get("topic://t")
     assert found is not None
     assert [queue.routing for queue in found.queues] == [RoutingType.MULTICAST]
 

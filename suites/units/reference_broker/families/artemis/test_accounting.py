@@ -247,7 +247,7 @@ def test_what_is_charged_is_what_is_there(
     that is left."""
     driver = Driver(Settings(address_settings=(AddressSetting("#", max_delivery_attempts=2),)))
     play(driver, actions, modes)
-    address = driver.broker._shared.router._addresses.get("q")
+    address = driver.broker._shared.router.addresses.by_name.get("q")
     waiting = (
         []
         if address is None

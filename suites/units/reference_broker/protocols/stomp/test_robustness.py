@@ -146,5 +146,5 @@ def test_many_connections_come_and_go_without_leaving_anything() -> None:
         assert driver.feed(conn, "DISCONNECT\n\n\0") == [Close(conn)]
     assert driver.broker.next_deadline() is None
     assert len(driver.broker._deadlines._heap) < 500
-    assert set(driver.broker._shared.router._addresses) == {"activemq.management"}
+    assert set(driver.broker._shared.router.addresses.by_name) == {"activemq.management"}
     assert driver.broker._connections == {}

@@ -19,7 +19,7 @@ def subscribe(id: str = "0", topic: str = "t", headers: str = NAME, ack: str = "
 
 
 def queues(driver: Driver, topic: str = "t") -> list[str]:
-    address = driver.broker._shared.router._addresses.get(topic)
+    address = driver.broker._shared.router.addresses.by_name.get(topic)
     return [] if address is None else [queue.name for queue in address.multicast]
 
 
