@@ -59,15 +59,13 @@ class Session(Protocol):
     transactions: dict[str, Transaction]
     sending_transactions: set[str]
     """Names of the transactions that hold messages."""
-
-    def may_send(self, address: str) -> bool:
-        """True if a SEND to ``address`` can be carried out now."""
+    on_room: Callable[[], None]
+    """Called when a SEND that waits may be tried again."""
+    spool: Callable[[bool], Sink | None]
+    """Returns where a large body of text, or of bytes, goes; None if it stays in memory."""
 
     def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
         """Carry out a SEND, now or when there is room."""
-
-    def spool(self, text: bool) -> Sink | None:
-        """Return where a large body goes; None if it stays in memory."""
 
     def release(
         self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
@@ -130,7 +128,7 @@ def submit(
         if verdict is Verdict.REFUSE:
             detail = f"address {shown(address)} is full, and its policy is to tell the producer"
             raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
-        if not session.may_send(address):
+        if not may_send(session, address):
             raise NoRoom(f"address {shown(address)} is full")
     message = new_message(session, envelope, frame.body)
     if session.acceptor.stomp.enable_message_id:
@@ -147,6 +145,18 @@ def submit(
     except NoRoute as problem:
         raise Refusal(refusal.SEND_FAILED, session.version, str(problem)) from None
     return None
+
+
+def may_send(session: Session, address: str) -> bool:
+    """Return True if a SEND to ``address`` can be carried out now. If not, it is tried again
+    when there is room.
+
+    A client whose transaction holds messages never waits: it could not end the transaction, and
+    what it holds may be what fills the address.
+    """
+    if session.sending_transactions:
+        return True
+    return session.shared.admission.has_room(address, session.on_room)
 
 
 def new_message(session: Session, envelope: Envelope, body: bytes | LargeBodySlice) -> Message:

@@ -62,7 +62,8 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.harness.model.time import Instant, ms
@@ -77,16 +78,15 @@ from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.liveness import NEVER, Beats
 from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.outbox import PauseReason
-from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
-from brokerproof.reference_broker.protocols.stomp import commands, grammar, refusal
+from brokerproof.reference_broker.protocols.stomp import commands, grammar, opening, refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS, After, NoRoom, withheld
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
-from brokerproof.reference_broker.protocols.stomp.frame import SUPPORTED, Frame, Headers, Version
+from brokerproof.reference_broker.protocols.stomp.frame import Frame, Headers, Version
 from brokerproof.reference_broker.protocols.stomp.heartbeat import BY_TTL, HeartBeats
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser, Sink
-from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
+from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal
 from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
@@ -137,7 +137,13 @@ class StompConnection:
             shared.start, shared.check_interval, ms(self._ttl_ms), now
         )
         self._beats: Beats | None = None
-        self._on_room = self._go_on
+        self.on_room = self._go_on
+        self._unblock = partial(self._read_again, PauseReason.ALARM)
+        self.spool: Callable[[bool], Sink | None] = lambda text: (
+            None
+            if shared.large is None
+            else shared.large.begin(text=text, failed=self.on_store_failed)
+        )
         self._waiting: Frame | None = None
         self.blocked = False
         """True while the connection waits for the end of an alarm, or for space."""
@@ -265,10 +271,6 @@ class StompConnection:
         )
         return True
 
-    def _unblock(self) -> None:
-        """Read on: the last alarm is cleared."""
-        self._read_again(PauseReason.ALARM)
-
     def _stop(self, reason: PauseReason) -> None:
         """Read nothing behind the last frame until ``reason`` is over."""
         self.blocked = True
@@ -289,17 +291,6 @@ class StompConnection:
         frame, self._waiting, self._unread = self._waiting, None, b""
         if frame is not None and isinstance(frame.body, LargeBodySlice):
             frame.body.whole.drop()
-
-    def may_send(self, address: str) -> bool:
-        """Return True if a SEND to ``address`` can be carried out now. If not, it is tried again
-        when there is room.
-
-        A client whose transaction holds messages never waits: it could not end the transaction, and
-        what it holds may be what fills the address.
-        """
-        if self.sending_transactions:
-            return True
-        return self.shared.admission.has_room(address, self._on_room)
 
     def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
         """Carry out a SEND, or have it wait for room."""
@@ -362,7 +353,7 @@ class StompConnection:
     def _connect(self, now: Instant, frame: Frame) -> None:
         """Carry out CONNECT or STOMP, which are alike (STOMP11-CONNECT-06, STOMP12-CONNECT-04)."""
         first = frame.head.first
-        version = self.version = self._choose(first.get("accept-version"))
+        version = self.version = opening.choose_version(first.get("accept-version"))
         if version is Version.V1_0:
             first = {name: value.lstrip(" ") for name, value in first.items()}
         elif "host" not in first and self.shared.family.virtual_host is None:
@@ -371,7 +362,9 @@ class StompConnection:
                 version,
                 f"{frame.head.command} needs a host header from version 1.1 on",
             )
-        self._authenticate(first.get("login"), first.get("passcode"))
+        opening.check_login(
+            self.shared, self.conn, version, first.get("login"), first.get("passcode")
+        )
         if (host := self.shared.family.virtual_host) and first.get("host", host) != host:
             raise Refusal(
                 refusal.UNKNOWN_HOST, version, f"virtual host {first['host']!r} access denied"
@@ -404,39 +397,6 @@ class StompConnection:
         if agreement.beat_ms:
             self._beats = Beats(ms(agreement.beat_ms), now)
             self._next_beat.move(self._beats.deadline)
-
-    def _choose(self, accepted: str | None) -> Version:
-        """Return the highest version that both sides have (STOMP11-NEGO-04, STOMP12-NEGO-04).
-        Without the header it is 1.0."""
-        if accepted is None:
-            return Version.V1_0
-        offered = accepted.split(",")
-        for version in reversed(Version):
-            if version.wire in offered and version in grammar.GRAMMARS:
-                return version
-        detail = f"the client accepts {shown(accepted)}, and this broker speaks {SUPPORTED}"
-        raise Refusal(
-            refusal.NO_COMMON_VERSION, Version.V1_2, detail, headers=(("version", SUPPORTED),)
-        )
-
-    def _authenticate(self, login: str | None, passcode: str | None) -> None:
-        settings = self.shared.settings
-        if not settings.security_enabled:
-            return
-        if login is None and passcode is None and self.shared.certified(self.conn) is not None:
-            return
-        same = admitted(settings.users, login or "", (passcode or "").encode())
-        if login is None or passcode is None or not same:
-            detail = "a login and its passcode are needed here, and what came is not such a pair"
-            raise Refusal(refusal.BAD_LOGIN, self.version, detail)
-
-    def spool(self, text: bool) -> Sink | None:
-        """Return a new file for a large body; None if it must stay in memory."""
-        return (
-            None
-            if self.shared.large is None
-            else self.shared.large.begin(text=text, failed=self.on_store_failed)
-        )
 
     # --- session ----------------------------------------------------------------------------------
 
@@ -484,7 +444,7 @@ class StompConnection:
         self._forget_waiting()
         for deadline in (self._silence_check, self._handshake, self._next_beat):
             deadline.cancel()
-        self.shared.admission.forget(self._on_room)
+        self.shared.admission.forget(self.on_room)
         self.shared.alarms.forget(self._unblock)
         subscriptions = list(self.subscriptions.values())
         transactions = list(self.transactions.values())

@@ -15,6 +15,7 @@ from brokerproof.reference_broker.protocols.amqp10 import conditions
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.producer_credit import ProducerCredit
+from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group, Reached, without
@@ -238,10 +239,8 @@ def nobody_is_told_of_room(original, reached, self):
     return
 
 
-@full_addresses.override(
-    StompConnection, "may_send", breaks="ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-8"
-)
-def stomp_does_not_wait(original, reached, self, address):
+@full_addresses.override(commands, "may_send", breaks="ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-8")
+def stomp_does_not_wait(original, reached, session, address):
     """Under BLOCK every SEND is carried out at once."""
     reached()
     return True
@@ -262,7 +261,7 @@ def what_waited_is_lost(patch, reached):
     @patch.override(StompConnection)
     def _read(original, self, now, data, frame=None):
         if frame is None or not self.shared.admission.has_room(
-            frame.head.first["destination"], self._on_room
+            frame.head.first["destination"], self.on_room
         ):
             original(self, now, data, frame)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from brokerproof.reference_broker.protocols.stomp import refusal
+from brokerproof.reference_broker.protocols.stomp import opening, refusal
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.frame import Version
@@ -19,20 +19,20 @@ HIGHEST = "STOMP11-NEGO-04 STOMP12-NEGO-04"
 NONE = "STOMP11-NEGO-05 STOMP12-NEGO-05"
 
 
-@negotiation.override(StompConnection, "_choose", breaks=HIGHEST)
-def lowest_version(original, reached, self, accepted):
+@negotiation.override(opening, "choose_version", breaks=HIGHEST)
+def lowest_version(original, reached, accepted):
     """The session uses the lowest version that both sides have."""
-    right = original(self, accepted)
+    right = original(accepted)
     offered = (accepted or "1.0").split(",")
     return reached.instead(
         right, next((other for other in Version if other.wire in offered), right)
     )
 
 
-@negotiation.override(StompConnection, "_choose", breaks=HIGHEST)
-def first_listed(original, reached, self, accepted):
+@negotiation.override(opening, "choose_version", breaks=HIGHEST)
+def first_listed(original, reached, accepted):
     """The session uses the first version of the client's list that the server has."""
-    right = original(self, accepted)
+    right = original(accepted)
     by_name = {other.wire: other for other in Version}
     return reached.instead(
         right,
@@ -40,55 +40,53 @@ def first_listed(original, reached, self, accepted):
     )
 
 
-@negotiation.override(StompConnection, "_choose", breaks=HIGHEST)
-def last_listed(original, reached, self, accepted):
+@negotiation.override(opening, "choose_version", breaks=HIGHEST)
+def last_listed(original, reached, accepted):
     """The session uses the last version of the client's list that the server has."""
-    right = original(self, accepted)
+    right = original(accepted)
     by_name = {other.wire: other for other in Version}
     known = [by_name[x] for x in (accepted or "").split(",") if x in by_name]
     return reached.instead(right, known[-1] if known else right)
 
 
 @negotiation.override(
-    StompConnection,
-    "_choose",
+    opening,
+    "choose_version",
     breaks="STOMP11-NEGO-04 STOMP12-NEGO-04 STOMP11-NEGO-05 STOMP12-NEGO-05",
 )
-def beginning_is_enough(original, reached, self, accepted):
+def beginning_is_enough(original, reached, accepted):
     """A version is recognised by its beginning: 1.20 is taken for 1.2."""
     if accepted is None:
-        return original(self, accepted)
-    return original(
-        self, reached.instead(accepted, ",".join(part[:3] for part in accepted.split(",")))
-    )
+        return original(accepted)
+    return original(reached.instead(accepted, ",".join(part[:3] for part in accepted.split(","))))
 
 
-@negotiation.override(StompConnection, "_choose", breaks="STOMP11-NEGO-03 STOMP12-NEGO-03")
-def newest_without_header(original, reached, self, accepted):
+@negotiation.override(opening, "choose_version", breaks="STOMP11-NEGO-03 STOMP12-NEGO-03")
+def newest_without_header(original, reached, accepted):
     """A CONNECT without accept-version opens a session of 1.2."""
-    right = original(self, accepted)
+    right = original(accepted)
     return right if accepted is not None else reached.instead(right, Version.V1_2)
 
 
 @negotiation.override(
-    StompConnection,
-    "_choose",
+    opening,
+    "choose_version",
     breaks="STOMP11-NEGO-05 STOMP12-NEGO-05 STOMP11-NEGO-04 STOMP12-NEGO-04",
 )
-def strangers_get_1_0(original, reached, self, accepted):
+def strangers_get_1_0(original, reached, accepted):
     """A client with which there is no common version gets a 1.0 session."""
     try:
-        return original(self, accepted)
+        return original(accepted)
     except Refusal:
         reached()
         return Version.V1_0
 
 
-@negotiation.override(StompConnection, "_choose", breaks="STOMP11-NEGO-05")
-def versions_not_named(original, reached, self, accepted):
+@negotiation.override(opening, "choose_version", breaks="STOMP11-NEGO-05")
+def versions_not_named(original, reached, accepted):
     """The ERROR for a client without a common version does not say which versions there are."""
     try:
-        return original(self, accepted)
+        return original(accepted)
     except Refusal:
         reached()
         raise Refusal(refusal.NO_COMMON_VERSION, Version.V1_2, "speak another version") from None
@@ -141,13 +139,13 @@ def reads_as_1_0(patch, reached):
 
 
 @negotiation.override(
-    StompConnection,
-    "_choose",
+    opening,
+    "choose_version",
     breaks="ARTEMIS-STOMP-versions-1 STOMP11-NEGO-03 STOMP12-NEGO-03 STOMP10-CONNECT-02",
 )
-def without_1_0(original, reached, self, accepted):
+def without_1_0(original, reached, accepted):
     """Clients of 1.0 are turned away."""
-    right = original(self, accepted)
+    right = original(accepted)
     if right is Version.V1_0:
         reached()
         raise Refusal(refusal.NO_COMMON_VERSION, Version.V1_2, "1.0 is too old")

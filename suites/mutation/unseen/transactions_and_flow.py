@@ -14,8 +14,8 @@ from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.reference_broker.protocols.core.session import Session
+from brokerproof.reference_broker.protocols.stomp import commands as stomp_commands
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
-from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group
 
 transactions_and_flow = Group("unseen-transactions")
@@ -121,16 +121,16 @@ def an_aborted_transaction_is_still_exempt(patch, reached):
         return after
 
 
-@transactions_and_flow.override(StompConnection, "may_send", breaks=BLOCK)
-def an_open_transaction_waits_for_itself(original, reached, self, address):
+@transactions_and_flow.override(stomp_commands, "may_send", breaks=BLOCK)
+def an_open_transaction_waits_for_itself(original, reached, session, address):
     """A STOMP client with messages in a transaction waits for room that only the end of that
     transaction can make."""
-    if self.sending_transactions:
-        room = self.shared.admission.has_room(address, self._on_room)
+    if session.sending_transactions:
+        room = session.shared.admission.has_room(address, session.on_room)
         if not room:
             reached()
         return room
-    return original(self, address)
+    return original(session, address)
 
 
 @transactions_and_flow.override(
