@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from brokerproof.harness.cases.amqp091_peers import Amqp091Peers
 from brokerproof.harness.cases.amqp_peers import AmqpPeers
+from brokerproof.harness.cases.client_trials import ClientTrials
 from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.findings import MeasurementJudge
 from brokerproof.harness.cases.java_broker_peers import JavaBrokerPeers
@@ -28,7 +29,7 @@ BEYOND_THE_WIRE = "the case changed the broker's limits or resources, which a sc
 """Why the bytes of such a case are not kept: played alone they mean something else."""
 
 
-class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, MeasurementJudge):
+class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, MeasurementJudge):
     """A target as one case sees it: peers, time, the machine's resources, and a place for
     findings."""
 

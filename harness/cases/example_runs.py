@@ -15,6 +15,7 @@ from hypothesis.database import ExampleDatabase
 from brokerproof.harness.cases import aftermath
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Where
+from brokerproof.harness.cases.client_trials import TRIALS
 from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.hypothesis_constants_patch import by_seed_alone
 from brokerproof.harness.cases.target_health import TargetHealth
@@ -86,8 +87,13 @@ class Call:
     @property
     def needs(self) -> frozenset[str]:
         """The capabilities that this call needs: the case's, and its version of STOMP."""
-        is_stomp = self.version is not None and "stomp" in self.case.needs
+        is_stomp = self.version is not None and self.case.needs & {"stomp", "stomp-client"}
         return self.case.needs | ({f"stomp-{self.version}"} if is_stomp else set())
+
+    @property
+    def is_trial(self) -> bool:
+        """True if it puts a client on trial, and no broker."""
+        return bool(self.case.needs & TRIALS)
 
     @property
     def given(self) -> dict[str, Any]:

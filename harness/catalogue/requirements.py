@@ -9,8 +9,8 @@ statement, in our own words. ``quotation`` has the document's deciding words;
 READING marks our interpretation of a text that is silent or ambiguous; its ``note`` says what the
 text leaves open. ``releases`` is the range of a vendor's releases whose manual has the sentence.
 ``subject`` is the party that the duty binds: ``server``, ``client``, or ``both`` where the sentence
-binds the frame itself or either end, so that a broker can break its half. A duty of clients alone
-cannot be judged on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a
+binds the frame itself or either end. A duty of clients alone is judged where a client is on trial,
+never on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a
 clock (``wire+time``), in the broker's ``files``, or nowhere (``none``).
 """
 
@@ -113,7 +113,7 @@ class Requirement:
     observe: str
     testable: bool
     why_not: str = ""
-    """Why it cannot be tested on a broker; empty when it can."""
+    """Why it cannot be tested; empty when it can."""
     quotation: str = ""
     """The deciding words of the document itself, where they are quoted."""
     note: str = ""
@@ -344,11 +344,6 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
         raise bad("why_not explains why testable is false; here it is true")
     if not testable and not why_not:
         raise bad("why_not is missing; say why testable is false")
-    if testable and subject == "client":
-        raise bad(
-            "a duty of clients alone cannot be tested on a broker; set testable to false, or"
-            " subject to both"
-        )
     if testable and observe == "none":
         raise bad(
             "what can be observed nowhere cannot be tested; set testable to false, or say where it"

@@ -31,6 +31,7 @@ import pytest
 from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases import case_index
 from brokerproof.harness.cases.case_index import IndexedCase
+from brokerproof.harness.cases.client_trials import TRIALS
 from brokerproof.harness.cases.execution import Call, Run
 from brokerproof.harness.cases.selection import BadSelection, Selection
 from brokerproof.harness.catalogue import requirements
@@ -227,7 +228,8 @@ class _Session:
         )
 
     def _select(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Deselect the cases that the options do not choose; ordinary tests stay."""
+        """Deselect the cases that the options do not choose, and on a broker those that put clients
+        on trial, on a client all others; ordinary tests stay."""
         options = self._options
         selection = Selection(
             tuple(options.brokerproof_case),
@@ -235,14 +237,21 @@ class _Session:
             tuple(options.brokerproof_requirement),
             tuple(options.brokerproof_area),
         )
-        if not selection:
+        asks_all = options.collectonly or options.brokerproof_index is not None
+        if not selection and (asks_all or not any(map(_call, items))):
             return
+        judges_clients = not asks_all and bool(
+            self._runs.load_target().identity.capabilities & TRIALS
+        )
         kept: list[pytest.Item] = []
         left_out: list[pytest.Item] = []
         try:
             for item in items:
                 call = _call(item)
-                chosen = call is None or selection.chooses(_indexed(call))
+                chosen = call is None or (
+                    (asks_all or call.is_trial is judges_clients)
+                    and selection.chooses(_indexed(call))
+                )
                 (kept if chosen else left_out).append(item)
         except BadSelection as problem:
             raise pytest.UsageError(str(problem)) from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from brokerproof.harness.catalogue import tables
 
 SUFFIX = ".target.toml"
+CLIENT_SUFFIX = ".client.toml"
 
 
 def families() -> Path:
@@ -19,6 +20,15 @@ def paths() -> dict[str, Path]:
     """Return the target files by name."""
     return {
         path.name.removesuffix(SUFFIX): path for path in sorted(families().glob(f"*/*{SUFFIX}"))
+    }
+
+
+def clients() -> dict[str, Path]:
+    """Return the target files of client libraries by the library's name."""
+    folder = Path(str(files("brokerproof.fixtures"))) / "clients"
+    return {
+        path.name.removesuffix(CLIENT_SUFFIX): path
+        for path in sorted(folder.glob(f"*{CLIENT_SUFFIX}"))
     }
 
 

@@ -7,12 +7,12 @@ release of the broker. Other parts of the house add targets under a word of thei
 NAME to a target, and raises ``ValueError`` with one sentence for a name that it does not know. A
 file has::
 
-    kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address"
+    kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address" | "client"
     profile = "artemis"            # what is expected of it; address: optional, as the broker names itself
     like = "artemis" | "none"      # a shipped target whose family it belongs to; optional (likeness.py)
     config = "broker.xml"          # beside the file; virtual, process, artemis, activemq, rabbitmq
     factory = "package.module:function"    # virtual
-    command = ["{python}", "-m", …]        # process
+    command = ["{python}", "-m", …]        # process, client (see targets/client/target.py)
     version = "2.56.0"             # artemis, activemq, rabbitmq, proton; optional
     broker = "proton-c" | "proton-python"  # proton
     broker = "rabbitmq" | "artemis" | "activemq"   # container
@@ -64,6 +64,7 @@ from brokerproof.harness.targets import (
 )
 from brokerproof.harness.targets.activemq.target import ActivemqTarget
 from brokerproof.harness.targets.artemis.target import ArtemisTarget
+from brokerproof.harness.targets.client.target import ClientTarget
 from brokerproof.harness.targets.container.recipes import RECIPES
 from brokerproof.harness.targets.container.target import ContainerTarget
 from brokerproof.harness.targets.external.target import AddressTarget
@@ -78,6 +79,8 @@ from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.trace.redaction import without_passcode
 
 GROUP = "brokerproof.targets"
+CLIENT = "client"
+"""The word before the name of a client library that has a driver here."""
 CLIENT_CLOCKS = "client-clocks"
 """The capability of a target whose clock is not accelerated."""
 SOCKETS = "sockets"
@@ -120,6 +123,7 @@ _OF_KIND: dict[str, dict[str, type]] = {
         "clock_rate": int,
     },
     "proton": {"broker": str, "version": str},
+    "client": {"command": list},
     "container": {"broker": str, "config": str, "version": str, "image": str, "queue_type": str},
     "address": {
         "endpoints": dict,
@@ -153,9 +157,11 @@ def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
     if at and shipped_name in known:
         return _from_file(known[shipped_name], text, limits, version)
     if text.endswith(".toml") or input_file.is_file(Path(text)):
-        name = Path(text).name.removesuffix(".toml").removesuffix(".target")
+        name = Path(text).name.removesuffix(".toml").removesuffix(".target").removesuffix(".client")
         return _from_file(Path(text), name, limits)
     word, colon, name = text.partition(":")
+    if word == CLIENT and colon:
+        return _from_file(_client(name), text, limits)
     for point in (
         entry_points(group=GROUP, name=word) if colon and not name.startswith("//") else ()
     ):
@@ -171,6 +177,18 @@ def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
     raise BadTarget(
         f"--target {without_passcode(text)!r} is no target file, HOST:PORT or URL;"
         f" {meant}`brokerproof targets` lists those that have a name"
+    )
+
+
+def _client(name: str) -> Path:
+    known = shipped_targets.clients()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean client:{near[0]}? " if near else ""
+    raise BadTarget(
+        f"--target client:{name}: no driver comes with brokerproof for it; {meant}there are"
+        f" {', '.join(known)}, and a target file may name a driver of your own"
     )
 
 
@@ -564,4 +582,5 @@ _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
     "rabbitmq": _rabbitmq,
     "proton": _proton,
     "container": _in_container,
+    "client": lambda who, values, path: ClientTarget(who, values["command"], path.parent),
 }

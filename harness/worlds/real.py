@@ -12,20 +12,25 @@ import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Clock, CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, seconds
 from brokerproof.harness.worlds.bounds import CHECK_EVERY, CaseBounds, RunBounds
+from brokerproof.harness.worlds.broker_core_waits import SchedulerDelay
 from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 from brokerproof.harness.worlds.socket_close import SocketCloseTracker
 from brokerproof.harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
 from brokerproof.harness.worlds.wake_up_lateness import Canary
-from brokerproof.harness.worlds.world import Receiver, Unreachable
+from brokerproof.harness.worlds.world import Channel, Receiver, Unreachable
 
 _READ = 256 * 1024
 _CONNECT_TIMEOUT_S = 10.0
 _AGREE_WITHIN: Duration = seconds(10)
+
+
+Accepted: TypeAlias = Callable[[], tuple[Receiver, Callable[[Channel], None]]]
+"""Called for each connection to us: its receiver, and what is done with its channel."""
 
 
 class Watched(Protocol):
@@ -59,10 +64,8 @@ class _Socket:
         self._open = self._writable = True
         self._reading = True
         self._closing = False
-        host, port = connection.getpeername()[:2]
-        self.remote = f"{host}:{port}"
-        host, port = connection.getsockname()[:2]
-        self.local = f"{host}:{port}"
+        self.remote = _place(connection.getpeername())
+        self.local = _place(connection.getsockname())
 
     @property
     def security(self) -> str:
@@ -200,6 +203,33 @@ class _Socket:
         self._socket.close()
 
 
+class _Listener:
+    """A port on which others connect to us. ``accepted`` returns the receiver of each connection,
+    and a function that is given its channel."""
+
+    def __init__(self, world: RealWorld, accepted: Accepted) -> None:
+        self._world, self._accepted = world, accepted
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setblocking(False)
+        self.port: int = self._socket.getsockname()[1]
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def ready(self, mask: int) -> None:
+        with suppress(OSError):  # who connected is gone already
+            connection, _ = self._socket.accept()
+            receiver, use = self._accepted()
+            use(self._world.attach(connection, receiver))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _place(address: object) -> str:
+    return "{}:{}".format(*address[:2]) if isinstance(address, tuple) else "a pipe"
+
+
 class RealWorld:
     """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those
     that ``tls`` names. ``is_local``: see
@@ -230,12 +260,18 @@ class RealWorld:
         self._sockets: list[Watched] = []
         self._timers: list[tuple[Instant, int, Callable[[], None]]] = []
         self._order = 0
+        self._endings: list[Callable[[], None]] = []
+        self._client: SchedulerDelay | None = None
+        self._client_waited: Duration = 0
 
     def now(self) -> Instant:
         return self._clock.now()
 
     def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
-        return self._canary.worst(since, until)
+        late = self._canary.worst(since, until)
+        if self._client is not None:
+            self._client_waited += self._client.worst()
+        return late + self._client_waited
 
     def of_host(self, duration: Duration) -> Duration:
         return self._clock.of_host(duration)
@@ -315,6 +351,31 @@ class RealWorld:
             channel.fail()
         return channel
 
+    def listen(self, accepted: Accepted) -> int:
+        """Let others connect to us, until this world ends; return the port."""
+        listener = _Listener(self, accepted)
+        self.adopt(listener)
+        return listener.port
+
+    def attach(self, connection: socket.socket, receiver: Receiver) -> Channel:
+        """The channel of a connection that was made elsewhere: it belongs to this world now."""
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setblocking(False)
+        channel = _Socket(self, "", connection, receiver, None)
+        self.adopt(channel)
+        return channel
+
+    def watch_client(self, pid: int) -> None:
+        """Count what the threads of this process, a client on trial, wait for a core from now on
+        as lateness of the host."""
+        self._client = SchedulerDelay(pid)
+        self._client.worst()
+
+    def on_close(self, action: Callable[[], None]) -> None:
+        """Do ``action`` when this world ends, once every connection has been closed."""
+        self._endings.append(action)
+
     def tls_layer(self, acceptor: str, certificate: Certificate | None = None) -> TlsLayer | None:
         """TLS for one connection to the acceptor, None where it has none. Raises
         :class:`Unreachable`."""
@@ -387,4 +448,6 @@ class RealWorld:
         for channel in self._sockets:
             channel.close()
         self._selector.close()
+        for action in self._endings:
+            action()
         self.bounds.close()

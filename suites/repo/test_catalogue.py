@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.cases.case import registry
+from brokerproof.harness.cases.client_trials import TRIALS
 from brokerproof.harness.catalogue import coverage, deviations, profiles, requirements
 from brokerproof.harness.catalogue.capabilities import listed
 from brokerproof.harness.catalogue.cases import CaseInfo, citations, describe, import_suites
@@ -237,8 +238,19 @@ def absent_without_a_reason(identity: Identity, needed: Collection[str]) -> list
     )
 
 
+def test_a_duty_of_one_side_is_judged_on_that_side() -> None:
+    other = {True: "server", False: "client"}
+    wrong = [
+        f"{name} cites {requirement}"
+        for name, case in cases().items()
+        for requirement in case.requirements
+        if CATALOGUE[requirement].subject == other[bool(TRIALS & set(case.needs))]
+    ]
+    assert not wrong, f"{'; '.join(wrong)}: that is a duty of the other side alone"
+
+
 def test_real_brokers_lack_capabilities_for_a_reason() -> None:
-    needed = {name for case in cases().values() for name in case.needs}
+    needed = {name for case in cases().values() for name in case.needs} - TRIALS
     wrong = [
         f"{name} lacks {', '.join(unexplained)}"
         for name, path in shipped_targets.paths().items()

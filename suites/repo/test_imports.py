@@ -70,6 +70,7 @@ def test_a_client_library_has_one_home(library: str) -> None:
         path
         for path in modules()
         if path.startswith("harness/")
+        and not path.startswith("harness/clients/drivers/")  # programs of their own
         and any(within(imported.name, (library,)) for imported in module(path).imports)
     ]
     assert len(homes) <= HOMES[library], (

@@ -12,6 +12,7 @@ from brokerproof.suites.repo.sources import Module, module, modules, read, texts
 MOST_LINES = 660
 
 CLOCKS = {
+    "harness/clients/drivers/python/driver_lines.py": "a client's own clock is part of a report",
     "harness/commands/progress.py": "ends a process that judges for too long",
     "harness/counterexamples/player.py": (
         "becomes a script of its own, over sockets, that needs nothing of ours"

@@ -22,10 +22,15 @@ class StompTraceRecorder:
     Clients record what they send themselves: frames, as they were meant.
     """
 
-    def __init__(self, judge: Judge, conn: int) -> None:
+    def __init__(self, judge: Judge, conn: int, protocol: str = PROTOCOL) -> None:
         self._judge = judge
+        self._protocol = protocol
         self._factory = EventFactory(conn)
         self._reader = codec.Reader()
+
+    def read_as(self, version: str) -> None:
+        """Read headers as they are escaped in ``version`` from now on."""
+        self._reader.version = version
 
     def on_bytes_received(self, at: Instant, data: bytes) -> Iterator[Frame]:
         """Record bytes from the broker; yield the frames they complete, each once it is recorded.
@@ -41,12 +46,18 @@ class StompTraceRecorder:
                         self._reader.version = item.get("version") or "1.0"
                     self._judge.record(
                         self._factory.frame(
-                            at, False, PROTOCOL, item.command, item.headers, item.body, item.size
+                            at,
+                            False,
+                            self._protocol,
+                            item.command,
+                            item.headers,
+                            item.body,
+                            item.size,
                         )
                     )
                     yield item
                 case codec.Eol(size):
-                    self._judge.record(self._factory.heartbeat(at, False, PROTOCOL, size))
+                    self._judge.record(self._factory.heartbeat(at, False, self._protocol, size))
                 case codec.Unreadable(raw, reason):
                     self._judge.record(self._factory.unreadable(at, False, raw, reason))
                     yield Frame(UNREADABLE, (("reason", reason),), raw, len(raw))
@@ -63,7 +74,7 @@ class StompConversation(Conversation[Frame]):
         self.version = version
         self.connected: Frame | None = None
         """The CONNECTED frame, once it was received."""
-        self._recorder = StompTraceRecorder(judge, conn)
+        self._recorder = StompTraceRecorder(judge, conn, self.protocol)
         self._receipts = 0
 
     def on_frame(self, item: Frame) -> None:

@@ -114,7 +114,6 @@ def test_an_unknown_id_is_answered_with_near_ones(tmp_path: Path) -> None:
             'testable = true\nwhy_not = "so"',
             "why_not explains why testable is false",
         ),
-        ('subject = "both"', 'subject = "client"', "a duty of clients alone cannot be tested"),
         ('observe = "wire"', 'observe = "none"', "what can be observed nowhere cannot be tested"),
         ('verb = "is"', "", "verb is missing; a requirement needs it"),
         ('verb = "is"', 'verb = " "', "verb is empty"),

@@ -1,0 +1,63 @@
+"""The line protocol of drivers in Python: reads a command a line, calls the method of that name,
+and writes reports. A driver is run by its path, with any Python: this file imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+
+class DriverLines:
+    """Base of drivers: a method ``do_NAME`` for each command, whose fields are its arguments."""
+
+    def __init__(self) -> None:
+        self._output = os.dup(1)
+        os.dup2(2, 1)  # what a library prints is no report
+        self._lock = threading.Lock()
+        self._busy_s = 0.0
+        self._messages = 0
+
+    def report(self, saw: str, **fields: Any) -> None:
+        """Write a report, with the client's own clock in nanoseconds."""
+        line = json.dumps({"saw": saw, "at": time.monotonic_ns(), **fields})
+        with self._lock:
+            os.write(self._output, line.encode() + b"\n")
+
+    def report_message(self, headers: dict[str, str], body: bytes) -> int:
+        """Report a message, and work on it for as long as was asked; return its number."""
+        self._messages += 1
+        number = self._messages
+        try:
+            content = {"body": body.decode()}
+        except UnicodeDecodeError:
+            content = {"base64": base64.b64encode(body).decode()}
+        self.report("message", number=number, headers=headers, **content)
+        busy_s, self._busy_s = self._busy_s, 0.0
+        if busy_s:
+            threading.Event().wait(busy_s)
+            self.report("worked", number=number)
+        return number
+
+    def do_work(self, ms: int) -> None:
+        """Let the listener of the next message take so long."""
+        self._busy_s = ms / 1000
+
+    def serve(self) -> None:
+        """Do what the lines on standard input say, until they end."""
+        for line in sys.stdin.buffer:
+            fields = json.loads(line)
+            name = fields.pop("do")
+            if "base64" in fields:
+                fields["body"] = base64.b64decode(fields.pop("base64"))
+            try:
+                getattr(self, f"do_{name}")(**fields)
+                self.report("did", do=name)
+            except Exception as problem:
+                self.report("failed", do=name, problem=f"{type(problem).__name__}: {problem}"[:300])
+        os._exit(0)  # threads of the library may wait for ever

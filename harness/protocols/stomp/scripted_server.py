@@ -1,0 +1,120 @@
+"""The other side of a STOMP connection, for clients on trial: a server that does what a case says,
+at the instant it says."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.conversation import Judge, Match, Requirements
+from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer, frame
+from brokerproof.harness.protocols.stomp.trace_recorder import UNREADABLE
+
+CONNECTING = Match[Frame](
+    "CONNECT or STOMP", lambda frame: frame.command in ("CONNECT", "STOMP"), None
+)
+
+
+class StompServer(StompPeer):
+    """One connection that a client opened. What it sends is not checked, as with any raw peer."""
+
+    protocol = "STOMP.CLIENT"
+
+    def __init__(self, judge: Judge, conn: int) -> None:
+        super().__init__(judge, conn, "client", "1.0")
+        self.heard: list[tuple[Instant, bytes]] = []
+        """What arrived in one piece, and when."""
+        self.frames: list[Frame] = []
+        """Every frame that arrived, in order, taken or not."""
+        self._messages = 0
+
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
+        self.heard.append((at, data))
+        super().bytes_arrived(at, data)
+
+    def on_frame(self, item: Frame) -> None:
+        self.frames.append(item)
+        super().on_frame(item)
+
+    def fatal(self, frame: Frame) -> bool:
+        return frame.command == UNREADABLE
+
+    def speak(self, version: str) -> None:
+        """Write and read headers as ``version`` has them."""
+        self.version = version
+        self._recorder.read_as(version)
+
+    def accept(
+        self, version: str, heart_beat: tuple[int, int] | None = (0, 0), headers: HeadersLike = ()
+    ) -> None:
+        """Send CONNECTED; without ``heart_beat`` it has no such header."""
+        fields = [("version", version)] if version != "1.0" else [("session", f"s{self.conn}")]
+        if heart_beat is not None and version != "1.0":
+            fields.append(("heart-beat", "{},{}".format(*heart_beat)))
+        self.send("CONNECTED", (*fields, *codec.header_list(headers)))
+        self.speak(version)
+
+    def answer_receipt(self, asked: Frame) -> None:
+        """Send the RECEIPT that ``asked`` asks for, if it does."""
+        receipt = asked.get("receipt")
+        if receipt is not None:
+            self.send("RECEIPT", {"receipt-id": receipt})
+
+    def received(self, command: str, *, proves: Requirements | None = None) -> Frame:
+        """The next ``command`` of the client; its receipt is answered."""
+        asked = self.expect(frame(command), proves=proves)
+        self.answer_receipt(asked)
+        return asked
+
+    def message_headers(self, subscription: Frame) -> dict[str, str]:
+        """The headers of the next MESSAGE for the SUBSCRIBE ``subscription``."""
+        self._messages += 1
+        headers = {
+            "destination": subscription.get("destination") or "/queue/unnamed",
+            "message-id": f"m{self._messages}",
+        }
+        of = subscription.get("id")
+        if of is not None:
+            headers["subscription"] = of
+        if self.version == "1.2" and subscription.get("ack", "auto") != "auto":
+            headers["ack"] = f"a{self._messages}"
+        return headers
+
+    def deliver(
+        self, subscription: Frame, body: bytes = b"", headers: HeadersLike = ()
+    ) -> dict[str, str]:
+        """Send a MESSAGE with content-length for ``subscription``; return the headers that name
+        it."""
+        naming = self.message_headers(subscription)
+        length = ("content-length", str(len(body)))
+        fields = (*naming.items(), length, *codec.header_list(headers))
+        self.send("MESSAGE", fields, body)
+        return naming
+
+    def write_pieces(self, data: bytes, size: int = 1) -> None:
+        """Send ``data`` in pieces of ``size`` bytes, each written on its own."""
+        for start in range(0, len(data), size):
+            self.write(data[start : start + size])
+
+    def beat_every(self, period: Duration, until: Instant) -> None:
+        """Send an EOL every ``period`` from now on, while this connection lasts."""
+        due = self.world.now() + period
+        while due <= until:
+            self.world.at(due, partial(self._beat_if_open))
+            due += period
+
+    def drip_every(self, period: Duration, data: bytes) -> None:
+        """Send one byte of ``data`` every ``period``, while this connection lasts."""
+        for number in range(len(data)):
+            due = self.world.now() + number * period
+            self.world.at(due, partial(self._write_if_open, data[number : number + 1]))
+
+    def _beat_if_open(self) -> None:
+        if self.ended is None:
+            self.beat()
+
+    def _write_if_open(self, data: bytes) -> None:
+        if self.ended is None:
+            self.write(data)

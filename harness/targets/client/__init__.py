@@ -1,0 +1,1 @@
+"""Client libraries as targets."""

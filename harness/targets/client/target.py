@@ -1,0 +1,131 @@
+"""A client library as a target: each case starts its driver, a process of its own, and is the
+server to which the library connects."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Identity, TargetFacts
+from brokerproof.harness.worlds.begun_trial import BegunTrial
+from brokerproof.harness.worlds.real import Accepted, RealWorld
+from brokerproof.harness.worlds.world import Receiver, World
+
+DRIVERS = Path(str(files("brokerproof.harness"))) / "clients" / "drivers"
+"""The folder of the drivers that come with brokerproof."""
+_READY_WITHIN_S = 60
+_END_WITHIN_S = 2
+
+
+class ClientTarget(SocketTarget):
+    """``command`` starts the driver; it may name ``{python}``, ``{here}``, the folder of the target
+    file, and ``{drivers}``, :data:`DRIVERS`. ``environment`` is added to ours."""
+
+    is_local = True
+
+    def __init__(
+        self,
+        identity: Identity,
+        command: Sequence[str],
+        here: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(identity)
+        words = {"{python}": sys.executable, "{here}": str(here), "{drivers}": str(DRIVERS)}
+        self._command = [_filled(word, words) for word in command]
+        # A driver in Python finds the module that ours share.
+        path = os.pathsep.join(
+            filter(None, (str(DRIVERS / "python"), os.environ.get("PYTHONPATH", "")))
+        )
+        self._environment = {"PYTHONPATH": path, **(environment or {})}
+        self._log = Path(os.devnull)
+
+    def start(self, folder: Path) -> TargetFacts:
+        """Start the driver once, to learn which release of the library it drives."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / f"{self.identity.name}.log"
+        ready = self._first_line()
+        self.watch_the_host()
+        return TargetFacts(
+            broker=str(ready.get("client", self.identity.name)),
+            version=str(ready.get("version", "unknown")),
+            configuration=f"driven by {' '.join(self._command)}",
+            endpoint="a server of the harness",
+        )
+
+    def _first_line(self) -> dict[str, Any]:
+        ours, process = self._launch()
+        try:
+            ours.settimeout(_READY_WITHIN_S)
+            line = b""
+            while not line.endswith(b"\n"):
+                data = ours.recv(65536)
+                if not data:
+                    raise ValueError("it ended")
+                line += data
+            values = json.loads(line.splitlines()[0])
+            if values["saw"] != "ready":
+                raise ValueError(f"it began with {line[:100]!r}")
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            process.kill()
+            last = self._log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise SetUpFailed(
+                f"target {self.identity.name}: {' '.join(self._command)} did not report that it is"
+                f" ready ({last[0] if last else problem}); its log is {self._log}"
+            ) from None
+        finally:
+            ours.close()
+            _end(process)
+        return dict(values)
+
+    def _launch(self) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+        ours, theirs = socket.socketpair()
+        with theirs, self._log.open("ab") as log:
+            try:
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=log,
+                    env={**os.environ, **self._environment},
+                )
+            except OSError as problem:
+                ours.close()
+                raise SetUpFailed(
+                    f"target {self.identity.name}: {self._command[0]} cannot be run"
+                    f" ({problem.strerror})"
+                ) from None
+        return ours, process
+
+    def begin_trial(self, world: World, driver: Receiver, accepted: Accepted) -> BegunTrial:
+        """See :class:`brokerproof.harness.cases.client_trials.TriesClients`."""
+        assert isinstance(world, RealWorld)
+        port = world.listen(accepted)
+        ours, process = self._launch()
+        channel = world.attach(ours, driver)
+        world.on_close(lambda: _end(process))
+        return BegunTrial(channel, "127.0.0.1", port, lambda: world.watch_client(process.pid))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_WITHIN_S)
+        return
+    process.kill()
+    process.wait()
+
+
+def _filled(word: str, words: Mapping[str, str]) -> str:
+    for name, value in words.items():
+        word = word.replace(name, value)
+    return word

@@ -1,0 +1,20 @@
+"""A client on trial, as its target hands it to a case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from brokerproof.harness.worlds.world import Channel
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTrial:
+    """A driver that was started. Its library is to connect to ``host`` and ``port``."""
+
+    driver: Channel
+    """The channel of its line protocol."""
+    host: str
+    port: int
+    loaded: Callable[[], None]
+    """Called once the driver has reported that it is ready: from then on its process is watched."""

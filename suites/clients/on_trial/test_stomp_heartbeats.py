@@ -1,0 +1,253 @@
+"""Heartbeats of a STOMP client: those that it sends, and those that it waits for.
+
+Both sides announce the same intervals here, so the agreed one is what both say. A client that is
+accused of leaving was sent something in time: a pause of our own makes the finding uncertain.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.cases.client_trials import StompTrial
+from brokerproof.harness.clients.client_event import event_named
+from brokerproof.harness.model.time import Duration, Instant, ms, seconds
+from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.protocols.stomp.scripted_server import StompServer
+
+TRIAL = {"stomp-client", "heart-beat"}
+SENT_IN_TIME = {
+    "1.1": ("STOMP11-HB-06", "STOMP11-HB-09"),
+    "1.2": ("STOMP12-HB-06", "STOMP12-HB-09"),
+}
+LINE_END = {"1.1": "STOMP11-HB-10", "1.2": "STOMP12-HB-10"}
+NONE_AGREED = {"1.1": "STOMP11-HB-06", "1.2": "STOMP12-HB-06"}
+NO_HEADER = {"1.1": "STOMP11-HB-05", "1.2": "STOMP12-HB-05"}
+SENT_WHILE_WORKING = {"1.1": "STOMP11-HB-09", "1.2": "STOMP12-HB-09"}
+WANTS_NONE = {"1.1": "STOMP11-HB-03", "1.2": "STOMP12-HB-03"}
+ANY_DATA = {"1.1": "STOMP11-HB-08", "1.2": "STOMP12-HB-08"}
+MARGIN = {"1.1": "STOMP11-HB-12", "1.2": "STOMP12-HB-12"}
+MAY_GIVE_UP = {"1.1": "STOMP11-HB-11", "1.2": "STOMP12-HB-11"}
+
+INTERVAL_MS = 600
+INTERVAL: Duration = ms(INTERVAL_MS)
+
+
+def signs_since(trial: StompTrial, since: Instant) -> list[Instant]:
+    """The instant ``since``, and every later one at which something arrived from the client."""
+    return [since, *(at for at, _ in trial.server.heard if at > since)]
+
+
+def judge_signs(
+    target: Bench,
+    trial: StompTrial,
+    proves: str | tuple[str, ...],
+    interval: Duration,
+    since: Instant,
+) -> None:
+    """Judge that the client was never silent for longer than ``interval`` since ``since``."""
+    most = interval + target.punctuality(interval)
+    instants = signs_since(trial, since)
+    target.judge_period(proves, "silence of the client", instants, (0, most), until=target.now())
+
+
+def still_receives(target: Bench, trial: StompTrial) -> None:
+    """Check that the client gets a message: the connection that was watched is in use."""
+    subscription = trial.subscribe(id="control", destination="/queue/control")
+    trial.server.deliver(subscription, b"control")
+    trial.driver.expect(event_named("message", body="control"))
+
+
+def judge_stays(
+    target: Bench, trial: StompTrial, proves: str, promised: Duration, why: str
+) -> None:
+    """Judge that the client did not leave, provided that we were never silent for longer than
+    ``promised``."""
+    target.record_finding(
+        proves,
+        not trial.lost,
+        f"the client should stay connected: {why}; {trial.driver.instead()}",
+        uncertain=trial.server.overdue(promised),
+    )
+
+
+def _deliver_if_open(server: StompServer, subscription: codec.Frame) -> None:
+    if server.ended is None:
+        server.deliver(subscription)
+
+
+@case(SENT_IN_TIME, LINE_END, needs=TRIAL)
+@pytest.mark.parametrize(("can", "wanted"), [(500, 500), (300, 900), (900, 300)])
+def test_a_client_with_nothing_to_send_beats(
+    target: Bench, version: str, can: int, wanted: int
+) -> None:
+    """A client can beat every so many ms, and the server wants beats every so many. For six of the
+    longer interval the client has nothing to send. It is never silent for longer than that, and
+    what it writes is a line end.
+
+    One scenario: the interval and the byte.
+    """
+    trial = target.stomp_client(version)
+    trial.connect((can, 0), (0, wanted))
+    since = target.now()
+    interval = ms(max(can, wanted))
+    target.advance(6 * interval)
+    judge_signs(target, trial, SENT_IN_TIME[version], interval, since)
+    written = b"".join(data for at, data in trial.server.heard if at > since)
+    allowed = b"\n" if version == "1.1" else b"\r\n"
+    target.record_finding(
+        LINE_END[version],
+        bool(written) and not written.strip(allowed),
+        f"it wrote {written[:40]!r}",
+    )
+
+
+@case(NONE_AGREED, needs=TRIAL)
+@pytest.mark.parametrize(("can", "wanted"), [(0, 400), (400, 0)])
+def test_no_heart_beats_where_one_side_said_zero(
+    target: Bench, version: str, can: int, wanted: int
+) -> None:
+    """The client or the server said 0 for the client's heartbeats. The client writes nothing for
+    three seconds, and then gets a message."""
+    trial = target.stomp_client(version)
+    trial.connect((can, 0), (0, wanted))
+    since = target.now()
+    target.advance(seconds(3))
+    signs = len(signs_since(trial, since)) - 1
+    still_receives(target, trial)
+    target.judge_count(
+        NONE_AGREED[version], "heartbeats of the client", signs, (0, 0), "heartbeats"
+    )
+
+
+@case(NO_HEADER, needs=TRIAL)
+def test_a_connected_without_heart_beats_agrees_on_none(target: Bench, version: str) -> None:
+    """A client that announced heartbeats gets CONNECTED without the header. For three seconds it
+    neither beats nor leaves, and then it gets a message."""
+    trial = target.stomp_client(version)
+    trial.connect((400, 400), None)
+    since = target.now()
+    target.advance(seconds(3))
+    signs = len(signs_since(trial, since)) - 1
+    target.require(
+        NO_HEADER[version],
+        not trial.lost and signs == 0,
+        f"the client wrote {signs} times and {'left' if trial.lost else 'stayed'}",
+    )
+    still_receives(target, trial)
+
+
+@case(SENT_WHILE_WORKING, needs=TRIAL)
+def test_a_client_beats_while_its_listener_works(target: Bench, version: str) -> None:
+    """A listener works on a message for five intervals. The client is never silent for longer than
+    one."""
+    trial = target.stomp_client(version)
+    trial.connect((INTERVAL_MS, 0), (0, INTERVAL_MS))
+    subscription = trial.subscribe()
+    trial.driver.done("work", ms=5 * INTERVAL_MS)
+    trial.server.deliver(subscription, b"work")
+    trial.message()
+    since = target.now()
+    trial.driver.expect(event_named("worked"))
+    judge_signs(target, trial, SENT_WHILE_WORKING[version], INTERVAL, since)
+
+
+@case(ANY_DATA, needs=TRIAL)
+def test_a_client_stays_while_its_listener_works(target: Bench, version: str) -> None:
+    """A listener works on a message for five intervals, while the server beats four times an
+    interval. The client is still connected after it, and two intervals later."""
+    trial = target.stomp_client(version)
+    trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
+    trial.server.beat_every(INTERVAL // 4, target.now() + 12 * INTERVAL)
+    subscription = trial.subscribe()
+    trial.driver.done("work", ms=5 * INTERVAL_MS)
+    trial.server.deliver(subscription, b"work")
+    trial.message()
+    trial.driver.watch_for(event_named("worked"))
+    target.advance(2 * INTERVAL)
+    judge_stays(target, trial, ANY_DATA[version], INTERVAL, "the server beat four times as often")
+
+
+@case(ANY_DATA, needs=TRIAL)
+@pytest.mark.parametrize("signs", ["beats", "messages", "bytes"])
+def test_any_data_in_time_keeps_a_client(target: Bench, version: str, signs: str) -> None:
+    """The server writes four times as often: heartbeats, whole messages, or one more byte of a
+    message that takes eight intervals. The client does not leave."""
+    trial = target.stomp_client(version)
+    trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
+    subscription = trial.subscribe()
+    server, often = trial.server, INTERVAL // 4
+    if signs == "beats":
+        server.beat_every(often, target.now() + 8 * INTERVAL)
+    elif signs == "messages":
+        for number in range(32):
+            target.world.at(
+                target.now() + number * often, partial(_deliver_if_open, server, subscription)
+            )
+    else:
+        headers = {**server.message_headers(subscription), "content-length": "64"}
+        slow = codec.encode("MESSAGE", headers, b"x" * 64, version=version)
+        server.write(slow[:-64])
+        server.drip_every(often, slow[-64:-32])
+    target.wait_until(lambda: trial.lost, 8 * INTERVAL)
+    judge_stays(target, trial, ANY_DATA[version], INTERVAL, f"{signs} arrived four times as often")
+
+
+@case(MARGIN, needs=TRIAL)
+@pytest.mark.parametrize("after", ["connected", "message"])
+def test_a_beat_at_the_end_of_each_interval_is_in_time(
+    target: Bench, version: str, after: str
+) -> None:
+    """The server beats once an interval, from CONNECTED on or from a message on. The client, which
+    should allow for a margin, stays for eight intervals."""
+    trial = target.stomp_client(version)
+    trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
+    if after == "message":
+        trial.server.deliver(trial.subscribe(), b"m")
+    trial.server.beat_every(INTERVAL, target.now() + 9 * INTERVAL)
+    target.wait_until(lambda: trial.lost, 8 * INTERVAL)
+    judge_stays(
+        target, trial, MARGIN[version], INTERVAL + INTERVAL // 10, "the server beat every interval"
+    )
+
+
+@case(WANTS_NONE, needs=TRIAL)
+def test_a_client_that_wants_no_heart_beats_waits_for_none(target: Bench, version: str) -> None:
+    """A client said that it wants no heartbeats, and the server, which could send some, is silent
+    for three seconds. The client does not leave, and then gets a message."""
+    trial = target.stomp_client(version)
+    trial.connect((INTERVAL_MS, 0), (INTERVAL_MS, INTERVAL_MS))
+    target.wait_until(lambda: trial.lost, seconds(3))
+    target.require(WANTS_NONE[version], not trial.lost, "the client wants no heartbeats and left")
+    still_receives(target, trial)
+
+
+@case(MAY_GIVE_UP, needs=TRIAL)
+@pytest.mark.parametrize("after", ["connected", "beats", "message"])
+def test_a_client_may_leave_a_silent_server(target: Bench, version: str, after: str) -> None:
+    """The server falls silent after CONNECTED, after four heartbeats or after a message. A client
+    that leaves does so after one interval at the earliest; the silence that it bore is recorded."""
+    trial = target.stomp_client(version)
+    trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
+    if after == "message":
+        trial.server.deliver(trial.subscribe(), b"m")
+        trial.message()
+    elif after == "beats":
+        trial.server.beat_every(INTERVAL // 2, target.now() + 2 * INTERVAL)
+        target.advance(2 * INTERVAL)
+    since = trial.server.spoke_at
+    assert since is not None
+    if not target.wait_until(lambda: trial.server.ended is not None, 6 * INTERVAL):
+        target.record_not_applicable(MAY_GIVE_UP[version], "it stayed for six silent intervals")
+        return
+    assert trial.server.ended is not None
+    target.judge_duration(
+        MAY_GIVE_UP[version],
+        f"silence borne after {after}",
+        trial.server.ended.at - since,
+        (INTERVAL, None),
+        since,
+    )

@@ -1,0 +1,242 @@
+"""Subscriptions, acknowledgements, transactions and the end of a STOMP client's session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.clients.client_event import event_named
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import frame
+
+TRIAL = {"stomp-client"}
+SUBSCRIBE = {
+    "1.0": ("STOMP10-SUBSCRIBE-01",),
+    "1.1": ("STOMP11-SUB-01", "STOMP11-SUB-05"),
+    "1.2": ("STOMP12-SUB-01", "STOMP12-SUB-05", "STOMP12-FH-04"),
+}
+ACK_MODE = {"1.0": "STOMP10-SUBSCRIBE-04", "1.1": "STOMP11-SUB-06", "1.2": "STOMP12-SUB-07"}
+TWO_IDS = {"1.1": "STOMP11-SUB-05", "1.2": "STOMP12-SUB-06"}
+UNSUBSCRIBE = {
+    "1.0": ("STOMP10-UNSUBSCRIBE-01",),
+    "1.1": ("STOMP11-UNSUB-01",),
+    "1.2": ("STOMP12-UNSUB-01", "STOMP12-UNSUB-02", "STOMP12-FH-05"),
+}
+ACK = {
+    "1.0": ("STOMP10-ACK-01",),
+    "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02", "STOMP11-SUB-08"),
+    "1.2": ("STOMP12-ACK-01", "STOMP12-FH-06", "STOMP12-SUB-09"),
+}
+NACK = {"1.1": "STOMP11-NACK-01", "1.2": "STOMP12-NACK-01"}
+NACK_SENT = "STOMP12-SUB-12"
+TRANSACTION_IN_ACK = {"1.1": "STOMP11-ACK-03", "1.2": "STOMP12-ACK-02"}
+TRANSACTION_IN_NACK = {"1.1": "STOMP11-NACK-02", "1.2": "STOMP12-NACK-02"}
+BEGIN = {
+    "1.0": ("STOMP10-BEGIN-01",),
+    "1.1": ("STOMP11-BEGIN-01",),
+    "1.2": ("STOMP12-BEGIN-01", "STOMP12-FH-07"),
+}
+COMMIT = {"1.0": "STOMP10-COMMIT-01", "1.1": "STOMP11-COMMIT-01", "1.2": "STOMP12-COMMIT-01"}
+ABORT = {"1.0": "STOMP10-ABORT-01", "1.1": "STOMP11-ABORT-01", "1.2": "STOMP12-ABORT-01"}
+NOTHING_BEHIND = {"1.1": "STOMP11-DISC-02", "1.2": "STOMP12-DISC-02"}
+GRACEFUL = {"1.1": "STOMP11-DISC-01", "1.2": "STOMP12-DISC-01"}
+
+
+@case(SUBSCRIBE, ACK_MODE, needs=TRIAL)
+@pytest.mark.parametrize("ack", ["auto", "client"])
+def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str) -> None:
+    """The application subscribes. Its SUBSCRIBE has the destination, from 1.1 on an id, and the
+    mode that was asked for; without a header the mode is auto.
+
+    One scenario: the headers of one frame.
+    """
+    trial = target.stomp_client(version)
+    trial.connect()
+    asked = trial.subscribe("/queue/a", ack=ack)
+    target.record_finding(
+        SUBSCRIBE[version],
+        asked.get("destination") == "/queue/a" and (version == "1.0" or bool(asked.get("id"))),
+        f"got {asked.brief()}",
+    )
+    target.record_finding(
+        ACK_MODE[version], asked.get("ack", "auto") == ack, f"got {asked.brief()}"
+    )
+
+
+@case(TWO_IDS, needs=TRIAL)
+def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
+    """The application subscribes twice to one place. The two SUBSCRIBEs have two ids."""
+    trial = target.stomp_client(version)
+    trial.connect()
+    first, second = trial.subscribe(id="s1"), trial.subscribe(id="s2")
+    target.record_finding(
+        TWO_IDS[version],
+        first.get("id") != second.get("id"),
+        f"the ids are {first.get('id')!r} and {second.get('id')!r}",
+    )
+
+
+@case(UNSUBSCRIBE, needs=TRIAL)
+def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None:
+    """The application ends one of two subscriptions. UNSUBSCRIBE has the id that its SUBSCRIBE had,
+    or in 1.0 the destination."""
+    trial = target.stomp_client(version)
+    trial.connect()
+    first = trial.subscribe("/queue/a", id="s1")
+    trial.subscribe("/queue/b", id="s2")
+    trial.driver.done("unsubscribe", id="s1", destination="/queue/a")
+    asked = trial.server.received("UNSUBSCRIBE", proves=UNSUBSCRIBE[version])
+    by_id = asked.get("id") is not None and asked.get("id") == first.get("id")
+    by_name = version == "1.0" and asked.get("destination") == "/queue/a"
+    target.record_finding(UNSUBSCRIBE[version], by_id or by_name, f"got {asked.brief()}")
+
+
+@case(ACK, needs=TRIAL)
+def test_ack_names_the_message(target: Bench, version: str) -> None:
+    """The application acknowledges the second of two messages. ACK names that one, as its version
+    has it: by message-id, in 1.1 with the subscription, in 1.2 by the value of its header ack.
+
+    One scenario: the frame is sent, and with the right headers.
+    """
+    trial = target.stomp_client(version)
+    trial.connect()
+    subscription = trial.subscribe(ack="client")
+    trial.server.deliver(subscription, b"one")
+    naming = trial.server.deliver(subscription, b"two")
+    trial.driver.expect(event_named("message", number=2))
+    trial.driver.done("ack", message=2)
+    sent = trial.server.received("ACK", proves=ACK[version])
+    target.record_finding(ACK[version], _names(sent, naming, version), f"got {sent.brief()}")
+
+
+@case(NACK, needs=TRIAL | {"nack"})
+def test_nack_names_the_message(target: Bench, version: str) -> None:
+    """The application refuses a message. NACK names it as ACK would."""
+    trial = target.stomp_client(version)
+    trial.connect()
+    naming = trial.server.deliver(trial.subscribe(ack="client"), b"one")
+    trial.message()
+    trial.driver.done("nack", message=1)
+    sent = trial.server.received("NACK", proves=NACK[version])
+    target.record_finding(NACK[version], _names(sent, naming, version), f"got {sent.brief()}")
+
+
+@case(NACK_SENT, needs=TRIAL | {"nack"})
+def test_what_was_not_processed_is_refused(target: Bench) -> None:
+    """The application refuses one of two messages in mode client-individual and acknowledges the
+    other. A NACK and an ACK arrive."""
+    trial = target.stomp_client("1.2")
+    trial.connect()
+    subscription = trial.subscribe(ack="client-individual")
+    trial.server.deliver(subscription, b"one")
+    naming = trial.server.deliver(subscription, b"two")
+    trial.driver.expect(event_named("message", number=2))
+    trial.driver.done("ack", message=1)
+    trial.server.received("ACK")
+    trial.driver.done("nack", message=2)
+    refused = trial.server.received("NACK", proves=NACK_SENT)
+    target.record_finding(NACK_SENT, refused.get("id") == naming["ack"], f"got {refused.brief()}")
+
+
+@case(TRANSACTION_IN_ACK, TRANSACTION_IN_NACK, needs=TRIAL | {"nack", "transactions"})
+def test_settlements_may_be_in_a_transaction(target: Bench, version: str) -> None:
+    """The application acknowledges one message and refuses another in a transaction. ACK and NACK
+    have its name."""
+    trial = target.stomp_client(version)
+    trial.connect()
+    subscription = trial.subscribe(ack="client-individual")
+    trial.server.deliver(subscription, b"one")
+    trial.server.deliver(subscription, b"two")
+    trial.driver.expect(event_named("message", number=2))
+    trial.driver.done("begin", transaction="t1")
+    trial.server.received("BEGIN")
+    trial.driver.done("ack", message=1, transaction="t1")
+    ack = trial.server.received("ACK")
+    trial.driver.done("nack", message=2, transaction="t1")
+    nack = trial.server.received("NACK")
+    target.record_finding(
+        TRANSACTION_IN_ACK[version], ack.get("transaction") == "t1", f"got {ack.brief()}"
+    )
+    target.record_finding(
+        TRANSACTION_IN_NACK[version], nack.get("transaction") == "t1", f"got {nack.brief()}"
+    )
+
+
+@case(BEGIN, COMMIT, ABORT, needs=TRIAL | {"transactions"})
+def test_transactions_are_named(target: Bench, version: str) -> None:
+    """The application begins two transactions, sends in one, commits it and aborts the other. Every
+    frame has the name of its transaction.
+
+    One scenario: the life of two transactions.
+    """
+    trial = target.stomp_client(version)
+    trial.connect()
+    for name in ("t1", "t2"):
+        trial.driver.done("begin", transaction=name)
+        begun = trial.server.received("BEGIN", proves=BEGIN[version])
+        target.record_finding(
+            BEGIN[version], begun.get("transaction") == name, f"got {begun.brief()}"
+        )
+    trial.driver.done("send", destination="/queue/a", body="x", transaction="t1")
+    sent = trial.server.received("SEND")
+    target.record_finding(BEGIN[version], sent.get("transaction") == "t1", f"got {sent.brief()}")
+    trial.driver.done("commit", transaction="t1")
+    commit = trial.server.received("COMMIT", proves=COMMIT[version])
+    trial.driver.done("abort", transaction="t2")
+    abort = trial.server.received("ABORT", proves=ABORT[version])
+    target.record_finding(
+        COMMIT[version], commit.get("transaction") == "t1", f"got {commit.brief()}"
+    )
+    target.record_finding(ABORT[version], abort.get("transaction") == "t2", f"got {abort.brief()}")
+
+
+@case(NOTHING_BEHIND, needs=TRIAL)
+def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
+    """The application disconnects. One more message arrives, and the server takes its time with the
+    RECEIPT. No frame of the client follows its DISCONNECT."""
+    trial = target.stomp_client(version)
+    trial.connect()
+    subscription = trial.subscribe()
+    trial.driver.do("disconnect")
+    left = trial.server.expect(frame("DISCONNECT"))
+    trial.server.deliver(subscription, b"late")
+    target.wait_until(lambda: trial.server.ended is not None, seconds(1))
+    trial.server.answer_receipt(left)
+    target.wait_until(lambda: trial.server.ended is not None, seconds(1))
+    behind = trial.server.frames[trial.server.frames.index(left) + 1 :]
+    target.record_finding(
+        NOTHING_BEHIND[version],
+        not behind,
+        f"behind DISCONNECT: {', '.join(frame.brief() for frame in behind) or 'nothing'}",
+    )
+
+
+@case(GRACEFUL, needs=TRIAL)
+def test_a_client_waits_for_the_receipt_of_disconnect(target: Bench, version: str) -> None:
+    """The application disconnects. Its DISCONNECT asks for a receipt, and the client closes once it
+    has it, not before."""
+    trial = target.stomp_client(version)
+    trial.connect()
+    trial.driver.do("disconnect")
+    left = trial.server.expect(frame("DISCONNECT"))
+    early = target.wait_until(lambda: trial.server.ended is not None, seconds(1))
+    trial.server.answer_receipt(left)
+    asks = left.get("receipt") is not None
+    target.record_finding(
+        GRACEFUL[version],
+        asks and not early,
+        f"DISCONNECT asks for {'a' if asks else 'no'} receipt, and the client"
+        f" {'closed without it' if early else 'waited'}",
+    )
+
+
+def _names(sent: Frame, naming: Mapping[str, str], version: str) -> bool:
+    """True if an ACK or NACK has the headers by which its version names the MESSAGE ``naming``."""
+    if version == "1.2":
+        return sent.get("id") == naming["ack"]
+    by_subscription = version == "1.0" or sent.get("subscription") == naming["subscription"]
+    return sent.get("message-id") == naming["message-id"] and by_subscription

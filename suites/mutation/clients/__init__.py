@@ -1,0 +1,1 @@
+"""A small STOMP client of our own, and faults of clients."""

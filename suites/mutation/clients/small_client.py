@@ -1,0 +1,395 @@
+"""A small STOMP client without sockets or clock, with its driver inside: what faults of clients are
+seeded into.
+
+It does what the specifications ask and no more. Each of its habits is a method or a constant of its
+own, so that a style or a fault replaces just that.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from brokerproof.harness.model.broker_io import (
+    BytesReceived,
+    Close,
+    Connected,
+    Effect,
+    Input,
+    PeerGone,
+    SendBytes,
+    TimerFired,
+)
+from brokerproof.harness.model.time import Duration, Instant, ms, seconds
+
+Headers = list[tuple[str, str]]
+
+ESCAPES = {
+    "1.0": {},
+    "1.1": {"\\": "\\\\", "\n": "\\n", ":": "\\c"},
+    "1.2": {"\\": "\\\\", "\n": "\\n", ":": "\\c", "\r": "\\r"},
+}
+
+
+class Fatal(Exception):
+    """The server sent what no client may go on after."""
+
+
+class SmallClient:
+    """One driver, and one connection after the other."""
+
+    driver = 1
+    """The connection that carries the line protocol."""
+
+    def __init__(self) -> None:
+        self.now: Instant = 0
+        self.effects: list[Effect] = []
+        self.wire: int | None = None
+        self.version = "1.2"
+        self.commands = b""
+        self.pending = b""
+        self.connecting: dict[str, Any] = {}
+        self.connected = False
+        self.leaving = False
+        self.sends_every: Duration = 0
+        self.awaits_every: Duration = 0
+        self.sent_at: Instant = 0
+        self.heard_at: Instant = 0
+        self.busy_for: Duration = 0
+        self.works_until: Instant | None = None
+        self.waiting: list[tuple[Headers, bytes]] = []
+        self.messages: list[Headers] = []
+
+    # the world's side
+
+    def handle(self, now: Instant, event: Input) -> list[Effect]:
+        self.now, self.effects = now, []
+        match event:
+            case Connected(conn=self.driver):
+                self.report("ready", client="small", version="1")
+            case Connected(conn=conn):
+                self.wire, self.pending = conn, b""
+                self.dialled()
+            case BytesReceived(conn=self.driver, data=data):
+                *lines, self.commands = (self.commands + data).split(b"\n")
+                for line in lines:
+                    self.obey(json.loads(line))
+            case BytesReceived(conn=self.wire, data=data):
+                self.receive(data)
+            case PeerGone(conn=self.wire):
+                self.lose()
+            case TimerFired():
+                self.tick()
+            case _:
+                pass
+        return self.effects
+
+    def next_deadline(self) -> Instant | None:
+        dues = [self.works_until, self.beat_due(), self.leave_due()]
+        return min((due for due in dues if due is not None), default=None)
+
+    def tick(self) -> None:
+        if self.works_until is not None and self.now >= self.works_until:
+            self.works_until = None
+            self.report("worked")
+            waiting, self.waiting = self.waiting, []
+            for headers, body in waiting:
+                self.hand_out(headers, body)
+        beat, leave = self.beat_due(), self.leave_due()
+        if beat is not None and self.now >= beat:
+            self.beat()
+        if leave is not None and self.now >= leave:
+            self.end()
+
+    # heartbeats
+
+    patience = 2
+    """The number of intervals without a byte after which it leaves; 0: it never does."""
+
+    def agree(self, connected: dict[str, str]) -> None:
+        theirs = connected.get("heart-beat")
+        can, wanted = (0, 0) if theirs is None else map(int, theirs.split(","))
+        cx, cy = self.connecting["heart_beat"]
+        self.sends_every = ms(max(cx, wanted)) if cx and wanted else 0
+        self.awaits_every = ms(max(cy, can)) if cy and can else 0
+
+    def beat_due(self) -> Instant | None:
+        alive = self.connected and self.wire is not None
+        return self.sent_at + self.sends_every if alive and self.sends_every else None
+
+    def leave_due(self) -> Instant | None:
+        alive = self.connected and self.wire is not None
+        if not alive or not self.awaits_every or not self.patience:
+            return None
+        return self.heard_at + self.patience * self.awaits_every
+
+    def beat(self) -> None:
+        self.write(b"\n")
+
+    # the driver's side
+
+    def report(self, saw: str, **fields: Any) -> None:
+        line = json.dumps({"saw": saw, "at": self.now, **fields}).encode() + b"\n"
+        self.effects.append(SendBytes(self.driver, line))
+
+    def obey(self, command: dict[str, Any]) -> None:
+        name = command.pop("do")
+        getattr(self, f"do_{name}")(**command)
+        self.report("did", do=name)
+
+    def do_connect(self, **fields: Any) -> None:
+        self.connecting = fields
+        self.version = fields["version"]
+        self.connected = self.leaving = False
+        self.report("dials")
+
+    def dialled(self) -> None:
+        self.send_frame("CONNECT", self.connect_headers())
+
+    def connect_headers(self) -> Headers:
+        about = self.connecting
+        headers = [("login", about["login"]), ("passcode", about["passcode"])]
+        if self.version != "1.0":
+            headers += [("accept-version", self.version), ("host", about["vhost"])]
+            headers += [("heart-beat", "{},{}".format(*about["heart_beat"]))]
+        return headers
+
+    def do_subscribe(self, destination: str, id: str, ack: str) -> None:
+        self.send_frame("SUBSCRIBE", [("destination", destination), ("id", id), ("ack", ack)])
+
+    def do_unsubscribe(self, id: str, destination: str) -> None:
+        self.send_frame("UNSUBSCRIBE", [("id", id)])
+
+    def do_send(
+        self,
+        destination: str,
+        body: str = "",
+        base64: str = "",
+        headers: dict[str, str] | None = None,
+        content_type: str | None = None,
+        transaction: str | None = None,
+    ) -> None:
+        data = self.decoded(base64) if base64 else body.encode()
+        fields = [("destination", destination), *(headers or {}).items()]
+        if content_type is not None:
+            fields.append(("content-type", content_type))
+        if transaction is not None:
+            fields.append(("transaction", transaction))
+        self.send_frame("SEND", [*fields, *self.length(data)], data)
+
+    def decoded(self, text: str) -> bytes:
+        return base64.b64decode(text)
+
+    def length(self, body: bytes) -> Headers:
+        return [("content-length", str(len(body)))]
+
+    def do_ack(self, message: int, transaction: str | None = None) -> None:
+        self.settle("ACK", message, transaction)
+
+    def do_nack(self, message: int, transaction: str | None = None) -> None:
+        self.settle("NACK", message, transaction)
+
+    def settle(self, command: str, message: int, transaction: str | None) -> None:
+        headers = self.naming(dict(self.messages[message - 1]))
+        if transaction is not None:
+            headers.append(("transaction", transaction))
+        self.send_frame(command, headers)
+
+    def naming(self, message: dict[str, str]) -> Headers:
+        if self.version == "1.2":
+            return [("id", message["ack"])]
+        named = [("message-id", message["message-id"])]
+        return (
+            [*named, ("subscription", message["subscription"])] if self.version == "1.1" else named
+        )
+
+    def do_begin(self, transaction: str) -> None:
+        self.send_frame("BEGIN", [("transaction", transaction)])
+
+    def do_commit(self, transaction: str) -> None:
+        self.send_frame("COMMIT", [("transaction", transaction)])
+
+    def do_abort(self, transaction: str) -> None:
+        self.send_frame("ABORT", [("transaction", transaction)])
+
+    def do_work(self, ms: int) -> None:
+        self.busy_for = seconds(1) * ms // 1000
+
+    def do_disconnect(self) -> None:
+        self.leaving = True
+        self.send_frame("DISCONNECT", [("receipt", "bye")])
+
+    # the wire's side: writing
+
+    line_end = b"\n"
+
+    def send_frame(self, command: str, headers: Headers, body: bytes = b"") -> None:
+        lines = [command.encode()]
+        for name, value in headers:
+            quoted = (command == "CONNECT" and (name, value)) or (
+                self.escape(name),
+                self.escape(value),
+            )
+            lines.append(":".join(quoted).encode())
+        self.write(self.line_end.join([*lines, b"", b""]) + body + b"\0")
+
+    def escape(self, text: str) -> str:
+        return text.translate(str.maketrans(ESCAPES[self.version]))
+
+    def write(self, data: bytes) -> None:
+        if self.wire is not None:
+            self.sent_at = self.now
+            self.effects.append(SendBytes(self.wire, data))
+
+    def end(self) -> None:
+        if self.wire is not None:
+            self.effects.append(Close(self.wire))
+            self.lose()
+
+    def lose(self) -> None:
+        self.wire, self.connected = None, False
+        self.report("disconnected")
+
+    # the wire's side: reading
+
+    def receive(self, data: bytes) -> None:
+        self.heard(data)
+        self.pending += data
+        try:
+            for command, headers, body in self.frames():
+                self.take(command, headers, body)
+        except Fatal as problem:
+            self.report("error", headers={}, body=str(problem))
+            self.end()
+
+    def heard(self, data: bytes) -> None:
+        self.heard_at = self.now
+
+    def frames(self) -> Iterator[tuple[str, Headers, bytes]]:
+        """The frames that are complete."""
+        while True:
+            self.pending = self.pending.lstrip(b"\r\n")
+            head, blank, rest = self.pending.replace(b"\r\n", b"\n").partition(b"\n\n")
+            if not blank:
+                return
+            head, rest = self.split_head()
+            command, *lines = head.decode().split("\n")
+            headers = [self.header(command, line) for line in lines]
+            length = self.body_length(headers, rest)
+            if length is None or len(rest) <= length:
+                return
+            self.pending = rest[length + 1 :]
+            yield command, headers, rest[:length]
+
+    def split_head(self) -> tuple[bytes, bytes]:
+        """The lines before the body, without CR in 1.2, and what follows the empty line."""
+        for blank in (b"\n\n", b"\n\r\n"):
+            head, found, rest = self.pending.partition(blank)
+            if found and (blank != b"\n\n" or b"\n\r\n" not in head):
+                return (head.replace(b"\r\n", b"\n").removesuffix(b"\r"), rest)
+        return self.pending, b""
+
+    def body_length(self, headers: Headers, rest: bytes) -> int | None:
+        named = dict(reversed(headers)).get("content-length")
+        if named is not None:
+            return int(named)
+        return rest.index(b"\0") if b"\0" in rest else None
+
+    def header(self, command: str, line: str) -> tuple[str, str]:
+        name, _, value = line.partition(":")
+        if command == "CONNECTED":
+            return name, value
+        return self.unescape(name), self.unescape(value)
+
+    def unescape(self, text: str) -> str:
+        known = {written[1]: meant for meant, written in ESCAPES[self.version].items()}
+        if not known:
+            return text
+        letters, parts = iter(text), []
+        for letter in letters:
+            if letter == "\\":
+                letter = self.unescaped(known, next(letters, ""))
+            parts.append(letter)
+        return "".join(parts)
+
+    def unescaped(self, known: dict[str, str], letter: str) -> str:
+        if letter not in known:
+            raise Fatal(f"undefined escape \\{letter}")
+        return known[letter]
+
+    def take(self, command: str, headers: Headers, body: bytes) -> None:
+        first = self.as_mapping(headers)
+        match command:
+            case "CONNECTED":
+                self.connected, self.heard_at = True, self.now
+                self.agree(first)
+                self.report("connected", headers=first)
+            case "MESSAGE" if not self.leaving:
+                self.hand_out(headers, body)
+            case "RECEIPT":
+                self.report("receipt", id=first.get("receipt-id"))
+                if self.leaving:
+                    self.end()
+            case "ERROR":
+                self.report("error", headers=first, body=body.decode())
+                self.end()
+            case _:
+                pass
+
+    def as_mapping(self, headers: Headers) -> dict[str, str]:
+        return dict(reversed(headers))
+
+    def hand_out(self, headers: Headers, body: bytes) -> None:
+        if self.works_until is not None:
+            self.waiting.append((headers, body))
+            return
+        self.messages.append(list(self.as_mapping(headers).items()))
+        try:
+            content = {"body": body.decode()}
+        except UnicodeDecodeError:
+            content = {"base64": base64.b64encode(body).decode()}
+        number = len(self.messages)
+        self.report("message", number=number, headers=self.as_mapping(headers), **content)
+        if self.busy_for:
+            self.works_until, self.busy_for = self.now + self.busy_for, 0
+
+
+# Honest clients in other styles: nobody accuses them of anything.
+
+
+class Eager(SmallClient):
+    """Beats three times as often as agreed, and ends its lines with CR LF where it may."""
+
+    def beat_due(self) -> Instant | None:
+        due = super().beat_due()
+        return None if due is None else due - 2 * self.sends_every // 3
+
+    def connect_headers(self) -> Headers:
+        return [("x-style", "eager"), *super().connect_headers()]
+
+    def send_frame(self, command: str, headers: Headers, body: bytes = b"") -> None:
+        self.line_end = b"\r\n" if self.version == "1.2" else b"\n"
+        super().send_frame(command, headers, body)
+
+
+class Trusting(SmallClient):
+    """Never leaves a silent server, and names all versions that it knows, the last one it speaks at
+    the end."""
+
+    patience = 0
+
+    def connect_headers(self) -> Headers:
+        known = [version for version in ESCAPES if version <= self.version]
+        return [
+            (name, ",".join(known) if name == "accept-version" else value)
+            for name, value in super().connect_headers()
+        ]
+
+    def do_subscribe(self, destination: str, id: str, ack: str) -> None:
+        mode = [] if ack == "auto" else [("ack", ack)]
+        self.send_frame("SUBSCRIBE", [("id", id), ("destination", destination), *mode])
+
+
+STYLES = {"small": SmallClient, "eager": Eager, "trusting": Trusting}
