@@ -16,7 +16,7 @@ alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from brokerproof.harness.model.finding import Finding
@@ -58,7 +58,20 @@ NO_ERROR_FOR_NOTHING = {
 }
 WRITTEN = (FrameSent, HeartBeatSent, OctetsSent, OctetsSentUnseen)
 RIGHT_BEHIND: Duration = 10 * NS_PER_MS
-"""A line end that arrives so soon behind a frame may belong to it."""
+"""A line end that arrives so soon behind a frame may belong to it: several may follow a NUL."""
+
+
+def heartbeats(events: Iterable[Event], conn: int, since: Instant) -> list[Instant]:
+    """Return when line ends arrived on a connection after ``since`` that belong to no frame."""
+    beats, frame_at = [], -RIGHT_BEHIND
+    for event in events:
+        if not isinstance(event, (FrameReceived, HeartBeatReceived)) or event.conn != conn:
+            continue
+        if isinstance(event, FrameReceived):
+            frame_at = event.at_ns
+        elif event.at_ns > max(since, frame_at + RIGHT_BEHIND):
+            beats.append(event.at_ns)
+    return beats
 
 
 @dataclass

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from brokerproof.suites.mini_brokers.broker import Broker, Parts
 from brokerproof.suites.mini_brokers.faults import BROKERS
+from brokerproof.suites.mini_brokers.styles import STYLES
 
 
 def obey(broker: Broker) -> None:
@@ -45,4 +46,5 @@ async def serve(parts: Parts, port: int) -> None:
 
 if __name__ == "__main__":
     name, port = sys.argv[1:3]
-    asyncio.run(serve(BROKERS[name].parts, int(port)))
+    parts = STYLES[name] if name in STYLES else BROKERS[name].parts
+    asyncio.run(serve(parts, int(port)))

@@ -82,9 +82,13 @@ class Queue:
             if not open_ones:
                 return
             taker = open_ones[0]
-            self.subscriptions.remove(taker)
-            self.subscriptions.append(taker)
+            self.end_turn(taker)
             taker.connection.deliver(taker, self.messages.popleft())
+
+    def end_turn(self, taker: Subscription) -> None:
+        """Let others take their turn before ``taker`` does again."""
+        self.subscriptions.remove(taker)
+        self.subscriptions.append(taker)
 
     def give_back(self, messages: list[Message]) -> None:
         """Put messages that were not settled back in their places."""
@@ -98,6 +102,9 @@ class Queue:
 
 class Connection(asyncio.Protocol):
     """One client."""
+
+    keeps: bool | None = None
+    """True where every destination is a queue, False where every one is a topic."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -146,9 +153,31 @@ class Connection(asyncio.Protocol):
 
     def write(self, frame: Frame) -> int:
         """Send a frame and return its size in bytes."""
-        data = encode(frame, self.version)
-        self.transport.write(data)
+        data = self.encoded(frame)
+        self.send(data)
         return len(data)
+
+    def encoded(self, frame: Frame) -> bytes:
+        """The bytes of a frame."""
+        return encode(frame, self.version)
+
+    def send(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def beat(self) -> bytes:
+        """A heartbeat."""
+        return b"\n"
+
+    def next_id(self) -> str:
+        """The id of the next message."""
+        return str(next(self.broker.numbers))
+
+    def end(self) -> None:
+        """Close the connection when everything is sent."""
+        self.transport.close()
+
+    def receipt(self, id: str) -> None:
+        self.write(Frame("RECEIPT", [("receipt-id", id)]))
 
     def refuse(self, reason: str, frame: Frame | None) -> None:
         """Send ERROR and close."""
@@ -159,7 +188,7 @@ class Connection(asyncio.Protocol):
         body = reason.encode()
         headers.append(("content-length", str(len(body))))
         self.write(Frame("ERROR", headers, body))
-        self.transport.close()
+        self.end()
 
     # frames
 
@@ -186,7 +215,7 @@ class Connection(asyncio.Protocol):
         self.confirm(frame)
         self.is_blocked = frame.command == "SEND" and bool(self.broker.shortages)
         if frame.command == "DISCONNECT":
-            self.transport.close()
+            self.end()
 
     def unblock(self) -> None:
         """Go on with what a shortage left unread."""
@@ -199,7 +228,7 @@ class Connection(asyncio.Protocol):
         """Send the RECEIPT that a frame asks for."""
         receipt = frame.get("receipt")
         if receipt is not None:
-            self.write(Frame("RECEIPT", [("receipt-id", receipt)]))
+            self.receipt(receipt)
         for queue in self.broker.queues_of(self):
             queue.dispatch()
 
@@ -251,7 +280,7 @@ class Connection(asyncio.Protocol):
             self.write(
                 Frame("ERROR", [("version", ",".join(VERSIONS)), ("message", "no common version")])
             )
-            self.transport.close()
+            self.end()
             return
         self.version = self.parser.version = common[-1]
         self.is_connected = True
@@ -281,7 +310,7 @@ class Connection(asyncio.Protocol):
         """Send an end of line after each ``period`` seconds."""
 
         def beat() -> None:
-            self.transport.write(b"\n")
+            self.send(self.beat())
             self.beat_every(period)
 
         self.timers[:] = [self.broker.loop.call_later(period * 0.95, beat)]
@@ -323,7 +352,7 @@ class Connection(asyncio.Protocol):
 
     def deliver(self, subscription: Subscription, message: Message) -> None:
         """Send a MESSAGE."""
-        number = str(next(self.broker.numbers))
+        number = self.next_id()
         headers = [
             ("destination", message.destination),
             ("message-id", number),
@@ -412,9 +441,14 @@ class Broker:
                 connection.refuse("no data was received within the TTL", None)
         self.loop.call_later(self.parts.check_interval_s, self.end_silent_connections)
 
+    def is_topic(self, destination: str) -> bool:
+        """True if each subscription of the destination gets a copy."""
+        keeps = self.parts.connection.keeps
+        return destination.startswith("/topic/") if keeps is None else not keeps
+
     def queue(self, subscription: Subscription) -> Queue:
         """The queue that a subscription takes messages from."""
-        if not subscription.destination.startswith("/topic/"):
+        if not self.is_topic(subscription.destination):
             return self.queues.setdefault(subscription.destination, self.parts.queue())
         key = (id(subscription.connection), subscription.id)
         return self.topics.setdefault(subscription.destination, {}).setdefault(
@@ -429,7 +463,7 @@ class Broker:
         """Put a SEND into its queue, or into that of each subscription of its topic."""
         destination = frame.need("destination")
         headers = [header for header in frame.headers if header[0] not in NOT_OF_A_MESSAGE]
-        if destination.startswith("/topic/"):
+        if self.is_topic(destination):
             queues = list(self.topics.get(destination, {}).values())
         else:
             queues = [self.queues.setdefault(destination, self.parts.queue())]
@@ -442,7 +476,7 @@ class Broker:
         queue = self.queue(subscription)
         queue.subscriptions.remove(subscription)
         subscription.connection.subscriptions.pop(subscription.id)
-        if subscription.destination.startswith("/topic/"):
+        if self.is_topic(subscription.destination):
             del self.topics[subscription.destination][id(subscription.connection), subscription.id]
         else:
             queue.give_back([delivery.message for delivery in subscription.held.values()])

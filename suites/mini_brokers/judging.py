@@ -13,6 +13,7 @@ from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.counterexamples import writer
+from brokerproof.harness.inference import discovery
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.recorder import Recorder
@@ -30,16 +31,16 @@ def write_target(name: str, folder: Path) -> Path:
 
 
 def judge(
-    path: Path,
+    target_name: str,
     calls: Sequence[Call],
     folder: Path,
     seed: int = 1,
     counterexamples: Path | None = None,
 ) -> list[Result]:
-    """The results of ``calls`` on the target of a file. Those with alarms run after the others, one
-    by one. Failures leave files in ``counterexamples``, if it is given."""
-    target = target_file.load(str(path))
-    facts = target.start(folder)
+    """The results of ``calls`` on a target, a file or an address. Those with alarms run after the
+    others, one by one. Failures leave files in ``counterexamples``, if it is given."""
+    target = target_file.load(target_name)
+    facts = discovery.begin(target, folder, seed)
     one_at_a_time()
     try:
         recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)

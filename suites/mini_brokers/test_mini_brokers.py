@@ -59,7 +59,7 @@ def results_of(name: str, folder: Path) -> list[Result]:
         if call.case.suite in SUITES and re.search(chosen, call.id) is not None
     ]
     folder.mkdir()
-    return judge(write_target(name, folder), calls, folder, SEED)
+    return judge(str(write_target(name, folder)), calls, folder, SEED)
 
 
 @pytest.fixture(scope="module")

@@ -58,6 +58,20 @@ def receive(
     return peer.take_messages()
 
 
+def receive_and_acknowledge(target: Bench, peer: StompPeer, count: int) -> list[Frame]:
+    """Like :func:`receive`, from a subscription that acknowledges: however few messages the broker
+    lets it hold at a time, it gets them all."""
+    messages: list[Frame] = []
+    while len(messages) < count:
+        arrived = receive(target, peer, 1)
+        if not arrived:
+            break
+        for message in arrived:
+            peer.ack(message)
+        messages += arrived
+    return messages
+
+
 def collect(target: Bench, peer: Consumer, count: int, *, quiet: Duration = QUIET) -> list[Frame]:
     """Like :func:`receive`, with the messages that arrive within ``quiet`` afterwards."""
     messages = receive(target, peer, count)

@@ -10,6 +10,7 @@ import re
 
 from hypothesis import strategies as st
 
+from brokerproof.harness.oracles.stomp_aftermath import heartbeats
 from brokerproof.suites.api import (
     NS_PER_MS,
     Bench,
@@ -90,7 +91,7 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     )
     if cy == 0:
         target.advance(ms(1100))
-        beats = [event for event in target.events if isinstance(event, HeartBeatReceived)]
+        beats = heartbeats(target.events, peer.conn, 0)
         target.record_finding(
             REQUESTED[version],
             not beats,
@@ -118,7 +119,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     sx, _ = answered(peer)
     if sx == 0:
         peer.expect_nothing(for_=ms(2 * cy + 500))
-        beats = signs_of_life(target, peer, _connected_at(target, peer))
+        beats = heartbeats(target.events, peer.conn, _connected_at(target, peer))
         target.record_finding(
             SERVER_BEATS[version],
             not beats,
@@ -176,7 +177,7 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
             "a connection that asked for beats should get some",
         )
     for client, words in ((peer, "no header"), (zeros, "0,0")):
-        beats = signs_of_life(target, client, start)
+        beats = heartbeats(target.events, client.conn, start)
         target.record_finding(
             SAME_AS_ZERO[version], not beats, f"{len(beats)} beats with {words} in 1300 ms"
         )

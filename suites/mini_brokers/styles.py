@@ -1,0 +1,198 @@
+"""Legal styles: honest brokers that make the choices that the STOMP specifications leave open.
+
+None of them may be accused. Each class says what it chooses, and the specification's silence or
+permission that it rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from brokerproof.suites.mini_brokers.broker import (
+    Broker,
+    Connection,
+    Message,
+    Parts,
+    Queue,
+    Subscription,
+)
+from brokerproof.suites.mini_brokers.frames import Frame, encode
+
+
+class LinesBehindFrames(Connection):
+    """Two ends of line follow each frame: a NUL may be followed by several."""
+
+    def encoded(self, frame: Frame) -> bytes:
+        return super().encoded(frame) + b"\n\n"
+
+
+class SingleBytes(Connection):
+    """Each byte is a write of its own. TCP keeps no boundaries."""
+
+    def send(self, data: bytes) -> None:
+        for position in range(len(data)):
+            self.transport.write(data[position : position + 1])
+
+
+class ManyHeaders(Connection):
+    """Headers are in another order, and servers may add some that no specification names."""
+
+    def encoded(self, frame: Frame) -> bytes:
+        more = [] if frame.command == "CONNECTED" else [("x-mini", "a:b\\c")]
+        return encode(
+            Frame(frame.command, [*more, *reversed(frame.headers)], frame.body), self.version
+        )
+
+
+class CarriageReturns(Connection):
+    """In STOMP 1.2 lines end with CR LF, heartbeats too."""
+
+    def encoded(self, frame: Frame) -> bytes:
+        data = super().encoded(frame)
+        if self.version != "1.2":
+            return data
+        head, separator, rest = data.partition(b"\n\n")
+        return (head + separator).replace(b"\n", b"\r\n") + rest
+
+    def beat(self) -> bytes:
+        return b"\r\n" if self.version == "1.2" else b"\n"
+
+
+class NoLength(Connection):
+    """A body without NUL has no content-length, which a server SHOULD send and need not; ids are
+    long words."""
+
+    def encoded(self, frame: Frame) -> bytes:
+        needs = b"\0" in frame.body or frame.command != "MESSAGE"
+        headers = [pair for pair in frame.headers if needs or pair[0] != "content-length"]
+        return encode(Frame(frame.command, headers, frame.body), self.version)
+
+    def next_id(self) -> str:
+        return f"ID:host-{super().next_id()}/0:1:-1"
+
+
+class NoBeats(Connection):
+    """The server can send no heartbeats and wants none."""
+
+    def agree(self, asked: str) -> tuple[int, int]:
+        super().agree(asked)
+        self.ttl_s = float("inf")
+        return 0, 0
+
+
+class EagerBeats(Connection):
+    """The server beats three times as often as it must."""
+
+    def beat_every(self, period: float) -> None:
+        super().beat_every(period / 3)
+
+
+class NackReturns(Connection):
+    """A refused message goes back to its place in the queue."""
+
+    def settle(self, frame: Frame, *, accepted: bool) -> None:
+        if accepted:
+            super().settle(frame, accepted=accepted)
+            return
+        subscription, numbers = self.settled_by(frame)
+        refused = []
+        for number in numbers:
+            delivery = subscription.held.pop(number)
+            subscription.used -= delivery.size
+            refused.append(delivery.message)
+        self.give_back(subscription, refused)
+
+    def give_back(self, subscription: Subscription, refused: list[Message]) -> None:
+        self.broker.queue(subscription).give_back(refused)
+
+
+class NackReturnsLast(NackReturns):
+    """A refused message goes to the end of its queue."""
+
+    def give_back(self, subscription: Subscription, refused: list[Message]) -> None:
+        for message in refused:
+            message.number, message.redelivered = next(self.broker.numbers), True
+        queue = self.broker.queue(subscription)
+        queue.messages.extend(refused)
+        queue.dispatch()
+
+
+class OneAtATime(Connection):
+    """Unless a subscription acknowledges automatically it holds one message at a time."""
+
+    def charge(self, subscription: Subscription, size: int) -> None:
+        subscription.window = 1
+        super().charge(subscription, size)
+
+
+class Forgets(Connection):
+    """What a subscription holds when it ends counts as settled. No specification says what becomes
+    of it."""
+
+    def subscription_of(self, frame: Frame) -> Subscription:
+        subscription = super().subscription_of(frame)
+        subscription.held.clear()
+        return subscription
+
+
+class LateReceipts(Connection):
+    """A receipt is sent 30 ms after what it confirms, and before the connection is closed."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self.unsent: list[str] = []
+
+    def receipt(self, id: str) -> None:
+        self.unsent.append(id)
+        self.broker.loop.call_later(0.03, self.flush)
+
+    def flush(self) -> None:
+        ids, self.unsent = self.unsent, []
+        for id in ids:
+            super().receipt(id)
+
+    def end(self) -> None:
+        self.flush()
+        super().end()
+
+    def refuse(self, reason: str, frame: Frame | None) -> None:
+        self.flush()
+        super().refuse(reason, frame)
+
+
+class GreedyQueue(Queue):
+    """The consumer that came first gets the next message if it has room: there are no turns."""
+
+    def end_turn(self, taker: Subscription) -> None:
+        pass
+
+
+class TopicsOnly(Connection):
+    """Every destination is a topic: what nobody is subscribed to is gone."""
+
+    keeps = False
+
+
+class QueuesOnly(Connection):
+    """Every destination is a queue."""
+
+    keeps = True
+
+
+STYLES: Mapping[str, Parts] = {
+    "lines-behind-frames": Parts(LinesBehindFrames),
+    "single-bytes": Parts(SingleBytes),
+    "many-headers": Parts(ManyHeaders),
+    "carriage-returns": Parts(CarriageReturns),
+    "no-length": Parts(NoLength),
+    "no-beats": Parts(NoBeats),
+    "eager-beats": Parts(EagerBeats),
+    "nack-returns": Parts(NackReturns),
+    "nack-returns-last": Parts(NackReturnsLast),
+    "one-at-a-time": Parts(OneAtATime),
+    "forgets": Parts(Forgets),
+    "late-receipts": Parts(LateReceipts),
+    "greedy": Parts(Connection, GreedyQueue),
+    "topics-only": Parts(TopicsOnly),
+    "queues-only": Parts(QueuesOnly),
+}

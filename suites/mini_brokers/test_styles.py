@@ -1,0 +1,59 @@
+"""Legal styles, judged by their addresses alone: none is accused.
+
+With BROKERPROOF_MINI_BROKERS=all every case runs, else a part of the cases of STOMP that the
+choices touch; BROKERPROOF_MINI_BROKERS_SEED draws other examples.
+"""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.cases.calls import all_calls
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import Result
+from brokerproof.suites.mini_brokers.judging import judge
+from brokerproof.suites.mini_brokers.styles import STYLES
+from brokerproof.suites.mini_brokers.test_mini_brokers import AT_ONCE, SEED, SUITES, WHOLE
+from brokerproof.suites.mini_brokers.test_scripts import mini_broker
+
+TOUCHED = (
+    r"stomp\.(ack|nack|heart_beats|receipts|subscribe|unsubscribe|send|message_frames|escapes)"
+)
+"""Cases of what the styles choose."""
+ACCUSED = {Verdict.FAIL, Verdict.ERROR}
+"""A WARN is no accusation: it says which recommendation a style does not follow."""
+
+
+def results_of(name: str, folder: Path) -> list[Result]:
+    calls = [
+        call
+        for call in all_calls()
+        if call.case.suite in SUITES and (WHOLE or re.match(TOUCHED, call.id))
+    ]
+    folder.mkdir()
+    with mini_broker(name) as address:
+        return judge(address, calls, folder, SEED)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Result]]:
+    folder = tmp_path_factory.mktemp("styles")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        judged = pool.map(lambda name: results_of(name, folder / name), STYLES)
+        return dict(zip(STYLES, judged, strict=True))
+
+
+@pytest.mark.parametrize("name", STYLES)
+def test_no_legal_style_is_accused(name: str, results: dict[str, list[Result]]) -> None:
+    accused = {
+        result.case: f"{result.verdict} {result.detail}"
+        for result in results[name]
+        if result.verdict in ACCUSED
+    }
+    assert not accused
+    passed = sum(result.verdict is Verdict.PASS for result in results[name])
+    assert passed >= len(results[name]) // 4, f"{passed} of {len(results[name])} cases passed"
