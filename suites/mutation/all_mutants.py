@@ -6,6 +6,7 @@ from brokerproof.suites.mutation import controls
 from brokerproof.suites.mutation.amqp import aftermath as amqp10_aftermath
 from brokerproof.suites.mutation.amqp import (
     amqp091,
+    amqp091_aftermath,
     amqp091_connections,
     amqp091_errors,
     amqp091_histories,
@@ -120,6 +121,7 @@ GROUPS: tuple[Group, ...] = (
     acks.acks,
     aftermath.aftermath,
     amqp10_aftermath.amqp10_aftermath,
+    amqp091_aftermath.amqp091_aftermath,
     nacks.nacks,
     transactions.transactions,
     receipts.receipts,

@@ -25,7 +25,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp091": 92,
+    "amqp091": 93,
     "amqp10": 266,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
