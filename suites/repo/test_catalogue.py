@@ -49,7 +49,7 @@ COUNTS = {
     "rabbitmq-stomp": 4,
     "rfc6455": 34,
     "stomp10": 55,
-    "stomp11": 132,
+    "stomp11": 133,
     "stomp12": 166,
 }
 """Statements by document. Whoever adds or removes one says so here: none gets lost unseen."""

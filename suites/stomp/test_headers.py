@@ -18,8 +18,11 @@ EMPTY_VALUE = {"1.1": "STOMP11-FRAME-03", "1.2": "STOMP12-FRAME-05"}
 BLANKS_ARE_KEPT = {"1.1": "STOMP11-ENC-09", "1.2": "STOMP12-ENC-10"}
 BLANKS_1_0 = "STOMP10-FRAME-08"
 NAMES_HAVE_CASE = {"1.1": "STOMP11-FRAME-02", "1.2": "STOMP12-FRAME-03"}
-FIRST_COUNTS = "STOMP12-REPEAT-02"
-LATER_MAY_GO = "STOMP12-REPEAT-03"
+FIRST_COUNTS = {"1.1": "STOMP11-READING-REPEAT-01", "1.2": "STOMP12-REPEAT-02"}
+FIRST_ARRIVES = {
+    "1.1": ("STOMP11-READING-REPEAT-01",),
+    "1.2": ("STOMP12-REPEAT-02", "STOMP12-REPEAT-03"),
+}
 RECEIPT_REQUEST = {
     "1.0": ("STOMP10-RECEIPT-01", "STOMP10-RECEIPT-02"),
     "1.1": ("STOMP11-HDR-12", "STOMP11-HDR-13"),
@@ -177,13 +180,15 @@ def test_a_header_name_in_other_case_is_another_header(target: Bench, version: s
     )
 
 
-@case(FIRST_COUNTS, LATER_MAY_GO)
+@case(FIRST_ARRIVES)
 @over(examples=20, later=st.lists(st.sampled_from(["second", "", "third"]), min_size=1, max_size=3))
-def test_the_first_entry_of_a_repeated_header_counts(target: Bench, later: list[str]) -> None:
+def test_the_first_entry_of_a_repeated_header_counts(
+    target: Bench, version: str, later: list[str]
+) -> None:
     """SEND with several entries of one header arrives as MESSAGE with the first value; later ones
     are gone or follow it."""
-    requirements = (FIRST_COUNTS, LATER_MAY_GO)
-    producer, consumer, to = connected(target, "1.2")
+    requirements = FIRST_ARRIVES[version]
+    producer, consumer, to = connected(target, version)
     producer.publish(
         to, b"body", [("x-word", "first"), *(("x-word", value) for value in later)], receipt=False
     )
@@ -197,10 +202,10 @@ def test_the_first_entry_of_a_repeated_header_counts(target: Bench, later: list[
 
 
 @case(FIRST_COUNTS)
-def test_the_first_of_several_destinations_counts(target: Bench) -> None:
+def test_the_first_of_several_destinations_counts(target: Bench, version: str) -> None:
     """SEND with two destinations and two receipts is published to the first destination, and the
     first receipt is answered."""
-    producer, consumer, to = connected(target, "1.2")
+    producer, consumer, to = connected(target, version)
     second = target.destination()
     consumer.subscribe(second, "second")
     headers = [
@@ -210,10 +215,10 @@ def test_the_first_of_several_destinations_counts(target: Bench) -> None:
         ("receipt", "second"),
     ]
     producer.send("SEND", (*headers, *to.send_headers), b"body")
-    producer.expect(frame("RECEIPT", {"receipt-id": "first"}), proves=FIRST_COUNTS)
-    message = consumer.message(body=b"body", proves=FIRST_COUNTS)
+    producer.expect(frame("RECEIPT", {"receipt-id": "first"}), proves=FIRST_COUNTS[version])
+    message = consumer.message(body=b"body", proves=FIRST_COUNTS[version])
     target.record_finding(
-        FIRST_COUNTS,
+        FIRST_COUNTS[version],
         message.get("subscription") != "second",
         f"destination was {to.name!r}, then {second.name!r}; the message arrived by subscription "
         f"{message.get('subscription')!r}",
@@ -221,26 +226,25 @@ def test_the_first_of_several_destinations_counts(target: Bench) -> None:
 
 
 @case(FIRST_COUNTS)
-def test_the_first_of_several_accept_versions_counts(target: Bench) -> None:
-    """CONNECT with accept-version:1.2 and then accept-version:1.1 opens a session of version
-    1.2."""
-    target.stomp("1.2")
-    peer = target.peer("1.2")
-    connected = peer.connect(
-        (*target.connect_headers("1.2"), ("accept-version", "1.1")), proves=FIRST_COUNTS
-    )
-    value = connected.get("version")
+def test_the_first_of_several_accept_versions_counts(target: Bench, version: str) -> None:
+    """CONNECT with two accept-version headers, 1.1 and 1.2 in either order, opens a session of the
+    first one's version."""
+    second = "1.1" if version == "1.2" else "1.2"
+    target.stomp(version)
+    peer = target.peer(version)
+    headers = (*target.connect_headers(version), ("accept-version", second))
+    value = peer.connect(headers, proves=FIRST_COUNTS[version]).get("version")
     target.record_finding(
-        FIRST_COUNTS,
-        value == "1.2",
-        f"accept-version was 1.2, then 1.1; CONNECTED says version:{value}",
+        FIRST_COUNTS[version],
+        value == version,
+        f"accept-version was {version}, then {second}; CONNECTED says version:{value}",
     )
 
 
 @case(FIRST_COUNTS)
-def test_the_first_of_several_content_lengths_counts(target: Bench) -> None:
+def test_the_first_of_several_content_lengths_counts(target: Bench, version: str) -> None:
     """SEND with the right content-length and then a smaller one arrives with its whole body."""
-    producer, consumer, to = connected(target, "1.2")
+    producer, consumer, to = connected(target, version)
     body = b"eleven\x00oct."
     lengths = (("content-length", str(len(body))), ("content-length", "3"))
     headers = (("destination", to.name), *to.send_headers, *lengths)
@@ -248,7 +252,7 @@ def test_the_first_of_several_content_lengths_counts(target: Bench) -> None:
     message = consumer.watch_for(frame("MESSAGE"), within=seconds(5))
     received = "nothing" if message is None else f"{message.body!r}"
     target.record_finding(
-        FIRST_COUNTS,
+        FIRST_COUNTS[version],
         message is not None and message.body == body,
         f"content-length 11, then 3: {received} was delivered",
     )
