@@ -25,7 +25,7 @@ def broken_link_speaks(original, reached, self, link, problem):
         if self.connection.is_open and not self.is_over:
             self.flow(link)
 
-    self.shared.deadlines.call_at(self.shared.now + seconds(0.5), speak)
+    self.shared.deadlines.call_at(self.shared.clock.now + seconds(0.5), speak)
 
 
 @amqp10_aftermath.override(Session, "fail", breaks="AMQP10-SESS-08")
@@ -38,7 +38,7 @@ def failed_session_speaks(original, reached, self, problem):
         if self.connection.is_open:
             self.flow()
 
-    self.shared.deadlines.call_at(self.shared.now + seconds(0.5), speak)
+    self.shared.deadlines.call_at(self.shared.clock.now + seconds(0.5), speak)
 
 
 @amqp10_aftermath.override(AmqpConnection, "_open", breaks="AMQP10-CLOSE-01")
@@ -51,7 +51,7 @@ def idle_connection_ends_without_close(original, reached, self, opened, channel)
             reached()
             self._close()
 
-    self.shared.deadlines.call_at(self.shared.now + seconds(3), end)
+    self.shared.deadlines.call_at(self.shared.clock.now + seconds(3), end)
 
 
 @amqp10_aftermath.override(AmqpConnection, "_open", breaks="AMQP10-IDLE-01")
@@ -64,7 +64,7 @@ def idle_connection_ends_early(original, reached, self, opened, channel):
             reached()
             self._refuse(Refusal(refusal.SILENT, "local-idle-timeout expired"))
 
-    self.shared.deadlines.call_at(self.shared.now + seconds(4), end)
+    self.shared.deadlines.call_at(self.shared.clock.now + seconds(4), end)
 
 
 @amqp10_aftermath.override(Session, "settle_incoming", breaks="AMQP10-DISP-03")
@@ -78,7 +78,7 @@ def settles_again(original, reached, self, delivery_id, state):
             original(self, delivery_id, state)
             self.flush()
 
-    self.shared.deadlines.call_at(self.shared.now + seconds(1), again)
+    self.shared.deadlines.call_at(self.shared.clock.now + seconds(1), again)
 
 
 @amqp10_aftermath.override(OutgoingLink, "_send", breaks="AMQP10-CREDIT-09")
@@ -94,4 +94,4 @@ def sends_late_without_credit(original, reached, self, id, payload, large):
             session.next_delivery_id = (number + 1) & 0xFFFFFFFF
             original(self, number, payload, None)
 
-    session.shared.deadlines.call_at(session.shared.now + seconds(2), again)
+    session.shared.deadlines.call_at(session.shared.clock.now + seconds(2), again)

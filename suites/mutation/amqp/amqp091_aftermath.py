@@ -28,7 +28,7 @@ def _after(connection, delay, action):
         if connection._state is State.RUNNING:
             action()
 
-    shared.deadlines.call_at(shared.now + seconds(delay), act)
+    shared.deadlines.call_at(shared.clock.now + seconds(delay), act)
 
 
 @amqp091_aftermath.override(Channel, "refuse", breaks="AMQP091-CHAN-02")
