@@ -44,55 +44,12 @@ def waiting(count: int, cost: int = 100) -> CoreClient:
 L = packet_of(100)
 
 
-@pytest.mark.parametrize(
-    ("credit", "messages"),
-    [(1, 1), (L - 1, 1), (L, 1), (L + 1, 2), (2 * L, 2), (2 * L + 1, 3), (-1, 9)],
-)
-def test_as_many_as_the_credit_begins(credit: int, messages: int) -> None:
-    """ARTEMIS-FLOW-consumer-1: ceil(credit / size of the packet)."""
-    assert len(bodies(waiting(9).credit(credit))) == messages
-
-
-def test_credit_is_added_and_what_was_overdrawn_counts() -> None:
-    one = waiting(9)
-    assert len(bodies(one.credit(1))) == 1  # 1 - L is left
-    assert len(bodies(one.credit(L - 1))) == 0  # 0
-    assert len(bodies(one.credit(1))) == 1
-
-
-def test_zero_takes_the_rest_away() -> None:
-    one = client()
-    one.queue("q")
-    one.consumer("q", credit=10 * L)
-    one.credit(0)
-    assert bodies(one.say("send", message=sized(100))) == []
-    assert len(bodies(one.credit(1))) == 1
-
-
 def test_without_limit_is_for_good() -> None:
     one = waiting(1)
     one.credit(-1)
     one.credit(0)
     one.credit(5)
     assert all(bodies(one.say("send", message=sized(500))) for _ in range(20))
-
-
-def test_an_acknowledgement_gives_no_credit_back() -> None:
-    one = waiting(2)
-    (received,) = one.credit(1)
-    assert (
-        bodies(
-            one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
-        )
-        == []
-    )
-
-
-def test_a_session_that_is_stopped_delivers_nothing() -> None:
-    one = waiting(2)
-    one.say("session-stop")
-    assert bodies(one.credit(-1)) == []
-    assert len(bodies(one.say("session-start"))) == 2
 
 
 def test_the_answer_to_force_delivery_comes_behind_all_messages_and_costs_nothing() -> None:
@@ -114,35 +71,6 @@ def test_a_browser_has_credit_too_and_takes_nothing_away() -> None:
     assert len(bodies(one.credit(-1))) == 1
     (about,) = one.say("queue-query", queue="q")
     assert about["message-count"] == 3
-
-
-@few
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("credit"), st.sampled_from([0, 1, L - 1, L, L + 1, 3 * L])),
-            st.tuples(st.just("send"), st.sampled_from([100, 101, 300])),
-        ),
-        max_size=30,
-    )
-)
-def test_the_credit_is_what_was_given_less_what_was_delivered(steps: list[tuple[str, int]]) -> None:
-    one = client()
-    one.queue("q")
-    one.consumer("q")
-    credit, queued = 0, list[int]()
-    for what, amount in steps:
-        if what == "credit":
-            credit = 0 if amount == 0 else credit + amount
-            came = one.credit(amount)
-        else:
-            queued.append(amount)
-            came = one.say("send", message=sized(amount))
-        expected = 0
-        while queued and credit > 0:
-            credit -= packet_of(queued.pop(0))
-            expected += 1
-        assert len(bodies(came)) == expected
 
 
 # --- producers ------------------------------------------------------------------------------------
@@ -190,17 +118,6 @@ def take_one(one: CoreClient) -> list[int]:
     return [packet["credits"] for packet in came if packet.name == "producer-credits"]
 
 
-@pytest.mark.parametrize("policy", [FullPolicy.PAGE, FullPolicy.DROP, FullPolicy.FAIL])
-def test_only_blocking_addresses_look_at_their_room(policy: FullPolicy) -> None:
-    assert granted(limited(policy), 10 * MAX) == [10 * MAX]
-
-
-def test_an_address_without_limit_gives_what_is_asked_for() -> None:
-    one = client()
-    assert granted(one, 2**31 - 1) == [2**31 - 1]
-    assert granted(one, 0) == [0]
-
-
 @pytest.mark.parametrize(
     ("within_room", "first", "second"), [(True, [32], [68, 50]), (False, [100, 50], [])]
 )
@@ -213,22 +130,6 @@ def test_a_full_address_gives_nothing_until_it_has_room(
     assert granted(one, 50) == []
     assert take_one(one) == first
     assert take_one(one) == second
-
-
-@pytest.mark.parametrize("over", [-1, 0, 1])
-def test_no_more_than_the_room(over: int) -> None:
-    one = limited(FullPolicy.BLOCK)
-    assert granted(one, MAX + over) == [min(MAX, MAX + over)]
-
-
-def test_what_was_granted_and_not_used_counts() -> None:
-    one = limited(FullPolicy.BLOCK)
-    assert granted(one, MAX - 10) == [MAX - 10]
-    assert granted(one, 100) == [10]
-    # what is sent takes room and was paid for: nothing is left
-    assert names(one.say("send", message=sized(1000))) == []
-    # a message goes; what it was charged beside its bytes was never granted to anybody
-    assert take_one(one) == [90]
 
 
 def test_the_rest_comes_when_there_is_more_room() -> None:
@@ -279,24 +180,6 @@ def test_who_sends_without_credit_is_taken() -> None:
     (about,) = one.say("queue-query", queue="q")
     assert about["message-count"] == count + 1
     assert "ARTEMIS-FLOW-block-5" in one.driver.observed
-
-
-def test_a_limit_of_messages_blocks_too() -> None:
-    one = limited(FullPolicy.BLOCK, messages=1)
-    assert granted(one, 5 * MAX) == [5 * MAX]
-    one.publish("q")
-    assert granted(one, 1) == []
-    assert take_one(one) == [1]
-
-
-def test_who_has_gone_waits_no_more() -> None:
-    one = limited(FullPolicy.BLOCK)
-    other = CoreClient(one.driver, 2, beside=one)
-    other.session()
-    fill(one)
-    assert granted(other, 100) == []
-    one.driver.gone(2)
-    assert take_one(one) == []
 
 
 @few

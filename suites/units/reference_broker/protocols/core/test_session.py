@@ -12,7 +12,6 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.core.codec import (
     FIRST,
-    LIVENESS,
     MAGIC,
     SESSIONS,
     Packet,
@@ -29,7 +28,7 @@ from brokerproof.reference_broker.persistence import codec
 from brokerproof.reference_broker.protocols.core.encoding import Fields
 from brokerproof.reference_broker.protocols.core.message import Arrival, CoreMessage, encoded
 from brokerproof.reference_broker.settings.acceptor import Acceptor
-from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
+from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, frames, send, subscribe
 from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, few, names
 
@@ -166,32 +165,6 @@ def test_a_queue_with_a_consumer_is_not_deleted() -> None:
     assert refused["code"] == 104
 
 
-def test_the_window_of_an_address_setting_is_told() -> None:
-    """ARTEMIS-FLOW-consumer-5: the broker tells, the client keeps to it."""
-    one = client(
-        Settings(
-            acceptors=(CORE,),
-            address_settings=(AddressSetting("small.#", default_consumer_window_size=99),),
-        )
-    )
-    for name, window in (("small.q", 99), ("q", 1024 * 1024)):
-        one.queue(name)
-        (about,) = one.consumer(name, hash(name) % 1000)
-        assert about["default-consumer-window-size"] == window
-
-
-def test_several_queues_of_an_address_each_get_the_message() -> None:
-    one = client()
-    for name in ("a", "b"):
-        one.queue(name, "topic", RoutingType.MULTICAST)
-        one.consumer(name, ord(name), credit=-1)
-    came = one.publish("topic", b"x")
-    assert sorted(packet["consumer"] for packet in came if packet.name == "receive") == [
-        ord("a"),
-        ord("b"),
-    ]
-
-
 def test_a_consumer_needs_its_queue_and_a_filter_that_can_be_read() -> None:
     one = client()
     (refused,) = one.consumer("q")
@@ -306,20 +279,6 @@ def three(**session: bool) -> tuple[CoreClient, list[int]]:
     return one, numbers
 
 
-def test_an_acknowledgement_covers_all_before_it() -> None:
-    one, numbers = three()
-    one.say("acknowledge", consumer=0, message=numbers[1], requires_response=True)
-    one.say("close-consumer", consumer=0)
-    assert bodies(one.consumer("q", 1, credit=-1)) == [b"3"]
-
-
-def test_one_alone_can_be_acknowledged() -> None:
-    one, numbers = three()
-    one.say("acknowledge-one", consumer=0, message=numbers[1], requires_response=True)
-    one.say("close-consumer", consumer=0)
-    assert bodies(one.consumer("q", 1, credit=-1)) == [b"1", b"3"]
-
-
 def test_what_was_never_delivered_cannot_be_acknowledged() -> None:
     one, numbers = three()
     (refused,) = one.say("acknowledge", consumer=0, message=99, requires_response=True)
@@ -376,18 +335,6 @@ def test_a_rollback_gives_back_what_was_acknowledged() -> None:
 
 
 # --- liveness -------------------------------------------------------------------------------------
-
-
-def test_a_ping_comes_back_and_sets_the_ttl() -> None:
-    one = client(Settings(acceptors=(CORE,), connection_ttl_check_interval_ms=500))
-    (back,) = one.ping(2000)
-    assert (back.name, back.channel, back["connection-ttl"]) == ("ping", LIVENESS, 2000)
-    due = one.driver.broker.next_deadline()
-    assert due == ms(2000)
-    one.at(ms(1999))
-    assert one.driver.closed == []
-    one.at(ms(2000))
-    assert one.driver.closed == [1]
 
 
 def test_without_a_ping_it_is_a_minute_and_minus_one_is_for_ever() -> None:
