@@ -1,13 +1,11 @@
-"""The type codec: every value there and back, the same values as Proton's codec, and what is no
-value at all."""
+"""The type codec: every value there and back, and what is no value at all. ``test_codecs_agree``
+compares it with other codecs."""
 
 from __future__ import annotations
 
 import math
-import uuid
 from typing import Any
 
-import proton
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -161,150 +159,6 @@ def test_bytes_around_a_value_do_not_matter(value: Any, before: int) -> None:
 
 
 # --- the same as Proton's -------------------------------------------------------------------------
-
-
-def to_proton(value: Any) -> Any:
-    """Our value as Proton's Python binding has it."""
-    match value:
-        case None | bool() | bytes() if type(value) in (type(None), bool, bytes):
-            return value
-        case t.Described():
-            return proton.Described(to_proton(value.descriptor), to_proton(value.value))
-        case t.Array():
-            descriptor = to_proton(value.descriptor) if value.described else proton.UNDESCRIBED
-            return proton.Array(descriptor, _CODES[value.kind], *map(to_proton, value))
-        case t.Pairs():
-            return {to_proton(key): to_proton(each) for key, each in value}
-        case dict():
-            return {to_proton(key): to_proton(each) for key, each in value.items()}
-        case list():
-            return [to_proton(item) for item in value]
-        case t.Uuid():
-            return uuid.UUID(bytes=bytes(value))
-        case t.Decimal32():
-            return proton.decimal32(int.from_bytes(value))
-        case t.Decimal64():
-            return proton.decimal64(int.from_bytes(value))
-        case t.Decimal128():
-            return proton.decimal128(bytes(value))
-    return _WRAPPERS[type(value)](value)
-
-
-_WRAPPERS: dict[type, Any] = {
-    t.Ubyte: proton.ubyte,
-    t.Ushort: proton.ushort,
-    t.Uint: proton.uint,
-    t.Ulong: proton.ulong,
-    t.Byte: proton.byte,
-    t.Short: proton.short,
-    t.Int: proton.int32,
-    int: int,
-    t.Float: proton.float32,
-    float: float,
-    t.Char: proton.char,
-    t.Timestamp: proton.timestamp,
-    str: str,
-    t.Symbol: proton.symbol,
-}
-_CODES: dict[type, int] = {
-    type(None): proton.Data.NULL,
-    bool: proton.Data.BOOL,
-    t.Ubyte: proton.Data.UBYTE,
-    t.Ushort: proton.Data.USHORT,
-    t.Uint: proton.Data.UINT,
-    t.Ulong: proton.Data.ULONG,
-    t.Byte: proton.Data.BYTE,
-    t.Short: proton.Data.SHORT,
-    t.Int: proton.Data.INT,
-    int: proton.Data.LONG,
-    t.Float: proton.Data.FLOAT,
-    float: proton.Data.DOUBLE,
-    t.Decimal32: proton.Data.DECIMAL32,
-    t.Decimal64: proton.Data.DECIMAL64,
-    t.Decimal128: proton.Data.DECIMAL128,
-    t.Char: proton.Data.CHAR,
-    t.Timestamp: proton.Data.TIMESTAMP,
-    t.Uuid: proton.Data.UUID,
-    bytes: proton.Data.BINARY,
-    str: proton.Data.STRING,
-    t.Symbol: proton.Data.SYMBOL,
-    list: proton.Data.LIST,
-    dict: proton.Data.MAP,
-    t.Array: proton.Data.ARRAY,
-}
-
-
-def comparable(value: Any) -> Any:
-    """Proton's value with its types, in a form that compares."""
-    match value:
-        case memoryview():
-            return ("bytes", bytes(value))
-        case proton.Described():
-            return ("described", comparable(value.descriptor), comparable(value.value))
-        case proton.Array():
-            return (
-                "array",
-                value.type,
-                comparable(value.descriptor),
-                [comparable(element) for element in value.elements],
-            )
-        case dict():
-            return ("map", [(comparable(key), comparable(each)) for key, each in value.items()])
-        case list():
-            return ("list", [comparable(item) for item in value])
-        case float():
-            return (type(value).__name__, "nan" if math.isnan(value) else value)
-    return (type(value).__name__, value)
-
-
-@pytest.mark.parametrize("kind", sorted(SCALARS, key=lambda kind: kind.__name__))
-@settings(max_examples=25)
-@given(data=st.data())
-def test_proton_reads_our_scalars_as_we_mean_them(kind: type, data: st.DataObject) -> None:
-    value = data.draw(SCALARS[kind])
-    _both_ways(value)
-
-
-def _undescribed(value: Any) -> Any:
-    return value.value if isinstance(value, t.Described) else value
-
-
-# Left out because Proton's Python binding cannot do it: arrays of lists, maps and arrays; empty
-# arrays; maps whose keys Python thinks equal; and a description within a description, after which
-# it loses what follows in a list.
-PROTON_VALUES = st.recursive(
-    SCALAR,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=5),
-        plain_maps(inner),
-        arrays(False, least=1),
-        arrays(True, least=1),
-        st.builds(t.Described, st.one_of(SYMBOLS, SCALARS[t.Ulong]), inner.map(_undescribed)),
-    ),
-    max_leaves=10,
-)
-
-
-@settings(max_examples=200)
-@given(PROTON_VALUES)
-def test_proton_and_we_agree_on_values(value: Any) -> None:
-    _both_ways(value)
-
-
-def _both_ways(value: Any) -> None:
-    theirs = proton.Data()
-    data = encode(value)
-    assert theirs.decode(data) == len(data)
-    theirs.rewind()
-    theirs.next()
-    assert comparable(theirs.get_object()) == comparable(to_proton(value)), (
-        "Proton reads what we wrote"
-    )
-    again = proton.Data()
-    again.put_object(to_proton(value))
-    written = bytes(again.encode())
-    read, end = decode(written)
-    assert (typed(read), end) == (typed(value), len(written)), "we read what Proton wrote"
 
 
 # --- what is no value -----------------------------------------------------------------------------

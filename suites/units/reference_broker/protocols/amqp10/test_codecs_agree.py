@@ -54,8 +54,14 @@ def harness_neutral(what: Item) -> Neutral:
     match what:
         case Described(descriptor, inner):
             return ("described", harness_neutral(descriptor), harness_neutral(inner))
-        case Array(element, items):
-            return ("array", CONSTRUCTORS[element].type, tuple(map(harness_neutral, items)))
+        case Array(element, items, descriptors):
+            kind = CONSTRUCTORS[element].type
+            return (
+                "array",
+                kind,
+                tuple(map(harness_neutral, items)),
+                *map(harness_neutral, descriptors),
+            )
         case Value("list", items):
             return ("list", tuple(map(harness_neutral, items)))
         case Value("map", pairs):
@@ -117,7 +123,8 @@ def broker_neutral(value: Any) -> Neutral:
             return (kind, broker_neutral(value.descriptor), broker_neutral(value.value))
         case "array":
             items = [(broker_neutral(item)) for item in value]
-            return (kind, BROKER_TYPES[value.kind], tuple(items))
+            descriptor = (broker_neutral(value.descriptor),) if value.described else ()
+            return (kind, BROKER_TYPES[value.kind], tuple(items), *descriptor)
         case "list":
             return (kind, tuple(map(broker_neutral, value)))
         case "map":
@@ -180,10 +187,12 @@ def proton_neutral(value: Any) -> Neutral:
             return (kind, proton_neutral(value.descriptor), proton_neutral(value.value))
         case "array":
             name = str(proton.Data.type_name(value.type))
+            undescribed = value.descriptor is proton.UNDESCRIBED
             return (
                 kind,
                 {"bool": "boolean"}.get(name, name),
                 tuple(map(proton_neutral, value.elements)),
+                *(() if undescribed else (proton_neutral(value.descriptor),)),
             )
         case "list":
             return (kind, tuple(map(proton_neutral, value)))
@@ -364,28 +373,30 @@ def whole(kind: str, low: int, high: int) -> st.SearchStrategy[Item]:
 
 
 ASCII = st.text(st.characters(max_codepoint=127), max_size=300)
-SIMPLE: st.SearchStrategy[Item] = st.one_of(
-    st.just(harness.NULL),
-    st.booleans().map(lambda value: Value("boolean", value)),
-    *(
-        whole(f"u{name}", 0, 2**size - 1)
-        for name, size in (("byte", 8), ("short", 16), ("int", 32), ("long", 64))
-    ),
-    *(
-        whole(name, -(2 ** (size - 1)), 2 ** (size - 1) - 1)
-        for name, size in (("byte", 8), ("short", 16), ("int", 32), ("long", 64), ("timestamp", 64))
-    ),
-    st.floats(width=32, allow_nan=False).map(lambda value: Value("float", value)),
-    st.floats(allow_nan=False).map(lambda value: Value("double", value)),
-    st.characters(exclude_categories=("Cs",)).map(lambda value: Value("char", ord(value))),
-    st.uuids().map(lambda value: Value("uuid", value)),
-    st.binary(min_size=4, max_size=4).map(lambda value: Value("decimal32", value)),
-    st.binary(min_size=8, max_size=8).map(lambda value: Value("decimal64", value)),
-    st.binary(min_size=16, max_size=16).map(lambda value: Value("decimal128", value)),
-    st.binary(max_size=300).map(harness.binary),
-    st.text(max_size=100).map(harness.string),
-    ASCII.map(harness.symbol),
-)
+SCALARS: dict[int, st.SearchStrategy[Item]] = {
+    0x56: st.booleans().map(lambda value: Value("boolean", value)),
+    0x50: whole("ubyte", 0, 2**8 - 1),
+    0x60: whole("ushort", 0, 2**16 - 1),
+    0x70: whole("uint", 0, 2**32 - 1),
+    0x80: whole("ulong", 0, 2**64 - 1),
+    0x51: whole("byte", -(2**7), 2**7 - 1),
+    0x61: whole("short", -(2**15), 2**15 - 1),
+    0x71: whole("int", -(2**31), 2**31 - 1),
+    0x81: whole("long", -(2**63), 2**63 - 1),
+    0x83: whole("timestamp", -(2**63), 2**63 - 1),
+    0x72: st.floats(width=32).map(lambda value: Value("float", value)),
+    0x82: st.floats().map(lambda value: Value("double", value)),
+    0x73: st.characters(exclude_categories=("Cs",)).map(lambda value: Value("char", ord(value))),
+    0x98: st.uuids().map(lambda value: Value("uuid", value)),
+    0x74: st.binary(min_size=4, max_size=4).map(lambda value: Value("decimal32", value)),
+    0x84: st.binary(min_size=8, max_size=8).map(lambda value: Value("decimal64", value)),
+    0x94: st.binary(min_size=16, max_size=16).map(lambda value: Value("decimal128", value)),
+    0xB0: st.binary(max_size=300).map(harness.binary),
+    0xB1: st.text(max_size=100).map(harness.string),
+    0xB3: ASCII.map(harness.symbol),
+}
+"""Values of each primitive type, by its widest constructor."""
+SIMPLE: st.SearchStrategy[Item] = st.one_of(st.just(harness.NULL), *SCALARS.values())
 KEYS = st.one_of(ASCII.map(harness.symbol), st.text(max_size=20).map(harness.string))
 """Keys that are different as Python objects exactly if they are as values."""
 
@@ -402,14 +413,13 @@ def compound(inner: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
     described = st.builds(
         Described, st.one_of(whole("ulong", 0, 2**64 - 1), ASCII.map(harness.symbol)), inner
     )
-    arrays = st.one_of(
-        st.lists(ASCII, max_size=5).map(harness.symbols),
-        st.lists(whole("uint", 0, 2**32 - 1), max_size=5).map(
-            lambda items: Array(0x70, tuple(items))
-        ),
-        st.lists(whole("long", -(2**63), 2**63 - 1), max_size=5).map(
-            lambda items: Array(0x81, tuple(items))
-        ),
+    arrays = st.sampled_from(sorted(SCALARS)).flatmap(
+        lambda element: st.builds(
+            Array,
+            st.just(element),
+            st.lists(SCALARS[element], max_size=5).map(tuple),
+            st.just(()) | st.tuples(ASCII.map(harness.symbol)),
+        )
     )
     return st.one_of(lists, maps, described, arrays)
 
