@@ -1,15 +1,11 @@
-"""Drives a reference broker with AMQP in unit tests: Proton's engine in memory, or frames made by
-hand.
-
-Both are on a virtual clock in nanoseconds that only the test moves. Proton wants seconds since some
-epoch; it gets the same instant.
-"""
+"""Drives a reference broker with AMQP in unit tests: frames made by hand, on a virtual clock in
+nanoseconds that only the test moves."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from proton import Connection, Message, Receiver, Sender, Session, Transport
+from proton import Message
 
 from brokerproof.harness.model.broker_io import (
     BytesReceived,
@@ -22,7 +18,7 @@ from brokerproof.harness.model.broker_io import (
     TimerFired,
 )
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, descriptor
@@ -290,112 +286,3 @@ def received(desk: Desk, address: str = "q") -> list[str]:
     peer = Peer(desk).ready()
     peer.attach_receiver(address)
     return bodies(peer.flow(100))
-
-
-class Proton:
-    """Proton's engine as a client of a :class:`Desk`."""
-
-    def __init__(
-        self,
-        desk: Desk,
-        acceptor: str = "amqp",
-        *,
-        sasl: str | None = None,
-        user: str | None = None,
-        password: str | None = None,
-        idle_s: float | None = None,
-        max_frame_size: int | None = None,
-        container: str = "proton",
-    ) -> None:
-        self.desk = desk
-        self.conn = desk.connect(acceptor)
-        self.transport = Transport()
-        if sasl is not None:
-            self.transport.sasl().allowed_mechs(sasl)
-            self.transport.sasl().allow_insecure_mechs = True
-        if idle_s is not None:
-            self.transport.idle_timeout = idle_s
-        if max_frame_size is not None:
-            self.transport.max_frame_size = max_frame_size
-        self.connection = Connection()
-        self.connection.container = container
-        self.connection.hostname = "broker"
-        if user is not None:
-            self.connection.user = user
-            self.connection.password = password
-        self.transport.bind(self.connection)
-        self.connection.open()
-        self.session: Session = self.connection.session()
-        self.session.open()
-        self.pump()
-
-    def pump(self) -> None:
-        """Moves bytes both ways until neither side has any."""
-        desk, transport = self.desk, self.transport
-        while True:
-            moved = False
-            pending = transport.pending()
-            if pending > 0:
-                data = transport.peek(pending)
-                transport.pop(len(data))
-                if self.conn not in desk.closed:
-                    desk.feed(self.conn, bytes(data))
-                moved = True
-            raw = desk.take(self.conn)
-            while raw:
-                room = transport.capacity()
-                if room <= 0:
-                    raw = b""
-                    break
-                transport.push(raw[:room])
-                raw = raw[room:]
-                moved = True
-            if self.conn in desk.closed and transport.capacity() >= 0:
-                transport.close_tail()
-            if not moved:
-                return
-
-    def tick(self) -> float:
-        return float(self.transport.tick(self.desk.now / NS_PER_S))
-
-    def sender(self, address: str | None = "q", name: str = "s") -> Sender:
-        sender = self.session.sender(name)
-        sender.target.address = address
-        if address is not None:
-            sender.target.capabilities.put_array(False, 21)
-            sender.target.capabilities.enter()
-            sender.target.capabilities.put_symbol("queue")
-            sender.target.capabilities.exit()
-        sender.open()
-        self.pump()
-        return sender
-
-    def receiver(self, address: str | None = "q", credit: int = 0, name: str = "r") -> Receiver:
-        receiver = self.session.receiver(name)
-        receiver.source.address = address
-        if address is not None:
-            receiver.source.capabilities.put_array(False, 21)
-            receiver.source.capabilities.enter()
-            receiver.source.capabilities.put_symbol("queue")
-            receiver.source.capabilities.exit()
-        receiver.open()
-        if credit:
-            receiver.flow(credit)
-        self.pump()
-        return receiver
-
-    def post(self, sender: Sender, body: object = "hello", **fields: Any) -> Any:
-        """Sends one message; its delivery."""
-        delivery = sender.send(Message(body=body, **fields))
-        self.pump()
-        return delivery
-
-    def get(self, receiver: Receiver) -> tuple[Any, Message]:
-        """The current delivery and its message."""
-        delivery = receiver.current
-        assert delivery is not None, "nothing has arrived"
-        assert not delivery.partial
-        message = Message()
-        message.decode(receiver.recv(delivery.pending))
-        receiver.advance()
-        return delivery, message

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from brokerproof.harness.model.time import Instant, ms, seconds
+from brokerproof.harness.model.time import ms, seconds
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, SASL, frame
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
@@ -253,45 +253,11 @@ def test_a_peer_that_never_opens_is_closed_without_a_word() -> None:
     assert half.read() == []
 
 
-@pytest.mark.parametrize("ttl_ms", [20, 1000, 1001])
-def test_silence_ends_in_close_exactly_when_the_time_is_over(ttl_ms: int) -> None:
-    desk = Desk(settings(amqp_idle_timeout_ms=ttl_ms))
-    peer = Peer(desk).ready()
-    last: Instant = ms(7)
-    desk.run(last)
-    peer.raw(EMPTY)
-    desk.run(last + ms(ttl_ms) - 1)
-    assert peer.read() == []
-    desk.run(last + ms(ttl_ms))
-    frames = peer.read()
-    assert condition(frames) == "amqp:resource-limit-exceeded"
-    assert "local-idle-timeout expired" in frames[-1].value.error.description
-    assert desk.observed == ["AMQP10-IDLE-03"]
-    desk.run(last + ms(ttl_ms) + seconds(2) - 1)
-    assert desk.closed == []
-    desk.run(last + ms(ttl_ms) + seconds(2))
-    assert desk.closed == [peer.conn]
-
-
 def test_without_a_time_out_silence_lasts() -> None:
     desk = Desk(settings(amqp_idle_timeout_ms=0))
     peer = Peer(desk).ready()
     desk.run(seconds(1_000_000))
     assert (peer.read(), desk.closed) == ([], [])
-
-
-@pytest.mark.parametrize("idle_ms", [10, 11, 100, 1000])
-def test_the_peers_time_out_is_kept_by_an_empty_frame_each_half(idle_ms: int) -> None:
-    desk = Desk(settings(amqp_idle_timeout_ms=0))
-    peer = Peer(desk)
-    peer.open(idle_time_out=idle_ms)
-    half = ms(idle_ms) // 2
-    for number in range(1, 6):
-        desk.run(number * half - 1)
-        assert peer.read() == []
-        desk.run(number * half)
-        (beat,) = peer.read()
-        assert (beat.value, beat.channel) == (None, 0)
 
 
 def test_whatever_is_sent_counts_as_a_sign_of_life() -> None:
@@ -304,23 +270,6 @@ def test_whatever_is_sent_counts_as_a_sign_of_life() -> None:
     assert peer.read() == []
     desk.run(ms(900))
     assert [frame.value for frame in peer.read()] == [None]
-
-
-@pytest.mark.parametrize("idle", [None, 0])
-def test_without_the_peers_time_out_there_are_no_empty_frames(idle: int | None) -> None:
-    desk = Desk(settings(amqp_idle_timeout_ms=0))
-    peer = Peer(desk)
-    peer.open(idle_time_out=idle)
-    assert desk.broker.next_deadline() is None
-
-
-def test_no_empty_frame_after_close() -> None:
-    desk = Desk(settings(amqp_idle_timeout_ms=0))
-    peer = Peer(desk)
-    peer.open(idle_time_out=20)
-    peer.send(Open(container_id="again"))
-    desk.run(seconds(1))
-    assert peer.read() == []
 
 
 # --- sessions of a connection ---------------------------------------------------------------------

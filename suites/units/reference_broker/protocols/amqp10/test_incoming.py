@@ -10,6 +10,7 @@ import pytest
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
     Modified,
+    Properties,
     Source,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
@@ -27,7 +28,6 @@ from brokerproof.suites.units.drivers.amqp10 import (
     Desk,
     Frame,
     Peer,
-    Proton,
     error_of,
     kinds,
     message,
@@ -134,14 +134,6 @@ def test_the_settle_mode_of_the_link_is_kept(mode: int, settled: bool, right: bo
         assert error_of(frames, Detach) == "amqp:invalid-field"
 
 
-def test_a_resumed_delivery_that_nobody_knows_is_ignored() -> None:
-    peer = Peer(Desk()).ready()
-    peer.attach_sender(unsettled={b"tag": Accepted()})
-    assert peer.transfer(0, resume=True) == []
-    assert kinds(peer.transfer(1)) == [Disposition]
-    assert received(peer.desk) == ["m1"]
-
-
 # --- outcomes that are not accepted ---------------------------------------------------------------
 
 
@@ -189,30 +181,11 @@ def test_a_source_that_does_not_know_rejected_gets_its_default_outcome() -> None
     assert peer.transfer(0, b"junk")[0].value.state == failed
 
 
-def test_a_producer_without_an_address_names_one_in_each_message() -> None:
-    desk = Desk()
-    client = Proton(desk)
-    sender = client.sender(None)
-    assert sender.credit == 100
-    good = client.post(sender, "one", address="a")
-    also = client.post(sender, "two", address="b")
-    bad = client.post(sender, "three")
-    assert (good.remote_state, also.remote_state, bad.remote_state) == (
-        good.ACCEPTED,
-        good.ACCEPTED,
-        good.REJECTED,
-    )
-    assert bad.remote.condition.name == "amqp:not-found"
-
-
 def test_an_address_that_may_not_be_made_is_refused_message_by_message() -> None:
-    desk = Desk(STRICT)
-    client = Proton(desk)
-    delivery = client.post(client.sender(None), "one", address="a")
-    assert (delivery.remote_state, delivery.remote.condition.name) == (
-        delivery.REJECTED,
-        "amqp:not-found",
-    )
+    peer = Peer(Desk(STRICT)).ready()
+    peer.attach_sender(None)
+    (answer,) = peer.transfer(0, Properties(to="a").encode() + message("one"))
+    assert answer.value.state.error.condition == "amqp:not-found"
 
 
 def test_sender_role_of_a_disposition_is_heard_and_changes_nothing() -> None:

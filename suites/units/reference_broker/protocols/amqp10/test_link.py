@@ -1,4 +1,4 @@
-"""How links begin and end: answers, refusals, handles, names, dynamic nodes."""
+"""How links begin and end: refusals, a detach that does not close, dynamic nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import Source, Targ
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Attach,
     Detach,
-    End,
     Flow,
 )
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
@@ -52,21 +51,6 @@ def test_a_link_that_cannot_be_is_answered_and_closed(
     assert peer.flow(1, handle=0) == [], "what the peer pipelined is ignored"
     assert peer.send(Detach(handle=0, closed=True)) == []
     assert kinds(peer.attach_sender(None)) == [Attach, Flow], "the handle is free again"
-
-
-def test_the_peers_handle_max_limits_our_handles() -> None:
-    peer = Peer(Desk())
-    peer.open()
-    peer.begin(handle_max=1)
-    assert [
-        peer.attach_sender(handle=number, name=str(number))[0].value.handle for number in (7, 8)
-    ] == [
-        0,
-        1,
-    ]
-    peer.send(Detach(handle=7))
-    assert peer.attach_sender(handle=2, name="2")[0].value.handle == 0
-    assert error_of(peer.attach_sender(handle=3, name="3"), End) == "amqp:resource-limit-exceeded"
 
 
 def test_a_link_that_we_closed_and_the_peer_only_detached_is_closed_once_more() -> None:

@@ -1,4 +1,4 @@
-"""Links on which the broker sends: attach, credit, drain, windows, browsing, and their ends."""
+"""Links on which the broker sends, where no case looks: odd sources, flows, states, deep queues."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.model.broker_io import TimerFired, WritePaused, WriteResumed
+from brokerproof.harness.model.broker_io import TimerFired
 from brokerproof.reference_broker.kernel.queue import MOST_SERVED
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     DATA,
     Accepted,
     Declared,
+    Received,
     Source,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    SENDER,
     Attach,
     Detach,
     End,
@@ -27,7 +29,6 @@ from brokerproof.suites.units.drivers.amqp10 import (
     bodies,
     error_of,
     kinds,
-    message,
     settle,
     stocked,
 )
@@ -83,17 +84,6 @@ def test_a_flow_without_handle_has_nothing_of_a_link(fields: dict[str, Any]) -> 
 # --- windows --------------------------------------------------------------------------------------
 
 
-def test_a_drain_waits_for_the_window() -> None:
-    _, peer = stocked(2)
-    peer.attach_receiver()
-    assert bodies(peer.flow(5, incoming_window=1, drain=True)) == ["m0"]
-    frames = peer.flow(
-        None, handle=None, delivery_count=None, incoming_window=5, next_incoming_id=1
-    )
-    assert bodies(frames) == ["m1"]
-    assert (frames[-1].value.delivery_count, frames[-1].value.link_credit) == (5, 0)
-
-
 def test_a_drain_is_answered_behind_all_turns_of_a_deep_queue() -> None:
     count = MOST_SERVED + 1
     desk, peer = stocked(count)
@@ -106,59 +96,7 @@ def test_a_drain_is_answered_behind_all_turns_of_a_deep_queue() -> None:
     assert (answer.value.delivery_count, answer.value.link_credit) == (count + 1, 0)
 
 
-def test_a_link_that_ends_in_the_middle_of_a_message_stops_sending_it() -> None:
-    desk = Desk()
-    producer = Peer(desk).ready(container_id="producer")
-    producer.attach_sender()
-    producer.transfer(0, message("x" * 2000), settled=True)
-    peer = Peer(desk)
-    peer.open(max_frame_size=512)
-    peer.begin(incoming_window=1)
-    peer.attach_receiver()
-    assert len(peer.flow(10, incoming_window=1)) == 1
-    peer.send(Detach(handle=1, closed=True))
-    assert (
-        peer.flow(None, handle=None, delivery_count=None, incoming_window=9, next_incoming_id=1)
-        == []
-    )
-    peer.attach_receiver(name="again")
-    assert len(peer.flow(10, incoming_window=99, next_incoming_id=1)) == 5
-
-
-def test_a_peer_that_does_not_read_gets_nothing_until_it_does() -> None:
-    desk, peer = stocked(2)
-    peer.attach_receiver()
-    desk.note(desk.broker.handle(0, WritePaused(peer.conn)))
-    assert peer.flow(5, drain=True) == []
-    desk.note(desk.broker.handle(0, WriteResumed(peer.conn)))
-    frames = peer.read()
-    assert bodies(frames) == ["m0", "m1"]
-    assert frames[-1].value.delivery_count == 5
-
-
 # --- the end --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["detach", "close", "end", "gone", "error"])
-def test_however_a_link_ends_what_it_held_goes_back_in_order(how: str) -> None:
-    desk, peer = stocked(4)
-    peer.attach_receiver()
-    peer.flow(3)
-    settle(peer, 1, Accepted())
-    waiting = Peer(desk).ready(container_id="waiting")
-    waiting.attach_receiver()
-    match how:
-        case "detach":
-            assert kinds(peer.send(Detach(handle=1))) == [Detach]
-        case "close":
-            assert peer.send(Detach(handle=1, closed=True))[0].value.closed
-        case "end":
-            assert kinds(peer.send(End())) == [End]
-        case "gone":
-            desk.gone(peer.conn)
-        case "error":
-            peer.raw(bytes(4))
-    assert bodies(waiting.flow(9)) == ["m0", "m2", "m3"]
 
 
 def test_data_sections_go_as_they_came() -> None:
@@ -171,3 +109,26 @@ def test_data_sections_go_as_they_came() -> None:
     peer.attach_receiver()
     (got,) = peer.flow(1)
     assert got.payload.endswith(bare + b"\0\x53\x78\xc1\x01\0")
+
+
+# --- settlement -----------------------------------------------------------------------------------
+
+
+def test_a_state_that_is_no_outcome_settles_nothing() -> None:
+    _, peer = stocked(1)
+    peer.attach_receiver()
+    peer.flow(1)
+    assert settle(peer, 0, Received(section_number=0, section_offset=5), settled=False) == []
+    assert settle(peer, 0, None, settled=False) == []
+    assert settle(peer, 0, Accepted(), settled=False)[0].value.role is SENDER
+    assert error_of(settle(peer, 1, Accepted(), last=0), End) == "amqp:invalid-field"
+
+
+def test_declared_is_no_outcome_of_a_message() -> None:
+    _, peer = stocked(1)
+    peer.attach_receiver()
+    peer.flow(1)
+    assert error_of(settle(peer, 0, Declared(txn_id=b"x")), Detach) == "amqp:invalid-field"
+    assert error_of(settle(peer, 0, Accepted()), End) == "amqp:session:errant-link", (
+        "by its delivery-id"
+    )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
+    Properties,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Disposition,
@@ -23,7 +24,6 @@ from brokerproof.suites.units.drivers.amqp10 import (
     Desk,
     Frame,
     Peer,
-    Proton,
     bodies,
     ids,
     message,
@@ -76,20 +76,21 @@ def states(frames: list[Frame]) -> list[Any]:
 
 def test_a_producer_without_address_waits_for_the_address_of_its_last_message() -> None:
     desk = of(BLOCK, max_size_messages=1)
-    client = Proton(desk)
-    sender = client.sender(None)
-    assert sender.credit == MOST
-    for _ in range(MOST - LOW):
-        client.post(sender, "m", address="q")
-    assert sender.credit == LOW, "not filled up"
-    client.post(sender, "m", address="other")
-    assert sender.credit == MOST, "there is room there"
-    for _ in range(MOST):
-        client.post(sender, "m", address="q")
-    assert sender.credit == 0
+    peer, credit = producer(desk, None)
+    assert credit == MOST
+    numbers = iter(range(MOST * 2))
+
+    def post(to: str, count: int) -> int | None:
+        """Return the credit that the broker gives for ``count`` messages."""
+        payload = Properties(to=to).encode() + message("m")
+        found = [peer.transfer(next(numbers), payload) for _ in range(count)]
+        return granted([frame for frames in found for frame in frames])
+
+    assert post("q", MOST - LOW) is None, "not filled up"
+    assert post("other", 1) == MOST, "there is room there"
+    assert post("q", MOST) is None
     consumer(desk, snd_settle_mode=1)
-    client.pump()
-    assert sender.credit == MOST
+    assert granted(peer.read()) == MOST
 
 
 # --- the bound ------------------------------------------------------------------------------------

@@ -14,13 +14,9 @@ from proton import Message, symbol, timestamp, ulong
 
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
-    Modified,
-    Rejected,
-    Released,
     Source,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    RECEIVER,
     Attach,
     Detach,
     Disposition,
@@ -257,30 +253,6 @@ def test_whatever_a_section_holds_stomp_gets_a_message_or_the_producer_a_no(
     assert any(frame.body == b"still" for frame in subscriber.frames()) or isinstance(
         frames[0].value, Detach
     )
-
-
-# --- settlement -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("state", "back", "failures"),
-    [
-        (Accepted(), False, 0),
-        (Rejected(), False, 0),
-        (Released(), True, 0),
-        (Modified(delivery_failed=True), True, 1),
-    ],
-)
-def test_an_outcome_over_amqp_as_stomp_sees_it(state: Any, back: bool, failures: int) -> None:
-    desk = Desk()
-    Stomp(desk).send()
-    peer = Peer(desk).ready()
-    peer.attach_receiver()
-    peer.flow(1)
-    peer.send(Disposition(role=RECEIVER, first=0, settled=True, state=state))
-    peer.send(Detach(handle=1))
-    got = by_stomp(desk)
-    assert [frame.headers.get("redelivered") for frame in got] == (["true"] if back else [])
 
 
 # --- selectors ------------------------------------------------------------------------------------
