@@ -12,9 +12,11 @@ from brokerproof.harness.model.broker_io import (
     Connected,
     Effect,
     Input,
+    LoadFile,
     ResumeReading,
     SendBytes,
     StopReading,
+    StoreFiles,
     TimerFired,
 )
 from brokerproof.harness.model.time import Instant
@@ -23,6 +25,8 @@ from brokerproof.harness.protocols.amqp091.codec import Method
 from brokerproof.harness.protocols.amqp091.trace_recorder import Stream
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
+from brokerproof.reference_broker.persistence.memory import MemoryDisk
+from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.settings import Settings
 
 CAPABILITIES = {"connection.blocked": True, "consumer_cancel_notify": True}
@@ -31,8 +35,11 @@ CAPABILITIES = {"connection.blocked": True, "consumer_cancel_notify": True}
 class Driver:
     """One broker of RabbitMQ's kind, and what it sent to whom."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.broker = create_broker(settings or rabbitmq_conf.default())
+    def __init__(self, settings: Settings | None = None, *, disk: bool = False) -> None:
+        chosen = settings or rabbitmq_conf.default()
+        self.broker = create_broker(chosen, store=store(chosen) if disk else None)
+        self.disk = MemoryDisk()
+        """Answers at once."""
         self.now: Instant = 0
         self.unread: set[int] = set()
         """Connections that are not read."""
@@ -59,6 +66,8 @@ class Driver:
                 self.unread.discard(conn)
             case Close(conn):
                 self.closed.add(conn)
+            case StoreFiles() | LoadFile():
+                self.feed(self.disk.carry(self.now, each)[1])
 
     def advance_to(self, instant: Instant) -> None:
         while (due := self.broker.next_deadline()) is not None and due <= instant:

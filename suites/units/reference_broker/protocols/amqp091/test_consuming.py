@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from brokerproof.harness.model.broker_io import (
-    BytesReceived,
-    Connected,
-    Effect,
-    FileLoaded,
-    FilesStored,
-    LoadFile,
-    StoreFiles,
-)
-from brokerproof.reference_broker.assembly import create_broker
+from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
 from brokerproof.reference_broker.kernel import large_body
-from brokerproof.reference_broker.kernel.broker import Broker
-from brokerproof.reference_broker.persistence.memory import MemoryDisk
-from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters
-from brokerproof.reference_broker.settings.settings import Settings
-from brokerproof.suites.units.drivers import amqp091
+from brokerproof.suites.units.drivers.amqp091 import Driver
 
 BODY = b"".join(b"%06d:" % number for number in range(300))
 STOMP = with_parameters(Acceptor("large"), stomp_min_large_message_size=100)
@@ -35,56 +21,20 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_body, "PIECE", 256)
 
 
-class Stored(Broker):
-    """A broker whose disk answers at once."""
-
-    def __init__(self, settings: Settings) -> None:
-        made = create_broker(settings, store=store(settings))
-        super().__init__(made._shared, made._connect, made._store)
-        self.disk = MemoryDisk()
-
-    def handle(self, now: int, event: Any) -> list[Effect]:
-        done: list[Effect] = []
-        asked = super().handle(now, event)
-        while asked:
-            each = asked.pop(0)
-            if isinstance(each, StoreFiles | LoadFile):
-                _, answer = self.disk.carry(now, each)
-                assert isinstance(answer, FilesStored | FileLoaded)
-                asked += super().handle(now, answer)
-            else:
-                done.append(each)
-        return done
-
-    def files(self) -> list[str]:
-        return [name for name in self.disk.names() if name.startswith("large/")]
-
-    def stomp(self, *frames: bytes) -> None:
-        """Frames on a connection of its own."""
-        self.handle(0, Connected(99, STOMP.name, "test"))
-        self.handle(0, BytesReceived(99, b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"))
-        for frame in frames:
-            self.handle(0, BytesReceived(99, frame))
-
-
-def send(body: bytes, to: bytes = b"q") -> bytes:
-    return b"SEND\ndestination:%b\ndestination-type:ANYCAST\ncontent-length:%d\n\n%b\0" % (
-        to,
-        len(body),
-        body,
-    )
-
-
 def test_a_0_9_1_consumer_gets_it_whole_and_in_its_place() -> None:
-    driver = amqp091.Driver()
-    known = driver.broker._settings
-    broker = driver.broker = Stored(
-        replace(known, acceptors=(*known.acceptors, STOMP), security_enabled=False)
-    )
-    conn = driver.connect()
+    known = rabbitmq_conf.default()
+    settings = replace(known, acceptors=(*known.acceptors, STOMP), security_enabled=False)
+    driver = Driver(settings, disk=True)
+    conn, stomp = driver.connect(), driver.open(STOMP.name)
     driver.declare(conn, "q")
-    driver.got(conn)
-    broker.stomp(send(b"before"), send(BODY), send(b"behind"))
-    assert len(broker.files()) == 1
+    driver.write(stomp, b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+    head = b"SEND\ndestination:q\ndestination-type:ANYCAST\ncontent-length:%d\n\n%b\0"
+    for body in (b"before", BODY, b"behind"):
+        driver.write(stomp, head % (len(body), body))
+
+    def files() -> list[str]:
+        return [name for name in driver.disk.names() if name.startswith("large/")]
+
+    assert len(files()) == 1
     assert driver.bodies(conn, "q") == [b"before", BODY, b"behind"]
-    assert broker.files() == []
+    assert files() == []

@@ -118,24 +118,13 @@ def test_what_was_written_is_read(
 @pytest.mark.parametrize(
     ("grammar", "data", "headers", "body"),
     [
-        (V10, b"SEND\na: b \\n:c\n\nx\0", (("a", "b \\n:c"),), b"x"),
         (V10, b"SEND\na:b\r\n\n\0", (("a", "b\r"),), b""),
-        (V11, b"SEND\na: b\r\n\nx\0", (("a", " b\r"),), b"x"),
         (V11, b"\n\nSEND\na:\\n\\c\\\\n\n\n\0", (("a", "\n:\\n"),), b""),
         (V12, b"\r\n\nSEND\r\na:\\r\r\nb:\n\r\n\r\n\0\r\n", (("a", "\r"), ("b", "")), b"\r\n"),
-        (V12, b"SEND\nk:1\nk:2\n\n\0", (("k", "1"), ("k", "2")), b""),
-        (
-            V12,
-            b"SEND\ncontent-length:4\ncontent-length:9\n\na\0\0b\0",
-            (("content-length", "4"), ("content-length", "9")),
-            b"a\0\0b",
-        ),
-        (V12, b"SEND\ncontent-length:0\n\n\0", (("content-length", "0"),), b""),
-        (V12, "SEND\né\U0001f407:ü\n\n\0".encode(), (("é\U0001f407", "ü"),), b""),
         (OPENING, b"CONNECT\r\na: b\\c:d\r\n\r\n\0", (("a", " b\\c:d"),), b""),
     ],
 )  # fmt: skip
-def test_legal_frames(
+def test_legal_frames_that_no_vector_has(
     grammar: Grammar, data: bytes, headers: tuple[tuple[str, str], ...], body: bytes
 ) -> None:
     assert one(grammar, data) == (headers, body)
@@ -152,25 +141,11 @@ def test_legal_frames(
         (V12, b"CONNECT\n\n\0", "STOMP12-CLIENT-02"),
         (OPENING, b"GET / HTTP/1.1\n", "STOMP12-CONNECT-03"),
         (OPENING, b"SEND\n\n\0", "STOMP12-CONNECT-03"),
-        (V10, b"SEND\nnothing\n\n\0", "STOMP10-FRAME-02"),
-        (V11, b"SEND\n:v\n\n\0", "STOMP11-FRAME-03"),
-        (V12, b"SEND\na\n\n\0", "STOMP12-FRAME-04"),
-        (V11, b"SEND\na:b:c\n\n\0", "STOMP11-FRAME-03"),
-        (V12, b"SEND\na:b:c\n\n\0", "STOMP12-FRAME-05"),
-        (V12, b"SEND\na:b\rc\n\n\0", "STOMP12-FRAME-05"),
         (V12, b"SEND\na:b\r\r\n\n\0", "STOMP12-FRAME-05"),
-        (V11, b"SEND\na:\\r\n\n\0", "STOMP11-ENC-07"),
-        (V12, b"SEND\na:\\t\n\n\0", "STOMP12-ENC-08"),
-        (V12, b"SEND\na:\\\n\n\0", "STOMP12-ENC-08"),
-        (V12, b"SEND\na\\x:1\n\n\0", "STOMP12-ENC-08"),
-        (V12, b"SEND\na:\xff\n\n\0", "STOMP12-ENC-01"),
         (V12, b"SEND\na:\xed\xa0\x80\n\n\0", "STOMP12-ENC-01"),
         (V12, b"BEGIN\ntransaction:t\n\nx", "STOMP12-BODY-02"),
         (V11, b"BEGIN\ncontent-length:1\n\n", "STOMP11-BODY-02"),
         (OPENING, b"CONNECT\n\nx", "STOMP12-BODY-02"),
-        (V12, b"SEND\ncontent-length:2\n\nabc\0", "STOMP12-HDR-04"),
-        (V11, b"SEND\ncontent-length:2\n\nabc\0", "STOMP11-HDR-04"),
-        (V12, b"SEND\ncontent-length:-1\n\n", "STOMP12-HDR-02"),
         (V12, b"SEND\ncontent-length: 1\n\n", "STOMP12-HDR-02"),
         (V12, b"SEND\ncontent-length:\n\n", "STOMP12-HDR-02"),
         (V12, "SEND\ncontent-length:٣\n\n".encode(), "STOMP12-HDR-02"),
@@ -178,7 +153,7 @@ def test_legal_frames(
         (V12, b"SEND\ncontent-length:268435457\n\n", "STOMP12-LIMIT-02"),
     ],
 )
-def test_refused_frames(grammar: Grammar, data: bytes, requirement: str) -> None:
+def test_refused_frames_that_no_vector_has(grammar: Grammar, data: bytes, requirement: str) -> None:
     assert parse(grammar, data) == ([], requirement)
     assert parse(grammar, *(bytes([byte]) for byte in data)) == ([], requirement)
 
