@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from pamqp import commands
 
-from brokerproof.harness.model.broker_io import BytesReceived, WritePaused, WriteResumed
+from brokerproof.harness.model.broker_io import BytesReceived
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
@@ -173,19 +173,6 @@ def test_queues_are_shared_with_stomp() -> None:
     driver.sent[stomp] = b""
     driver.publish(conn, "t.u", b"topic", exchange="amq.topic")
     assert b"\ndestination:/topic/t.u\n" in driver.sent[stomp]
-
-
-def test_a_peer_that_does_not_read_gets_nothing_until_it_does() -> None:
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q")
-    driver.send(conn, "basic.consume", {"queue": "q"})
-    driver.got(conn)
-    driver.feed(WritePaused(conn))
-    driver.publish(conn, "q", b"x")
-    assert driver.got(conn) == []
-    driver.feed(WriteResumed(conn))
-    assert [frame.body for frame in driver.got(conn)] == [b"x"]
 
 
 @pytest.mark.parametrize(

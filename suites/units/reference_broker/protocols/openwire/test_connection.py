@@ -208,20 +208,6 @@ def test_a_connection_that_ends_while_it_is_stalled_leaves_nothing_behind() -> N
 # --- consumers ------------------------------------------------------------------------------------
 
 
-def test_a_message_that_was_only_seen_makes_room() -> None:
-    one = client()
-    producer = one.producer()
-    for number in range(4):
-        one.publish(producer, b"%d" % number)
-    found = [command for command in one.consumer(prefetch=2) if command.name == "MessageDispatch"]
-    assert contents(found) == [b"0", b"1"]
-    assert contents(one.ack(found[1], type=0, messageCount=2)) == [b"2", b"3"]
-    assert (
-        contents(one.ack(found[1], firstMessageId=found[0]["message"]["messageId"], messageCount=2))
-        == []
-    )
-
-
 def test_a_consumer_gets_what_its_selector_selects() -> None:
     one = client()
     producer = one.producer()
