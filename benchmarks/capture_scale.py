@@ -19,11 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from judge_scale import watched
 
-from benchmarks.judge_scale import watched  # noqa: E402
-from brokerproof.harness.trace.stamp import stamp  # noqa: E402
+from brokerproof.harness.trace.stamp import stamp
 
 PAIRS = 16
 BEGAN_US = 1_790_000_000 * 10**6
@@ -126,7 +124,7 @@ def main() -> None:
         path = Path(folder) / "load.pcap"
         messages = write(path, int(float(asked.size)), asked.body)
         size = path.stat().st_size
-        row = watched([sys.executable, "-c", _JUDGED, str(path)]) | {
+        row = watched([sys.executable, "-c", _JUDGED, str(path)], Path(folder)) | {
             "octets": size,
             "messages": messages,
         }

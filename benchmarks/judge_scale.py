@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
 TICK = os.sysconf("SC_CLK_TCK")
 LOOK_EVERY_S = 1.0
@@ -246,8 +245,7 @@ def judged(folder: Path, master: str, *, heap: str) -> dict[str, Any]:
 def duck(folder: Path) -> dict[str, Any]:
     """DuckDB; the first line of its message if it gives up."""
     import duckdb
-
-    from benchmarks.duck_checks import run
+    from duck_checks import run
 
     began = time.monotonic()
     anomalies: dict[str, int] | str

@@ -11,18 +11,16 @@ VmRSS of the broker's process, looked at every 20 ms.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import json
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from comparison import started_reference
+from brokers import Memory, Place, started_reference
 
 from brokerproof.harness.protocols.amqp10 import codec, types
 
@@ -36,31 +34,6 @@ def pieces(size: int) -> Iterator[bytes]:
     pattern = bytes(range(32, 96)) * (PIECE // 64)
     for at in range(0, size, PIECE):
         yield (b"%016d" % at + pattern)[: min(PIECE, size - at)]
-
-
-class Memory:
-    """Looks at a process; ``before`` and ``most`` in KiB."""
-
-    def __init__(self, pid: int) -> None:
-        self._status = Path(f"/proc/{pid}/status")
-        self.before = self.most = self._now()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self._thread.start()
-
-    def _now(self) -> int:
-        lines = self._status.read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
-
-    def _look(self) -> None:
-        while not self._stop.wait(0.02):
-            with contextlib.suppress(OSError, StopIteration):  # it has ended
-                self.most = max(self.most, self._now())
-
-    def end(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        self.most = max(self.most, self._now())
 
 
 # --- STOMP ----------------------------------------------------------------------------------------
@@ -198,7 +171,8 @@ class Amqp:
             "outgoing-window": 2**31 - 1,
         }
         self.say("flow", {**window, "handle": 0, "delivery-count": 0, "link-credit": 1})
-        seen, more, count, head = hashlib.sha256(), True, 0, b""
+        seen, more, count = hashlib.sha256(), True, 0
+        head: bytes | None = b""
         while more:
             frame = self.wait("transfer")
             more, payload = frame.get("more", False), frame.payload
@@ -236,14 +210,15 @@ def run(way: str, size: int, durable: bool) -> dict[str, object]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="brokerproof-large-")))
         data = folder / "data"
         more = ["--data", str(data)] if durable else []
-        ready = started_reference(stack, folder, "--stomp", "0", "--amqp", "0", *more)
-        memory = Memory(ready["pid"])
+        ready = started_reference(Place(stack, folder), "--stomp", "0", "--amqp", "0", *more)
+        memory = Memory(ready["pid"], every_s=0.02)
         began = time.monotonic()
         sent = producer(ready).send(size, durable)
         stored = time.monotonic()
-        kept = memory.most
+        stored_most = memory.most()
         came = consumer(ready).take(size)
         ended = time.monotonic()
+        most = max(stored_most, memory.most())
         memory.end()
         assert sent == came, "another body came"
         left = sorted(path.name for path in data.rglob("*.body")) if durable else []
@@ -253,9 +228,9 @@ def run(way: str, size: int, durable: bool) -> dict[str, object]:
             "data": durable,
             "in_s": round(stored - began, 2),
             "out_s": round(ended - stored, 2),
-            "before_mib": round(memory.before / 1024, 1),
-            "in_mib": round(kept / 1024, 1),
-            "most_mib": round(memory.most / 1024, 1),
+            "before_mib": round(memory.before, 1),
+            "in_mib": round(stored_most, 1),
+            "most_mib": round(most, 1),
             "files_left": left,
         }
 

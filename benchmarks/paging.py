@@ -20,14 +20,13 @@ import platform
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from comparison import Broker, started_reference
+from brokers import Broker, Memory, Place, cpu_s, started_reference
 
 from brokerproof.harness.targets.artemis.broker import ArtemisProcess
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -73,36 +72,6 @@ class Figures:
     most_out_mib: float
     pages_mib: float
     misplaced: int
-
-
-class Memory:
-    """The most that a process has had resident since :meth:`most` was asked last. MiB."""
-
-    def __init__(self, pid: int) -> None:
-        self._path = Path(f"/proc/{pid}/status")
-        self._most = 0.0
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def now(self) -> float:
-        fields = dict(line.split(":", 1) for line in self._path.read_text("ascii").splitlines())
-        return int(fields["VmRSS"].split()[0]) / 1024
-
-    def _watch(self) -> None:
-        while not self._end.wait(0.1):
-            try:
-                self._most = max(self._most, self.now())
-            except (OSError, KeyError):
-                return
-
-    def most(self) -> float:
-        most, self._most = max(self._most, self.now()), 0.0
-        return most
-
-    def end(self) -> None:
-        self._end.set()
-        self._thread.join()
 
 
 class Peer:
@@ -199,7 +168,9 @@ def reference(folder: Path, durable: bool) -> Iterator[Broker]:
     config = folder / "broker.xml"
     config.write_text(text if durable else text.replace("enabled>true", "enabled>false"))
     with ExitStack() as stack:
-        ready = started_reference(stack, folder, "--config", str(config), "--data", str(folder))
+        ready = started_reference(
+            Place(stack, folder), "--config", str(config), "--data", str(folder)
+        )
         yield Broker("reference", ready["version"], ready["pid"], ready["stomp"])
 
 
@@ -220,21 +191,21 @@ def activemq(folder: Path, durable: bool) -> Iterator[Broker]:
     data = ("--data", str(folder)) if durable else ()
     with ExitStack() as stack:
         ready = started_reference(
-            stack, folder, "--profile", "activemq", "--config", str(config), *data
+            Place(stack, folder), "--profile", "activemq", "--config", str(config), *data
         )
         yield Broker("as ActiveMQ", ready["version"], ready["pid"], ready["stomp"])
 
 
 def one(broker: Broker, to: bytes, folder: Path, depth: int, size: int, durable: bool) -> Figures:
     """Fill and drain."""
-    memory = Memory(broker.pid)
-    before, cpu = memory.now(), broker.cpu_s()
+    memory = Memory(broker.pid, every_s=0.1)
+    cpu = cpu_s(broker.pid)
     in_s = fill(broker.port, to, depth, size, durable)
-    in_cpu, most_in = broker.cpu_s() - cpu, memory.most()
+    in_cpu, most_in = cpu_s(broker.pid) - cpu, memory.most()
     pages = sum(path.stat().st_size for path in folder.rglob("*.page")) / MIB
-    cpu = broker.cpu_s()
+    cpu = cpu_s(broker.pid)
     out_s, misplaced = drain(broker.port, to, depth, size)
-    out_cpu, most_out = broker.cpu_s() - cpu, memory.most()
+    out_cpu, most_out = cpu_s(broker.pid) - cpu, memory.most()
     memory.end()
     per = 1e6 / depth
     name = f"{broker.name} {broker.version}"
@@ -246,7 +217,7 @@ def one(broker: Broker, to: bytes, folder: Path, depth: int, size: int, durable:
         out_s,
         in_cpu * per,
         out_cpu * per,
-        before,
+        memory.before,
         most_in,
         most_out,
         pages,

@@ -26,7 +26,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
 SUITES = ("stomp", "amqp10", "flow", "delivery", "conversion")
 DOUBTS = (

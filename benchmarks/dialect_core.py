@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dialect import Dialect, Job, Step
+
 from brokerproof.harness.protocols.core import codec
 from brokerproof.harness.protocols.core.messages import PACKET_HEADER, Message
 from brokerproof.harness.protocols.core.tables import BY_NAME, NEWEST
@@ -17,24 +19,21 @@ def _packet(name: str, channel: int = codec.FIRST, /, **fields: Any) -> bytes:
     return codec.encode_packet(name, fields, channel=channel)
 
 
-class Core:
-    """One connection with one session (:class:`framed_peers.Dialect`)."""
+class Core(Dialect):
+    """One connection with one session."""
 
-    prefix = size_end = 4
-    tail = 0
     failures = frozenset(
         BY_NAME[name].code for name in ("exception", "disconnect", "disconnect-v2")
     )
 
-    def __init__(self, job: Any, sender: bool) -> None:
-        self._job = job
-        self._sender = sender
+    def __init__(self, job: Job, sender: bool) -> None:
+        super().__init__(job, sender)
         self._confirmed = 0
 
     def code(self, frame: bytes) -> int:
         return frame[4]
 
-    def opening(self) -> Sequence[tuple[bytes, int]]:
+    def opening(self) -> Sequence[Step]:
         job = self._job
         session = _packet(
             "create-session",
@@ -42,8 +41,8 @@ class Core:
             name=f"{job.queue}-{self._sender}",
             session_channel=codec.FIRST,
             version=NEWEST,
-            username=job.login or None,
-            password=job.passcode or None,
+            username=job.speech.login or None,
+            password=job.speech.passcode or None,
             min_large_message_size=100 * 1024,
             auto_commit_sends=True,
             auto_commit_acks=True,
@@ -64,9 +63,6 @@ class Core:
         )
         return [opened, (_packet("session-start") + queue, _DONE)]
 
-    def producing(self) -> Sequence[tuple[bytes, int]]:
-        return []
-
     def consuming(self) -> bytes:
         # A packet of a message of ours, with the consumer and the count of deliveries behind it.
         size = len(self.message(0))
@@ -75,7 +71,7 @@ class Core:
         ) + _packet("consumer-credits", consumer=0, credits=self._job.window * size)
 
     def message(self, number: int) -> bytes:
-        message = Message(self._job.queue, b"x" * self._job.size, durable=self._job.durable)
+        message = Message(self._job.queue, self._job.body, durable=self._job.durable)
         return _packet("send", message=message, requires_response=True, correlation=number)
 
     def confirmed(self, frames: Sequence[bytes]) -> int:
@@ -95,7 +91,7 @@ class Core:
         credit = _packet("consumer-credits", consumer=0, credits=size)
         return len(acks), b"".join(acks) + credit
 
-    def closing(self) -> tuple[bytes, int]:
+    def closing(self) -> Step:
         return _packet("session-close"), _DONE
 
 

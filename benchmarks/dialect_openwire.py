@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dialect import Dialect, Job, Step
+
 from brokerproof.harness.protocols.openwire.codec import Structure, encode_command
 from brokerproof.harness.protocols.openwire.raw_peer import OPTIONS, STANDARD, queue
 from brokerproof.harness.protocols.openwire.tables import BY_NAME, NEWEST
@@ -16,15 +18,13 @@ _SEQUENCE_AT = -21
 follow."""
 
 
-class OpenWire:
-    """One connection with one session (:class:`framed_peers.Dialect`)."""
+class OpenWire(Dialect):
+    """One connection with one session."""
 
-    prefix = size_end = 4
-    tail = 0
     failures = frozenset(BY_NAME[name].code for name in ("ExceptionResponse", "ConnectionError"))
 
-    def __init__(self, job: Any, sender: bool) -> None:
-        self._job = job
+    def __init__(self, job: Job, sender: bool) -> None:
+        super().__init__(job, sender)
         self._name = f"ID:{job.queue}-{'send' if sender else 'take'}"
         self._to = queue(job.queue)
         self._commands = self._confirmed = self._taken = 0
@@ -54,14 +54,14 @@ class OpenWire:
     def code(self, frame: bytes) -> int:
         return frame[4]
 
-    def opening(self) -> Sequence[tuple[bytes, int]]:
+    def opening(self) -> Sequence[Step]:
         job = self._job
         connection = self._command(
             "ConnectionInfo",
             connectionId=Structure("ConnectionId", {"value": self._name}),
             clientId=self._name,
-            userName=job.login or None,
-            password=job.passcode or None,
+            userName=job.speech.login or None,
+            password=job.speech.passcode or None,
         )
         session = self._command(
             "SessionInfo",
@@ -74,7 +74,7 @@ class OpenWire:
             (session, _RESPONSE),
         ]
 
-    def producing(self) -> Sequence[tuple[bytes, int]]:
+    def producing(self) -> Sequence[Step]:
         producer = self._command(
             "ProducerInfo", producerId=self._producer, destination=self._to, windowSize=0
         )
@@ -98,7 +98,7 @@ class OpenWire:
             messageId=self._message_id(number + 1),
             persistent=self._job.durable,
             priority=4,
-            content=b"x" * self._job.size,
+            content=self._job.body,
         )
 
     def confirmed(self, frames: Sequence[bytes]) -> int:
@@ -115,6 +115,6 @@ class OpenWire:
         self._taken += count
         return count, b"".join(acks)
 
-    def closing(self) -> tuple[bytes, int]:
+    def closing(self) -> Step:
         connection = Structure("ConnectionId", {"value": self._name})
         return self._command("RemoveInfo", objectId=connection), _RESPONSE

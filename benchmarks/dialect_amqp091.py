@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dialect import Dialect, Job, Step
+
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.tables import BY_NAME
 
@@ -23,15 +25,15 @@ def _method(name: str, fields: dict[str, Any] | None = None, channel: int = 1) -
 ACK, DELIVER = _code("basic.ack"), _code("basic.deliver")
 
 
-class Amqp091:
-    """One connection with one channel (:class:`framed_peers.Dialect`)."""
+class Amqp091(Dialect):
+    """One connection with one channel."""
 
     prefix = size_end = 7
     tail = 1
     failures = frozenset(map(_code, ("connection.close", "channel.close", "basic.nack")))
 
-    def __init__(self, job: Any, sender: bool) -> None:
-        self._job = job
+    def __init__(self, job: Job, sender: bool) -> None:
+        super().__init__(job, sender)
         self._up_to = 0
         self._alone: set[int] = set()
         self._tags: Iterator[int] = itertools.count(1)
@@ -39,9 +41,9 @@ class Amqp091:
     def code(self, frame: bytes) -> int:
         return int.from_bytes(frame[7:11]) if frame[0] == codec.METHOD else -1
 
-    def opening(self) -> Sequence[tuple[bytes, int]]:
+    def opening(self) -> Sequence[Step]:
         job = self._job
-        response = f"\0{job.login}\0{job.passcode}".encode()
+        response = f"\0{job.speech.login}\0{job.speech.passcode}".encode()
         login = {"mechanism": "PLAIN", "response": response, "locale": "en_US"}
         tune = {"channel-max": 2047, "frame-max": 131072, "heartbeat": 0}
         return [
@@ -59,7 +61,7 @@ class Amqp091:
             ),
         ]
 
-    def producing(self) -> Sequence[tuple[bytes, int]]:
+    def producing(self) -> Sequence[Step]:
         return [(_method("confirm.select"), _code("confirm.select-ok"))]
 
     def consuming(self) -> bytes:
@@ -70,7 +72,7 @@ class Amqp091:
     def message(self, number: int) -> bytes:
         properties = {"delivery-mode": 2 if self._job.durable else 1}
         return _method("basic.publish", {"routing-key": self._job.queue}) + codec.encode_content(
-            1, b"x" * self._job.size, properties
+            1, self._job.body, properties
         )
 
     def confirmed(self, frames: Sequence[bytes]) -> int:
@@ -92,7 +94,7 @@ class Amqp091:
         )
         return count, b"".join(acks)
 
-    def closing(self) -> tuple[bytes, int]:
+    def closing(self) -> Step:
         close = {"reply-code": 200, "reply-text": "done"}
         return _method("connection.close", close, 0), _code("connection.close-ok")
 

@@ -1,0 +1,252 @@
+"""The brokers that benchmarks measure: each a process of its own on 127.0.0.1, which ends with
+ours."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dialect import Speech
+
+from brokerproof.harness.targets.activemq.broker import ActivemqProcess
+from brokerproof.harness.targets.artemis.broker import ArtemisProcess
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import NativeProcess
+from brokerproof.harness.targets.managed_broker import RunningBroker
+from brokerproof.harness.targets.proton.examples import ProtonProcess
+from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
+from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
+
+START_S = 30
+"""Seconds until a broker in Python must have started."""
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker that accepts connections on 127.0.0.1."""
+
+    name: str
+    version: str
+    pid: int
+    port: int
+    speech: Speech = field(default_factory=Speech)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where brokers are started: ``stack`` ends them, ``folder`` is theirs. With ``durable`` their
+    queues survive a restart, and so do persistent messages."""
+
+    stack: ExitStack
+    folder: Path
+    durable: bool = False
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used so far, on all cores. Seconds, in steps of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Memory:
+    """The most that a process has had resident since :meth:`most` was asked last. MiB."""
+
+    def __init__(self, pid: int, every_s: float) -> None:
+        self._path = Path(f"/proc/{pid}/status")
+        self._every_s = every_s
+        self.before = self._most = self._now()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _now(self) -> float:
+        fields = dict(line.split(":", 1) for line in self._path.read_text("ascii").splitlines())
+        return int(fields["VmRSS"].split()[0]) / 1024
+
+    def _watch(self) -> None:
+        while not self._end.wait(self._every_s):
+            try:
+                self._most = max(self._most, self._now())
+            except (OSError, KeyError):  # it has ended
+                return
+
+    def most(self) -> float:
+        most, self._most = max(self._most, self._now()), 0.0
+        return most
+
+    def end(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+VERSION = """
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+sys.argv[0] = "brokerproof.reference_broker"
+runpy.run_module(sys.argv[0], run_name="__main__")
+"""
+"""Runs the reference broker of a checkout, with the libraries of this environment."""
+
+
+def started_reference(
+    place: Place, *arguments: str, name: str = "reference", checkout: Path | None = None
+) -> dict[str, Any]:
+    """The ready line of the reference broker of this checkout or another one."""
+    console = place.folder / f"{name}.log"
+    program = ("-c", VERSION, str(checkout)) if checkout else ("-m", "brokerproof.reference_broker")
+    data = ("--data", str(place.folder / f"{name}-data")) if place.durable else ()
+    process = NativeProcess(
+        [sys.executable, *program, *arguments, *data],
+        folder=Path.cwd(),
+        console=console,
+        grace_s=3,
+    )
+    place.stack.callback(process.stop)
+    process.start()
+    process.wait_until_ready(
+        lambda: console.read_text("utf-8").endswith("}\n"),
+        within_s=START_S,
+        reason=lambda: (console.read_text("utf-8", errors="replace").splitlines() or [""])[-1],
+    )
+    ready: dict[str, Any] = json.loads(console.read_text("utf-8").splitlines()[0])
+    return ready
+
+
+REFERENCE = {
+    "stomp": ("--stomp", "0"),
+    "amqp10": ("--stomp", "0", "--amqp", "0"),
+    "amqp091": ("--profile", "rabbitmq", "--amqp", "0"),
+    "core": ("--core", "0"),
+    "openwire": ("--profile", "activemq", "--openwire", "0"),
+}
+"""Options of the reference broker: a broker of the family whose protocol it is."""
+ANYCAST = {
+    "send": "destination-type:ANYCAST\n",
+    "subscribe": "subscription-type:ANYCAST\n",
+    "prefetch": "consumer-window-size:{bytes}\n",
+    "capability": "queue",
+}
+
+
+def acceptor(protocol: str) -> str:
+    return "amqp" if protocol.startswith("amqp") else protocol
+
+
+def reference(
+    place: Place, protocol: str, name: str = "reference", checkout: Path | None = None
+) -> Broker:
+    """The reference broker of this checkout or another one."""
+    ready = started_reference(place, *REFERENCE[protocol], name=name, checkout=checkout)
+    login = {} if protocol in ("stomp", "amqp10") else {"login": "guest", "passcode": "guest"}
+    port = ready[acceptor(protocol)]
+    return Broker(name, ready["version"], ready["pid"], port, Speech(**ANYCAST, **login))
+
+
+def rabbitmq(place: Place, protocol: str) -> Broker:
+    """RabbitMQ with classic queues; for STOMP with nothing but that plugin."""
+    if protocol == "stomp":
+        process = RabbitmqProcess(place.folder / "rabbitmq", plugins=["rabbitmq_stomp"])
+    else:
+        release = rabbitmq_release.find(rabbitmq_release.default_version())
+        process = RabbitmqProcess(place.folder / "rabbitmq", release=release)
+    place.stack.callback(process.stop)
+    where = "{}" if protocol == "amqp091" else "/queue/{}"
+    return _real(
+        "RabbitMQ", protocol, process.start(), where=where, prefetch="prefetch-count:{messages}\n"
+    )
+
+
+OPENWIRE_ACCEPTOR = '<acceptor name="openwire">tcp://127.0.0.1:61616?protocols=OPENWIRE</acceptor>'
+
+
+def artemis(place: Place, protocol: str) -> Broker:
+    """Artemis as the target of that name has it, with an acceptor for OpenWire beside; in memory,
+    or with a journal. Its queues are anycast."""
+    changes = {"</acceptors>": f"{OPENWIRE_ACCEPTOR}</acceptors>"}
+    if place.durable:
+        changes["<persistence-enabled>false</persistence-enabled>"] = (
+            "<persistence-enabled>true</persistence-enabled><journal-type>NIO</journal-type>"
+        )
+    running = _started_java(place, ArtemisProcess, "broker.xml", changes)
+    return _real("Artemis", protocol, running, **ANYCAST)
+
+
+def activemq(place: Place, protocol: str) -> Broker:
+    """ActiveMQ Classic as the target of that name has it; in memory, or with KahaDB."""
+    changes = {}
+    if place.durable:
+        changes = {
+            'persistent="false"': 'persistent="true"',
+            "${brokerproof.data}": str(place.folder / "kahadb"),
+            '<storeUsage limit="256 mb"/>': '<storeUsage limit="8 gb"/>',
+        }
+    running = _started_java(place, ActivemqProcess, "activemq.xml", changes)
+    where = {"stomp": "/queue/{}", "amqp10": "queue://{}"}.get(protocol, "{}")
+    prefetch = "activemq.prefetchSize:{messages}\n"
+    return _real("ActiveMQ", protocol, running, where=where, prefetch=prefetch)
+
+
+def proton(language: str, place: Place, protocol: str) -> Broker:
+    """Proton's example broker."""
+    name = f"proton-{language}"
+    process = ProtonProcess(name, place.folder / name)
+    place.stack.callback(process.stop)
+    return _real(name, protocol, process.start())
+
+
+def _real(name: str, protocol: str, running: RunningBroker, **speech: str) -> Broker:
+    port = running.ports[acceptor(protocol)]
+    login = {"login": running.login, "passcode": running.passcode}
+    return Broker(name, running.version, running.pid, port, Speech(**speech, **login))
+
+
+def _started_java(
+    place: Place,
+    kind: type[ArtemisProcess] | type[ActivemqProcess],
+    name: str,
+    changes: Mapping[str, str],
+) -> RunningBroker:
+    """Start a broker with our file ``name`` in which some texts, all of them there, are others."""
+    text = (kind.releases.our_files / name).read_text("utf-8")
+    for before, after in changes.items():
+        if before not in text:
+            raise SetUpFailed(f"{name} has no {before} any more")
+        text = text.replace(before, after)
+    config = place.folder / name
+    config.write_text(text, "utf-8")
+    process = kind(config, None, place.folder / kind.name)
+    place.stack.callback(process.stop)
+    return process.start()
+
+
+Start = Callable[[Place, str], Broker]
+_proton_c, _proton_python = functools.partial(proton, "c"), functools.partial(proton, "python")
+BROKERS: dict[str, dict[str, Start]] = {
+    "stomp": {
+        "reference": reference,
+        "rabbitmq": rabbitmq,
+        "artemis": artemis,
+        "activemq": activemq,
+    },
+    "amqp10": {
+        "reference": reference,
+        "rabbitmq": rabbitmq,
+        "artemis": artemis,
+        "activemq": activemq,
+        "proton-c": _proton_c,
+        "proton-python": _proton_python,
+    },
+    "amqp091": {"reference": reference, "rabbitmq": rabbitmq},
+    "core": {"reference": reference, "artemis": artemis},
+    "openwire": {"reference": reference, "artemis": artemis, "activemq": activemq},
+}
+"""The start of each broker by protocol and name. Raises
+:class:`brokerproof.harness.targets.failure.SetUpFailed` when it cannot be had."""

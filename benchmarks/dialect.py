@@ -1,0 +1,138 @@
+"""What the peers of ``throughput.py`` need to know of a protocol."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class Failed(Exception):
+    """The broker did not do its part; the sentence says what came instead."""
+
+
+@dataclass(frozen=True)
+class Speech:
+    """What one broker needs of its clients beyond the protocol.
+
+    ``where`` makes a destination of a name. ``capability`` is what a terminus of AMQP 1.0 asks for.
+    ``send`` and ``subscribe`` are header lines of STOMP that ask for an anycast queue where the
+    name alone does not. ``prefetch`` is STOMP's header line that asks for a window, in which
+    ``{messages}`` or ``{bytes}`` stands for its size.
+    """
+
+    login: str = ""
+    passcode: str = ""
+    where: str = "{}"
+    capability: str = ""
+    send: str = ""
+    subscribe: str = ""
+    prefetch: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run as both peers see it. ``window`` is how many messages may be unconfirmed, and how
+    many may be with the consumer. ``patience_s`` is how long nothing may happen before the run
+    counts as failed."""
+
+    protocol: str
+    scenario: str
+    port: int
+    speech: Speech
+    queue: str
+    messages: int
+    size: int
+    durable: bool
+    window: int
+    patience_s: float
+
+    @property
+    def backlog(self) -> bool:
+        """True if the consumer begins when the producer is done."""
+        return self.scenario == "backlog"
+
+    @property
+    def body(self) -> bytes:
+        return b"x" * self.size
+
+
+Step = tuple[bytes, int | bytes]
+"""Bytes to write, and the code of the frame that answers them."""
+
+
+class Dialect(ABC):
+    """One protocol, on one connection. The default is frames that begin with their size."""
+
+    prefix: ClassVar[int] = 4
+    """Bytes before the content of a frame; the last four of ``size_end`` are its size."""
+    size_end: ClassVar[int] = 4
+    tail: ClassVar[int] = 0
+    """Bytes behind the content."""
+    failures: ClassVar[frozenset[int | bytes]] = frozenset()
+    """Codes of frames that end a run."""
+    confirms: bool = True
+    """False if the broker confirms nothing but the end of the producer's connection."""
+    owed: int = 0
+    """Answers to acknowledgements that are still to come."""
+
+    def __init__(self, job: Job, sender: bool) -> None:
+        self._job = job
+        self._sender = sender
+
+    def split(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """Return the whole frames in ``data``, and the bytes behind them."""
+        size_at, around = self.size_end - 4, self.prefix + self.tail
+        frames = []
+        at, end = 0, len(data)
+        while at + self.prefix <= end:
+            next_at = at + around + int.from_bytes(data[at + size_at : at + size_at + 4])
+            if next_at > end:
+                break
+            frames.append(data[at:next_at])
+            at = next_at
+        return frames, data[at:]
+
+    @abstractmethod
+    def code(self, frame: bytes) -> int | bytes:
+        """Return what kind of frame it is."""
+
+    def failed(self, frame: bytes) -> bool:
+        """Return True if ``frame`` ends the run."""
+        return self.code(frame) in self.failures
+
+    @abstractmethod
+    def opening(self) -> Sequence[Step]:
+        """Open the connection and make the queue."""
+
+    def answered(self, frame: bytes) -> None:  # noqa: B027
+        """Take in the frame that answered a step."""
+
+    def producing(self) -> Sequence[Step]:
+        """Prepare to send."""
+        return []
+
+    @abstractmethod
+    def consuming(self) -> bytes:
+        """Subscribe."""
+
+    @abstractmethod
+    def message(self, number: int) -> bytes:
+        """Return the message ``number``, from 0."""
+
+    def allowed(self, confirmed: int) -> int:
+        """Return how many messages may have been sent when so many are confirmed."""
+        return confirmed + self._job.window
+
+    @abstractmethod
+    def confirmed(self, frames: Sequence[bytes]) -> int:
+        """Return how many messages are confirmed by now, ``frames`` included."""
+
+    @abstractmethod
+    def delivered(self, frames: Sequence[bytes]) -> tuple[int, bytes]:
+        """Return how many messages ``frames`` brought, and what acknowledges each of them."""
+
+    @abstractmethod
+    def closing(self) -> Step:
+        """End the connection."""
