@@ -1,67 +1,103 @@
-"""Writes the page that says, for each known deviation, which sentence decides it.
+"""Writes a page of known deviations for each family, and their index.
 
-    python -m brokerproof.suites.repo.deciding_sentences > docs/reference/known-deviations.md
+    python -m brokerproof.suites.repo.deciding_sentences
 
-``test_catalogue.py`` compares the page with the lists.
+``test_catalogue.py`` compares the pages with the lists.
 """
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import groupby
 
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.suites.repo.sources import ROOT
 
-PAGE = ROOT / "docs" / "reference" / "known-deviations.md"
+FOLDER = ROOT / "docs" / "reference" / "known-deviations"
 FAMILIES = {
     "artemis": "Apache Artemis",
     "activemq": "ActiveMQ Classic",
     "rabbitmq": "RabbitMQ",
     "proton": "Proton's example brokers",
-    "reference": "The reference broker, as one of ActiveMQ's kind",
+    "reference": "The reference broker as ActiveMQ",
 }
-HEAD = """# Known deviations and the sentences that decide them
+INDEX = """# Known deviations
 
-Made by `python -m brokerproof.suites.repo.deciding_sentences` from the catalogue and
-`fixtures/brokers/<family>/known_deviations.toml`. A verdict of KNOWN rests on the sentence in the
-second column; text in quotation marks is the document's own. *control* marks an entry by which a
-case cannot be put to the broker, so that nothing is judged.
+A deviation is a sentence of a specification or manual that a broker is known to break. In a run
+its verdict is KNOWN, and the exit code stays 0. Each family has a page:
+
+| family | deviations |
+| --- | --- |
+"""
+INDEX_FOOT = """
+Each deviation has a heading with the requirement and the case that shows it, sorted by document
+and requirement. Words in quotation marks are the document's own.
+
+The pages are made from the catalogue and `fixtures/brokers/<family>/known_deviations.toml`:
+`python -m brokerproof.suites.repo.deciding_sentences`.
+"""
+UNJUDGED = """## Cases that cannot be judged
+
+The broker does not get far enough in these cases for any requirement to be judged.
 """
 
+Entry = list[Deviation]
+"""One entry of a list: a deviation for each of its requirements, or one without any."""
 
-def page(catalogue: Catalogue) -> str:
-    """Return the page for the shipped lists."""
-    lines = [HEAD]
-    for family, title in FAMILIES.items():
-        path = ROOT / "fixtures" / "brokers" / family / "known_deviations.toml"
-        lines += [
-            f"## {title}",
-            "",
-            "| case and releases | deciding sentence | what the broker does |",
-        ]
-        lines += ["| --- | --- | --- |", *_rows(path, catalogue), ""]
+
+def pages(catalogue: Catalogue) -> dict[str, str]:
+    """Return the text of each page by its file name in :data:`FOLDER`."""
+    lists = {family: _entries(family, catalogue) for family in FAMILIES}
+    rows = [f"| [{FAMILIES[name]}]({name}.md) | {len(lists[name])} |\n" for name in lists]
+    families = {f"{name}.md": _page(name, lists[name], catalogue) for name in lists}
+    return {"index.md": INDEX + "".join(rows) + INDEX_FOOT, **families}
+
+
+def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
+    listed = deviations.load(ROOT / "fixtures" / "brokers" / family / "known_deviations.toml")
+    entries = [list(entry) for _, entry in groupby(listed, lambda deviation: deviation.where)]
+    order = list(catalogue)
+
+    def rank(entry: Entry) -> tuple[int, str]:
+        requirement = entry[0].requirement
+        return (order.index(requirement) if requirement else len(order), entry[0].case)
+
+    return sorted(entries, key=rank)
+
+
+def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
+    def section(entry: Entry) -> str:
+        requirement = entry[0].requirement
+        return f"## {catalogue[requirement].document.title}\n" if requirement else UNJUDGED
+
+    lines = [f"# Known deviations: {FAMILIES[family]}\n"]
+    for heading, group in groupby(entries, section):
+        lines.append(heading)
+        for entry in group:
+            lines += _deviation(entry, catalogue)
     return "\n".join(lines)
 
 
-def _rows(path: Path, catalogue: Catalogue) -> Iterator[str]:
-    entries: dict[str, list[Deviation]] = {}
-    for deviation in deviations.load(path):
-        entries.setdefault(deviation.where, []).append(deviation)
-    for entry in entries.values():
-        first = entry[0]
-        applies = ", ".join(text for text in (first.versions, first.target) if text)
-        case = f"`{first.case or 'every case'}`{f' ({applies})' if applies else ''}"
-        sentences = [_sentence(catalogue, item.requirement) for item in entry if item.requirement]
-        cells = (
-            case,
-            "<br>".join(sentences) or "*control*",
-            f"{first.reason} [source]({first.link})",
-        )
-        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+def _deviation(entry: Entry, catalogue: Catalogue) -> Iterator[str]:
+    first = entry[0]
+    name = re.sub(r"[*?]|\[.*", "", first.case.rpartition(".")[2]).strip("_").replace("_", " ")
+    yield f"### {': '.join(part for part in (first.requirement, name or 'every case') if part)}\n"
+    yield f"{first.reason.strip().replace('<', '&lt;')} [Source]({first.link}).\n"
+    for deviation in entry:
+        if deviation.requirement:
+            yield f"* {_sentence(catalogue, deviation.requirement)}"
+    yield f"* Case: `{first.case}`" if first.case else "* Case: every case"
+    for label, text in (("Releases", first.versions), ("Target", first.target)):
+        if text:
+            yield f"* {label}: `{text}`"
+    if first.sometimes:
+        yield "* Does not show in every run."
+    if first.harm:
+        yield "* The broker may not survive the case."
+    yield ""
 
 
 def _sentence(catalogue: Catalogue, id: str) -> str:
@@ -71,5 +107,12 @@ def _sentence(catalogue: Catalogue, id: str) -> str:
     return f"[{id}]({requirement.link}) ({requirement.level}): {words}"
 
 
+def main() -> None:
+    """Write the pages."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages(requirements.load()).items():
+        (FOLDER / name).write_text(text, "utf-8")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(page(requirements.load()))
+    main()

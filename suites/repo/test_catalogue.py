@@ -333,11 +333,16 @@ def _lists() -> list[Path]:
     return sorted(FIXTURES.glob("brokers/*/known_deviations.toml"))
 
 
-def test_the_page_of_deciding_sentences_is_current() -> None:
-    assert deciding_sentences.PAGE.read_text() == deciding_sentences.page(CATALOGUE), (
-        "docs/reference/known-deviations.md is out of date: write it anew with"
+def test_the_pages_of_known_deviations_are_current() -> None:
+    written = {path.name: path.read_text("utf-8") for path in deciding_sentences.FOLDER.iterdir()}
+    assert written == deciding_sentences.pages(CATALOGUE), (
+        "docs/reference/known-deviations is out of date: write it anew with"
         " python -m brokerproof.suites.repo.deciding_sentences"
     )
+
+
+def test_each_list_of_known_deviations_has_a_page() -> None:
+    assert {path.parent.name for path in _lists()} == set(deciding_sentences.FAMILIES)
 
 
 DEVIATIONS = {
