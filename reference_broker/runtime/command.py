@@ -4,7 +4,7 @@ When it is ready it prints one JSON line on standard output and nothing else eve
 
     {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "openwire": null,
      "stomp+ssl": null, "amqps": null, "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [],
-     "closed": [], "broker": "brokerproof reference broker", "version": "0.1.0"}
+     "closed": [], "broker": "brokerproof reference broker", "version": "…"}
 
 ``stomp``, ``amqp``, ``core`` and ``openwire`` are the ports of the first acceptors that speak each
 in the clear, ``stomp+ssl`` and ``amqps`` those of the first that speak it over TLS, null where none
@@ -357,9 +357,8 @@ def _run(settings: Settings, parent: int | None, data: Path | None, control: boo
 def _serve(
     settings: Settings, parent: int | None, data: Path | None, disk: Disk, control: bool
 ) -> None:
-    from importlib.metadata import version
-
     from brokerproof.reference_broker.assembly import create_broker
+    from brokerproof.reference_broker.kernel.release import RELEASE
     from brokerproof.reference_broker.persistence import store_from_settings
     from brokerproof.reference_broker.persistence.records import OtherFormat
     from brokerproof.reference_broker.runtime import asyncio_server, listening
@@ -391,7 +390,7 @@ def _serve(
             "closed": [
                 acceptor.name for acceptor in settings.acceptors if acceptor.name not in ports
             ],
-            "version": version("brokerproof"),
+            "version": RELEASE,
         }
         click.echo(json.dumps(line))
 

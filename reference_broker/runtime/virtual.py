@@ -4,13 +4,11 @@ a target file."""
 from __future__ import annotations
 
 import enum
-import functools
 import os
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +18,7 @@ from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.config.artemis import users_properties
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf, rabbitmq_config
 from brokerproof.reference_broker.config.values import nearest
+from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
 from brokerproof.reference_broker.persistence.store_from_settings import store
 from brokerproof.reference_broker.settings.acceptor import Acceptor
@@ -125,7 +124,7 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant)
 
 def made_of(broker: VirtualBroker, settings: Settings, disk: MemoryDisk | None) -> Made:
     """``broker`` and what is known of it."""
-    return Made(broker, _described(settings), _version(), disk)
+    return Made(broker, _described(settings), RELEASE, disk)
 
 
 def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
@@ -240,11 +239,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
-
-
-@functools.cache
-def _version() -> str:
-    return version("brokerproof")
 
 
 _last_description: tuple[Settings, dict[str, dict[str, object]]] | None = None

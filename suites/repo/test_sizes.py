@@ -22,7 +22,7 @@ EXCEPTIONS: dict[str, int] = {
     "reference_broker/protocols/openwire/client.py Client": 33,
     "reference_broker/protocols/openwire/client.py publish()": 69,
     "reference_broker/runtime/asyncio_server.py": 643,
-    "reference_broker/runtime/command.py _serve()": 68,
+    "reference_broker/runtime/command.py _serve()": 67,
     "reference_broker/runtime/command.py _settings()": 63,
     "reference_broker/selector/building.py Builder": 32,
 }

@@ -34,9 +34,7 @@ CLOSING.
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Any
 
 from pamqp import base, commands
@@ -47,6 +45,7 @@ from brokerproof.reference_broker.kernel.connection_info import Described
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.protocols.amqp091 import login, methods, ports
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.errors import (
@@ -86,11 +85,6 @@ PATIENCE = seconds(30)
 DEAF_PATIENCE = seconds(1)
 """Time that we wait when the next frame cannot be found, so no close-ok can be read."""
 VHOST = "/"
-
-
-@functools.cache
-def _version() -> str:
-    return version("brokerproof")
 
 
 class State(enum.Enum):
@@ -376,7 +370,7 @@ class Amqp091Connection:
         properties: dict[str, Any] = {
             "capabilities": dict(CAPABILITIES),
             "product": "brokerproof",
-            "version": _version(),
+            "version": RELEASE,
             "platform": "Python",
             "host": self.acceptor.host,
             "copyright": "The brokerproof authors",

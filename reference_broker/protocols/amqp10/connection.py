@@ -65,6 +65,7 @@ from brokerproof.reference_broker.kernel.connection_info import BLOCKING, RUNNIN
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.protocols.amqp10 import (
     coordinator,
     headers,
@@ -482,14 +483,13 @@ class AmqpConnection:
             self._next_beat.move(self._sent_at + self._beat_every)
 
     def _send_open(self) -> None:
-        acceptor = self.acceptor
         answer = Open(
             container_id=self.shared.settings.name,
-            max_frame_size=acceptor.amqp.max_frame_size,
-            channel_max=acceptor.amqp.channel_max,
+            max_frame_size=self.acceptor.amqp.max_frame_size,
+            channel_max=self.acceptor.amqp.channel_max,
             idle_time_out=self._ttl // ms(2) or None,
             offered_capabilities=(Symbol("ANONYMOUS-RELAY"),),
-            properties={Symbol("product"): "brokerproof", Symbol("version"): "0.1.0"},
+            properties={Symbol("product"): "brokerproof", Symbol("version"): RELEASE},
         )
         self._opened = True
         self.send(frame(0, answer.encode()))

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from importlib.metadata import version
 from typing import Any
 
+from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.protocols.management_http import connections, node, queues
-
-
-@functools.cache
-def _version() -> str:
-    return version("brokerproof")
 
 
 def entry(broker: node.Node) -> dict[str, Any]:
@@ -19,11 +13,11 @@ def entry(broker: node.Node) -> dict[str, Any]:
     opened = [details for _, _, details in connections.described(broker.shared)]
     queue_entries = queues.entries(broker)
     return {
-        "management_version": _version(),
+        "management_version": RELEASE,
         "rates_mode": "none",
         "product_name": "brokerproof",
-        "product_version": _version(),
-        "rabbitmq_version": _version(),
+        "product_version": RELEASE,
+        "rabbitmq_version": RELEASE,
         "cluster_name": node.name(broker.shared),
         "node": node.name(broker.shared),
         "statistics_db_event_queue": 0,

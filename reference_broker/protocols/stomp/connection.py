@@ -79,6 +79,7 @@ from brokerproof.reference_broker.kernel.liveness import NEVER, Beats
 from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import commands, grammar, opening, refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS, After, NoRoom, withheld
@@ -90,7 +91,7 @@ from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal
 from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
-SERVER = "brokerproof/0.1.0"
+SERVER = f"brokerproof/{RELEASE}"
 
 
 class State(enum.Enum):

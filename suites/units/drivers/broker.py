@@ -18,9 +18,10 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.assembly import create_broker
+from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.settings.settings import Settings
 
-SERVER = "server:brokerproof/0.1.0\n"
+SERVER = f"server:brokerproof/{RELEASE}\n"
 
 
 patient = hypothesis_settings(deadline=None)
