@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 import shlex
 from collections.abc import Iterator
@@ -98,6 +99,16 @@ def test_the_image_copies_what_is_there_and_starts_the_command() -> None:
     assert environment is not None
     assert f'["{environment.group(1)}/bin/brokerproof"]' in entry
     assert len({line.split()[1] for line in lines if line.startswith("FROM")}) == 1
+
+
+def test_contributing_lists_the_default_environments_first() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini", "utf-8")
+    section = texts()["CONTRIBUTING.md"].partition("## Ten tox environments")[2].partition("\n## ")
+    listed = re.findall(r"^\| `([\w-]+)` \|", section[0], re.MULTILINE)
+    assert len(listed) == 10
+    assert listed[:6] == tox["tox"]["env_list"].split(", ")
+    assert not [name for name in listed if f"testenv:{name}" not in tox]
 
 
 def test_a_stale_command_is_seen() -> None:
