@@ -55,7 +55,7 @@ def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
             "[parameters]",
             "[values]",
             "unknown key 'values'; a profile has description, capabilities, not_offered,"
-            " parameters",
+            " family, parameters",
         ),
     ],
 )
