@@ -53,10 +53,7 @@ def test_a_shipped_driver_is_judged(tmp_path: Path) -> None:
     target = target_file.load("client:stomp.py")
     assert isinstance(target, ClientTarget)
     results = judged(target, tmp_path, "connect_names_versions_and_host")
-    assert len(results) == 2
-    verdicts = {result.verdict for result in results.values()}
-    # A host that is too busy to start a process in time leaves a case open.
-    assert verdicts <= {Verdict.PASS, Verdict.INCONCLUSIVE}, results
+    assert [result.verdict for result in results.values()] == [Verdict.PASS] * 2, results
 
 
 def test_the_driver_of_the_how_to_guide_is_judged(tmp_path: Path) -> None:
@@ -69,12 +66,10 @@ def test_the_driver_of_the_how_to_guide_is_judged(tmp_path: Path) -> None:
     assert {case: result.verdict for case, result in results.items()} == {
         "ack_names_the_message[1.0]": Verdict.SKIP,
         "ack_names_the_message[1.1]": Verdict.SKIP,
-        "ack_names_the_message[1.2]": results["ack_names_the_message[1.2]"].verdict,
+        "ack_names_the_message[1.2]": Verdict.PASS,
         "nack_names_the_message[1.1]": Verdict.SKIP,
         "nack_names_the_message[1.2]": Verdict.SKIP,
     }
-    verdict = results["ack_names_the_message[1.2]"].verdict
-    assert verdict in (Verdict.PASS, Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(
