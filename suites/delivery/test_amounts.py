@@ -12,15 +12,11 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case, over
-from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.protocols.amqp091.raw_peer import method
-from brokerproof.harness.protocols.conversation import PATIENCE
-from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
-from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.amqp10.transaction_steps import control, post
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, over
+from brokerproof.suites.api.amqp091 import method
+from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps import amounts, whole_histories
 from brokerproof.suites.steps.queue_clients import CLIENTS
 from brokerproof.suites.steps.queue_model import MEMORY, place_names

@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
-from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, ms, seconds
 from brokerproof.harness.oracles.accounting import (
     Attempted,
     Books,
@@ -23,7 +20,17 @@ from brokerproof.harness.oracles.accounting import (
     Settled,
 )
 from brokerproof.harness.protocols.core.raw_peer import TTL_MS
-from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
+from brokerproof.suites.api import (
+    NS_PER_MS,
+    Bench,
+    Duration,
+    FrameReceived,
+    HeartBeatReceived,
+    Instant,
+    case,
+    ms,
+    seconds,
+)
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import (
     Amqp091QueueClient,

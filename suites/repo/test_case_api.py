@@ -31,13 +31,6 @@ CONFORMANCE = tuple(
         "steps",
     )
 )
-OLDER = (
-    "suites/clients/on_trial/",
-    "suites/delivery/test_amounts.py",
-    "suites/delivery/test_long_lives.py",
-    "suites/steps/queue_clients.py",
-)
-"""Still import from the harness: they changed on other branches when the API came."""
 TEMPLATE = ROOT / "fixtures/suite_template/acme_cases/test_orders.py.txt"
 
 
@@ -66,7 +59,7 @@ def test_cases_import_what_the_api_holds_from_there() -> None:
     wrong = [
         f"{path}:{imported.line} imports {imported.name}; brokerproof.{HOMES[imported.name]} has it"
         for path in modules()
-        if path.startswith(CONFORMANCE) and not path.startswith(OLDER)
+        if path.startswith(CONFORMANCE)
         for imported in module(path).imports
         if imported.name in HOMES
     ]

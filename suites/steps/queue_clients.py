@@ -13,21 +13,19 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.protocols.amqp091.raw_peer import method
 from brokerproof.harness.protocols.amqp10 import messages
-from brokerproof.harness.protocols.amqp10.endpoint_state import Link
-from brokerproof.harness.protocols.conversation import PATIENCE, Match
 from brokerproof.harness.protocols.core.messages import Message
-from brokerproof.harness.protocols.core.raw_peer import delivery as core_delivery
-from brokerproof.harness.protocols.core.raw_peer import packet
-from brokerproof.harness.protocols.openwire.codec import Structure
-from brokerproof.harness.protocols.openwire.raw_peer import STANDARD, command, dispatch
-from brokerproof.harness.protocols.openwire.raw_peer import queue as openwire_queue
-from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.harness.protocols.openwire.raw_peer import STANDARD
 from brokerproof.suites.amqp10.steps import granted
 from brokerproof.suites.amqp10.transaction_steps import Control, control, within
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Match
+from brokerproof.suites.api.amqp091 import method
+from brokerproof.suites.api.amqp10 import Link
+from brokerproof.suites.api.core import delivery as core_delivery
+from brokerproof.suites.api.core import packet
+from brokerproof.suites.api.openwire import Structure, command, dispatch
+from brokerproof.suites.api.openwire import queue as openwire_queue
+from brokerproof.suites.api.stomp import frame
 
 MOST_PREFETCHED = 32_766
 """Messages: a prefetch that ActiveMQ and RabbitMQ take."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
 from brokerproof.harness.cases.client_trials import LOGIN, PASSCODE
 from brokerproof.harness.clients.client_event import event_named
+from brokerproof.suites.api import Bench, case
 
 TRIAL = {"stomp-client"}
 LOGIN_AND_PASSCODE = "STOMP10-CONNECT-01"

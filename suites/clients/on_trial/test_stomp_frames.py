@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.clients.driver import body_fields, body_of
-from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api.stomp import frame
 
 TRIAL = {"stomp-client"}
 SEND = frame("SEND")

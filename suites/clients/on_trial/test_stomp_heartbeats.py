@@ -10,13 +10,11 @@ from functools import partial
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
 from brokerproof.harness.cases.client_trials import StompTrial
 from brokerproof.harness.clients.client_event import event_named
-from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.scripted_server import StompServer
+from brokerproof.suites.api import Bench, Duration, Instant, case, ms, seconds
 
 TRIAL = {"stomp-client", "heart-beat"}
 SENT_IN_TIME = {

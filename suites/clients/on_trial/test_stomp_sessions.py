@@ -6,12 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import case
 from brokerproof.harness.clients.client_event import event_named
-from brokerproof.harness.model.time import seconds
-from brokerproof.harness.protocols.stomp.codec import Frame
-from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api.stomp import Frame, frame
 
 TRIAL = {"stomp-client"}
 SUBSCRIBE = {
