@@ -136,26 +136,32 @@ def attempt(
         judgement = _judge_completed(run, call, record, findings, _seed(run, call, most + 1))
     elif excuse is not None:
         judgement = _judge_excused(run, call, findings, explain(problem), excuse.listed)
-    elif _is_absent(problem):
-        judgement = _judge_lacking(run, call, findings, str(problem))
-    elif unmet_premise:
-        judgement = _judge_unmet(findings, str(problem))
-    elif isinstance(problem, ControlFailed):
-        if min(lateness) >= LATE:
-            words = f"the host was late by {min(lateness) // NS_PER_MS} ms: {problem}"
-            judgement = _judge_unmet(findings, words, Seen.NEVER_REACHED)
-        else:
-            judgement = _judge_unmet(findings, f"precondition not met: {problem}")
-    elif run.target.clock is Clock.REAL and isinstance(problem, LimitReached):
-        seen = Seen.NEVER_REACHED if problem.may_be_the_hosts else Seen.UNMET
-        judgement = _judge_unmet(findings, explain(problem), seen)
     else:
-        judgement = _judge_broken(findings, explain(problem))
+        judgement = _judge_problem(run, call, findings, problem, min(lateness))
     judgement = replace(judgement, detail=judgement.detail + earlier.sentences)
     ended_at = record.events[-1].at_ns if record.events else 0
     record.events.append(CaseEnded(at_ns=ended_at, detail=judgement.verdict.value))
     duration_s = earlier.duration_s + time.perf_counter() - began
     return _result(run, call, judgement, record, number, duration_s), record.events
+
+
+def _judge_problem(
+    run: Run, call: Call, findings: list[Finding], problem: Exception, late: Duration
+) -> _Judgement:
+    """Judge a case that did not come to its end; ``late`` is how late the host was at least."""
+    if _is_absent(problem):
+        return _judge_lacking(run, call, findings, str(problem))
+    if isinstance(problem, ControlFailed):
+        if problem.symptom is Symptom.UNMET:
+            return _judge_unmet(findings, str(problem))
+        if late >= LATE:
+            words = f"the host was late by {late // NS_PER_MS} ms: {problem}"
+            return _judge_unmet(findings, words, Seen.NEVER_REACHED)
+        return _judge_unmet(findings, f"precondition not met: {problem}")
+    if run.target.clock is Clock.REAL and isinstance(problem, LimitReached):
+        seen = Seen.NEVER_REACHED if problem.may_be_the_hosts else Seen.UNMET
+        return _judge_unmet(findings, explain(problem), seen)
+    return _judge_broken(findings, explain(problem))
 
 
 def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:

@@ -301,6 +301,19 @@ def _document(path: Path, values: object) -> Document:
     )
 
 
+def _untestable_problem(testable: bool, why_not: str, observe: str) -> str | None:
+    if testable and why_not:
+        return "why_not explains why testable is false; here it is true"
+    if not testable and not why_not:
+        return "why_not is missing; say why testable is false"
+    if testable and observe == "none":
+        return (
+            "what can be observed nowhere cannot be tested; set testable to false, or say where it"
+            " shows"
+        )
+    return None
+
+
 def _requirement(document: Document, entry: Entry) -> Requirement:
     name = entry.text("id")
 
@@ -340,15 +353,8 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
             " correct its name"
         )
     testable, why_not = bool(entry.values["testable"]), entry.text("why_not")
-    if testable and why_not:
-        raise bad("why_not explains why testable is false; here it is true")
-    if not testable and not why_not:
-        raise bad("why_not is missing; say why testable is false")
-    if testable and observe == "none":
-        raise bad(
-            "what can be observed nowhere cannot be tested; set testable to false, or say where it"
-            " shows"
-        )
+    if problem := _untestable_problem(testable, why_not, observe):
+        raise bad(problem)
     return Requirement(
         id=name,
         document=document,

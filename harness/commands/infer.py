@@ -35,6 +35,15 @@ _VIRTUAL_PATIENCE_S, _REAL_PATIENCE_S = 1000, 70
 _VIRTUAL_ROUNDS, _REAL_ROUNDS = 40, 2
 
 
+def _check_acceptors(target: Target, *given: str | None) -> None:
+    known = target.acceptors()
+    for name in given:
+        if name is not None and name not in known:
+            raise errors.Usage(
+                f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}"
+            )
+
+
 @click.command()
 @click.option(
     "--target",
@@ -110,12 +119,7 @@ def infer(
     with tempfile.TemporaryDirectory(prefix="brokerproof-infer-") as logs:
         try:
             discovery.begin(target, Path(logs), seed)
-            known = target.acceptors()
-            for given in (acceptor, amqp_acceptor):
-                if given is not None and given not in known:
-                    raise errors.Usage(
-                        f"the target has no acceptor {given!r}; it has {', '.join(sorted(known))}"
-                    )
+            _check_acceptors(target, acceptor, amqp_acceptor)
             stated = documented(target, acceptor, amqp_acceptor, prefixes)
             default = KINDS if not prefixes else ()
             estimated = estimates(

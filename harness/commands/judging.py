@@ -454,6 +454,11 @@ def _judge(
     if ended is Ended.LATE:
         within = f"within {target.identity.limits.run_seconds} s (limit run_seconds)"
         raise errors.SetUp(f"{name} was not judged {within}; {_how_to_go_on(folder)}")
+    _raise_for_exit(process.returncode, log, folder, name, "--brokerproof-resume" in arguments)
+
+
+def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool) -> None:
+    """Raise for what made pytest end with ``code`` without verdicts."""
     lines = log.read_text(errors="replace").strip().splitlines()
     last = next(
         (
@@ -464,24 +469,18 @@ def _judge(
         None,
     )
     reason = last.partition("Exit: ")[2] if last else (lines[-1] if lines else "it printed nothing")
-    if process.returncode == _PYTEST_SET_UP and last is not None:
+    if code == _PYTEST_SET_UP and last is not None:
         sentence = reason if reason.startswith(name) else f"target {name}: {reason}"
         kept = _has_results(folder, name)
         raise errors.SetUp(f"{sentence}; {_how_to_go_on(folder)}" if kept else sentence)
-    if process.returncode == _PYTEST_USAGE:
+    if code == _PYTEST_USAGE:
         raise errors.Usage(reason.removeprefix("ERROR: "))
-    if (
-        process.returncode == 5
-        and "--brokerproof-resume" in arguments
-        and _has_results(folder, name)
-    ):
+    if code == 5 and resumed and _has_results(folder, name):
         return  # it was cut off after its last case
-    if process.returncode == 5:
+    if code == 5:
         raise errors.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
-    if process.returncode not in (0, 1):
-        raise _broke_off(
-            folder, f"judging {name} broke off (exit {process.returncode}: {reason}); see {log}"
-        )
+    if code not in (0, 1):
+        raise _broke_off(folder, f"judging {name} broke off (exit {code}: {reason}); see {log}")
 
 
 @contextmanager

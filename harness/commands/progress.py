@@ -31,6 +31,20 @@ class Ended(enum.Enum):
     """A case failed, and the first failure is to end the run."""
 
 
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[left]}"),
+        TextColumn("{task.fields[bad]}", style="red"),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+        expand=True,
+    )
+
+
 def follow(
     console: Console,
     process: subprocess.Popen[bytes],
@@ -45,17 +59,7 @@ def follow(
     began = time.monotonic()
     done = bad = total = 0
     tail = records.Tail(folder)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[left]}"),
-        TextColumn("{task.fields[bad]}", style="red"),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-        expand=True,
-    ) as bar:
+    with _bar(console) as bar:
         task = bar.add_task(title, total=None, bad="", left="")
         if not console.is_terminal:
             console.print(f"{title}: judging", highlight=False, markup=False)

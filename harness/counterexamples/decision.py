@@ -260,6 +260,23 @@ def _essence(
     return command, sorted(kept), body
 
 
+def _endpoints(
+    parser: argparse.ArgumentParser, named: Mapping[str, str], others: Sequence[str]
+) -> dict[str, tuple[str, int]]:
+    missing = [option for option in others if option not in named]
+    if missing:
+        parser.error(
+            f"this conversation uses other acceptors too: add --acceptor {missing[0]}=HOST:PORT"
+        )
+    endpoints = {}
+    for name, text in named.items():
+        host, _, port = text.rpartition(":")
+        if not host or not port.isdecimal():
+            parser.error(f"{text!r} should be HOST:PORT")
+        endpoints[name] = (host.strip("[]"), int(port))
+    return endpoints
+
+
 def main(
     play: Callable[[Any], None],
     expected: Mapping[str, Any],
@@ -279,17 +296,7 @@ def main(
     )
     given = parser.parse_args()
     named = dict(option.partition("=")[::2] for option in given.acceptor) | {first: given.address}
-    missing = [option for option in others if option not in named]
-    if missing:
-        parser.error(
-            f"this conversation uses other acceptors too: add --acceptor {missing[0]}=HOST:PORT"
-        )
-    endpoints = {}
-    for name, text in named.items():
-        host, _, port = text.rpartition(":")
-        if not host or not port.isdecimal():
-            parser.error(f"{text!r} should be HOST:PORT")
-        endpoints[name] = (host.strip("[]"), int(port))
+    endpoints = _endpoints(parser, named, others)
     player = kind(endpoints, given.login, given.passcode, fields["mark"], None, recorded)
     try:
         play(player)

@@ -175,25 +175,16 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
                 f"a flow has next-incoming-id {incoming} before the other's begin",
             ),
         ]
-    if ahead(incoming, other) > 0:
-        findings.append(
-            Finding(
-                INCOMING,
-                Seen.VIOLATED,
-                f"a flow reports next-incoming-id {incoming}, and only {other} was sent",
-            )
-        )
-    elif counts.reported is not None and ahead(incoming, counts.reported) < 0:
-        findings.append(
-            Finding(
-                INCOMING,
-                Seen.VIOLATED,
-                f"next-incoming-id fell from {counts.reported} to {incoming}",
-            )
-        )
-    else:
-        findings.append(
-            Finding(INCOMING, Seen.HELD, f"a flow reports next-incoming-id {incoming} of {other}")
-        )
+    findings.append(_incoming(counts, incoming, other))
     counts.reported = incoming
     return findings
+
+
+def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
+    if ahead(incoming, other) > 0:
+        words = f"a flow reports next-incoming-id {incoming}, and only {other} was sent"
+        return Finding(INCOMING, Seen.VIOLATED, words)
+    if counts.reported is not None and ahead(incoming, counts.reported) < 0:
+        words = f"next-incoming-id fell from {counts.reported} to {incoming}"
+        return Finding(INCOMING, Seen.VIOLATED, words)
+    return Finding(INCOMING, Seen.HELD, f"a flow reports next-incoming-id {incoming} of {other}")

@@ -226,6 +226,31 @@ def _inherited(values: Mapping[str, Any], where: object) -> dict[str, Any]:
         raise BadTarget(f"{where}: {problem}") from None
 
 
+def _check_keys(kind: str, values: Mapping[str, Any], path: Path) -> None:
+    allowed = _COMMON | _OF_KIND[kind]
+    for key, value in values.items():
+        if key not in allowed:
+            raise BadTarget(
+                f"{path}: unknown key {key!r}; a target of kind {kind} has"
+                f" {', '.join(sorted(allowed))}"
+            )
+        if type(value) is not allowed[key]:
+            raise BadTarget(
+                f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r:.60}"
+            )
+    for key in ("command", "rabbitmqctl", "add_capabilities"):
+        if not all(isinstance(word, str) for word in values.get(key, ())):
+            raise BadTarget(f"{path}: {key} should be a list of texts")
+    _check_capabilities(values, path)
+    for key in ("endpoints", "parameters"):
+        for entry, value in values.get(key, {}).items():
+            if not isinstance(value, str | int | float):
+                raise BadTarget(f"{path}: {key}.{entry} should be text or a number")
+    for key in sorted((_OF_KIND[kind].keys() | {"profile"}) - _OPTIONAL - values.keys()):
+        if not (kind in ("address", "process") and key == "config"):
+            raise BadTarget(f"{path}: {key} is missing; a target of kind {kind} needs it")
+
+
 def _from_file(
     path: Path, name: str, limits: Mapping[str, int], version: str = "", family: str = ""
 ) -> Target:
@@ -252,28 +277,7 @@ def _from_file(
     values = _inherited(values, path)
     if kind == "address":
         values.setdefault("profile", "any")
-    allowed = _COMMON | _OF_KIND[kind]
-    for key, value in values.items():
-        if key not in allowed:
-            raise BadTarget(
-                f"{path}: unknown key {key!r}; a target of kind {kind} has"
-                f" {', '.join(sorted(allowed))}"
-            )
-        if type(value) is not allowed[key]:
-            raise BadTarget(
-                f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r:.60}"
-            )
-    for key in ("command", "rabbitmqctl", "add_capabilities"):
-        if not all(isinstance(word, str) for word in values.get(key, ())):
-            raise BadTarget(f"{path}: {key} should be a list of texts")
-    _check_capabilities(values, path)
-    for key in ("endpoints", "parameters"):
-        for entry, value in values.get(key, {}).items():
-            if not isinstance(value, str | int | float):
-                raise BadTarget(f"{path}: {key}.{entry} should be text or a number")
-    for key in sorted((_OF_KIND[kind].keys() | {"profile"}) - _OPTIONAL - values.keys()):
-        if not (kind in ("address", "process") and key == "config"):
-            raise BadTarget(f"{path}: {key} is missing; a target of kind {kind} needs it")
+    _check_keys(kind, values, path)
     values["limits"] = {**values.get("limits", {}), **limits}
     try:
         passcode = credentials.passcode(values, path.parent)
@@ -454,24 +458,7 @@ def _address(
     if of_path:
         values["parameters"] = {**values.get("parameters", {}), "websocket_path": of_path}
     identity = _identity(name, "address", values, path)
-    known: dict[str, Any] = {}
-    if like := values.get("like"):
-        config = likeness.config_of(like, shipped_targets.paths())
-        known = {} if config is None else dict(parameters.of_named_acceptors(config))
-    for acceptor, stated in values.get("acceptors", {}).items():
-        if acceptor not in endpoints or not isinstance(stated, dict):
-            raise BadTarget(
-                f"{where}: acceptors.{acceptor} should be a table of the parameters of an endpoint;"
-                f" there are {', '.join(endpoints)}"
-            )
-        if unknown := sorted(
-            stated.keys() - _PARAMETERS_OF_ONE - identity.profile.parameters.keys()
-        ):
-            raise BadTarget(
-                f"{where}: acceptors.{acceptor} names {unknown[0]!r}, of which the profile"
-                f" {identity.profile.name} says nothing"
-            )
-        known[acceptor] = {**known.get(acceptor, {}), **stated}
+    known = _stated_parameters(values, identity.profile, endpoints, where)
     return AddressTarget(
         identity,
         endpoints,
@@ -484,6 +471,33 @@ def _address(
         as_family=None if as_family is None else partial(_of_family, as_family),
         is_stranger=_is_stranger(identity.profile),
     )
+
+
+def _stated_parameters(
+    values: Mapping[str, Any],
+    profile: profiles.Profile,
+    endpoints: Mapping[str, object],
+    where: object,
+) -> dict[str, Any]:
+    """Return the parameters by endpoint: those of the family's configuration, and what the file
+    states."""
+    known: dict[str, Any] = {}
+    if like := values.get("like"):
+        config = likeness.config_of(like, shipped_targets.paths())
+        known = {} if config is None else dict(parameters.of_named_acceptors(config))
+    for acceptor, stated in values.get("acceptors", {}).items():
+        if acceptor not in endpoints or not isinstance(stated, dict):
+            raise BadTarget(
+                f"{where}: acceptors.{acceptor} should be a table of the parameters of an endpoint;"
+                f" there are {', '.join(endpoints)}"
+            )
+        if unknown := sorted(stated.keys() - _PARAMETERS_OF_ONE - profile.parameters.keys()):
+            raise BadTarget(
+                f"{where}: acceptors.{acceptor} names {unknown[0]!r}, of which the profile"
+                f" {profile.name} says nothing"
+            )
+        known[acceptor] = {**known.get(acceptor, {}), **stated}
+    return known
 
 
 def _of_family(make: Callable[..., Target], family: str) -> AddressTarget:

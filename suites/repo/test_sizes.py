@@ -1,4 +1,4 @@
-"""Classes, functions and modules of the broker are small; the exceptions shrink."""
+"""Classes, functions and modules of broker and harness are small; the exceptions shrink."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from brokerproof.suites.repo.sources import modules
 METHODS, FUNCTION_LINES, MODULE_LINES = 30, 60, 600
 
 EXCEPTIONS: dict[str, int] = {
+    "harness/cases/pytest_options.py pytest_addoption()": 70,
     "reference_broker/kernel/queue.py Queue": 38,
     "reference_broker/persistence/recovery.py": 628,
     "reference_broker/persistence/recovery.py _apply()": 61,
@@ -52,7 +53,7 @@ def _large(path: str, source: str) -> dict[str, int]:
 def test_only_the_listed_exceptions_are_large_and_none_grows() -> None:
     large: dict[str, int] = {}
     for path, file in modules().items():
-        if path.startswith("reference_broker/"):
+        if path.startswith(("reference_broker/", "harness/")):
             large |= _large(path, file.read_text("utf-8"))
     grown = {name: size for name, size in large.items() if size > EXCEPTIONS.get(name, 0)}
     assert not grown, "divide these at their seams"

@@ -281,6 +281,12 @@ class RabbitmqProcess(ManagedBroker):
             raise SetUpFailed(
                 f"{problem.filename}: cannot be written ({problem.strerror}); use another folder"
             ) from None
+        return self._environment(release, node, distribution, epmd)
+
+    def _environment(
+        self, release: Release, node: str, distribution: int, epmd: int
+    ) -> dict[str, str]:
+        folder = self._folder
         folder_inside = folder if release.root is None else debian.FOLDER
         clock = accelerated_clock.prefix_inside(self.clock_rate, folder, folder_inside)
         loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
