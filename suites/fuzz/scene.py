@@ -352,7 +352,7 @@ class Scene:
         }
         queues = [
             name
-            for name, known in broker._shared.router._by_name.items()
+            for name, known in broker._shared.router.addresses._queues.items()
             if "bystander" not in name and any(queue.has_consumers for queue in known)
         ]
         return {**left, "consumers": queues} if queues else left

@@ -125,7 +125,7 @@ def test_no_file_of_a_run_by_url_and_no_script_holds_the_passcode(
     # It is no RabbitMQ: a case fails, and leaves a counterexample with its scripts.
     url = f"stomp://brokerproof@{host}:{stomp}?like=rabbitmq&passcode_env=CANARY&local=true"
     command = ["run", "--target", f"{url},amqp://{host}:{amqp}", "--seed", "1", "--effort", "smoke"]
-    command += ["--case", "when_the_receipt_of_a_send or what_is_no_sasl"]
+    command += ["--case", "rabbitmq_heart_beats or what_is_no_sasl"]
     try:
         done = subprocess.run(
             [

@@ -44,7 +44,7 @@ from brokerproof.reference_broker.protocols.amqp10.connection import State as Am
 from brokerproof.reference_broker.protocols.core import connection as core_connection
 from brokerproof.reference_broker.protocols.management_http import connection as http_connection
 from brokerproof.reference_broker.protocols.openwire import client as openwire_client
-from brokerproof.reference_broker.protocols.stomp import connection as stomp_connection
+from brokerproof.reference_broker.protocols.stomp import opening as stomp_opening
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.suites.fuzz import scene, speakers_amqp091, speakers_amqp10, speakers_java
 
@@ -424,8 +424,8 @@ FRAME10 = AmqpConnection._frame
 @pytest.mark.parametrize(
     ("place", "owner", "name", "fault"),
     [
-        ("artemis-stomp-with-a-wrong-login", stomp_connection, "admitted", _admits),
-        ("artemis-websocket", stomp_connection, "admitted", _admits),
+        ("artemis-stomp-with-a-wrong-login", stomp_opening, "admitted", _admits),
+        ("artemis-websocket", stomp_opening, "admitted", _admits),
         ("artemis-amqp10-with-a-wrong-login", sasl, "admitted", _admits),
         ("artemis-amqp10-sasl", AmqpConnection, "_frame", _opened_at_once),
         ("artemis-amqp10-plain-header", AmqpConnection, "_header", None),

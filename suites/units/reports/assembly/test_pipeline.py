@@ -359,7 +359,8 @@ def test_the_first_screen_has_a_line_for_each_area_and_the_causes(written: Repor
         if (start := found.index(f"Areas of the mission on {target}<"))
     }
     assert ("heartbeats and TTL", "FAIL") in areas["artemis"]
-    assert ("heartbeats and TTL", "PASS") in areas["reference"]
+    # The run holds a few cases: what an area cannot do without was not judged.
+    assert ("heartbeats and TTL", "NOTE") in areas["reference"]
     causes = found[found.index('id="causes"') : found.index('id="cases"')]
     assert re.findall(r'<h3><span class="v (\w+)"', causes) == ["FAIL", "FAIL", "ERROR"]
     assert "closed after 9000 ms" in causes
