@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API
+from brokerproof.harness.trace.events import OctetsSent
 from brokerproof.suites.amqp091.steps import queue_of
 from brokerproof.suites.api import (
     PATIENCE,
@@ -77,7 +78,9 @@ class Flood:
         """Another batch, if there is room for it; what has been confirmed is counted."""
         self.count()
         while self.sent - self.confirmed < 2 * self.size:
-            self.peer.write(self._batch, as_event=False)
+            self.peer.write(self._batch, as_event=False)  # too many frames for the trace
+            now, conn, shown = self._target.now(), self.peer.conn, self._batch[:64]
+            self._target.record(OctetsSent(at_ns=now, conn=conn, data=shown, size=len(self._batch)))
             self.sent += self.size
 
     def count(self) -> None:

@@ -130,9 +130,9 @@ def a_close_is_not_answered(original, reached, self, method, channel=0):
 
 
 @amqp091_connections.override(Amqp091Connection, "_method", breaks="AMQP091-CLOSE-02")
-def a_closing_connection_declares_queues(original, reached, self, channel, payload):
-    """Behind its own close of the connection the server goes on to declare queues."""
-    declares = self._state is State.CLOSING and payload[:4] == b"\0\x32\0\x0a"
+def a_closing_connection_declares_exchanges(original, reached, self, channel, payload):
+    """Behind its own close of the connection the server goes on to declare exchanges."""
+    declares = self._state is State.CLOSING and payload[:4] == b"\0\x28\0\x0a"
     if declares:
         reached()
         method = methods.read(payload)

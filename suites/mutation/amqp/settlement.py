@@ -111,7 +111,9 @@ def settled_without_outcome(patch, reached):
     saying(patch, reached, change)
 
 
-@amqp_settlement.override(Session, "_disposition", breaks="AMQP10-XFER-24 AMQP10-OUT-02")
+@amqp_settlement.override(
+    Session, "_disposition", breaks="AMQP10-XFER-24 AMQP10-OUT-02 AMQP10-DISP-03"
+)
 def another_outcome_told_later(original, reached, self, disposition):
     """For a delivery that the broker has settled it repeats whatever outcome the peer tells
     next."""

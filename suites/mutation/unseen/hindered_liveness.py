@@ -50,7 +50,7 @@ def the_first_cleared_alarm_starts_the_watch_of_stomp(
     original(self, resource, short, node)
     if 0 < len(self.all) < before:
         for go_on in self._waiting:
-            connection = getattr(go_on, "__self__", None)
+            connection = getattr(getattr(go_on, "func", go_on), "__self__", None)
             if isinstance(connection, StompConnection) and connection._liveness.ttl > 0:
                 reached()
                 connection._liveness.last_heard = connection.shared.clock.now

@@ -6,6 +6,7 @@ and prints its port; port 0 is a free one.
 
 from __future__ import annotations
 
+import itertools
 import random
 import socket
 import sys
@@ -134,12 +135,17 @@ class Relay:
 
 
 class ClosingAtRandom(Relay):
-    """Closes at one in ``one_in`` requests."""
+    """Closes at one in ``one_in`` requests, behind the first ``usable``, in which a run begins."""
 
     one_in = 10
+    usable = 100
+
+    def __init__(self, broker_port: int) -> None:
+        super().__init__(broker_port)
+        self._requests = itertools.count()
 
     def on_request(self, client: socket.socket, data: bytes) -> None:
-        if not self._dice.randrange(self.one_in):
+        if next(self._requests) >= self.usable and not self._dice.randrange(self.one_in):
             raise ConnectionAbortedError
 
 
