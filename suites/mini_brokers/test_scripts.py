@@ -52,7 +52,7 @@ def found(name: str, folder: Path) -> Path:
     """The case file of the counterexample to one mini-broker."""
     calls = [call for call in all_calls() if re.search(KINDS[name][0], call.id) is not None]
     folder.mkdir()
-    judge(write_target(name, folder), calls, folder, counterexamples=folder)
+    judge(str(write_target(name, folder)), calls, folder, counterexamples=folder)
     [path] = folder.glob(f"*{case_file.SUFFIX}")
     return path
 
