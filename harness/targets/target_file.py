@@ -13,9 +13,10 @@ file has::
     config = "broker.xml"          # beside the file; virtual, process, artemis, activemq, rabbitmq
     factory = "package.module:function"    # virtual
     command = ["{python}", "-m", …]        # process, client (see targets/client/target.py)
-    version = "2.56.0"             # artemis, activemq, rabbitmq, proton; optional
-    broker = "proton-c" | "proton-python"  # proton
-    broker = "rabbitmq" | "artemis" | "activemq"   # container
+    version = "2.56.0"             # artemis, activemq, rabbitmq, proton, client; optional
+    package = "pip:NAME" | "npm:NAME" | "go:MODULE"   # client: fetched in that version; optional
+    driver = "{drivers}/go/gostomp.go"     # client: the source that is built with a package of Go
+    broker = "proton-c" | "proton-python"  # proton; container: "rabbitmq" | "artemis" | "activemq"
     image = "rabbitmq:4.1-management"      # container; optional
     queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
     nodes = 2                      # rabbitmq: a cluster; optional
@@ -123,7 +124,7 @@ _OF_KIND: dict[str, dict[str, type]] = {
         "clock_rate": int,
     },
     "proton": {"broker": str, "version": str},
-    "client": {"command": list},
+    "client": {"command": list, "package": str, "version": str, "driver": str},
     "container": {"broker": str, "config": str, "version": str, "image": str, "queue_type": str},
     "address": {
         "endpoints": dict,
@@ -138,7 +139,7 @@ _OF_KIND: dict[str, dict[str, type]] = {
 }
 _OPTIONAL = {
     *("version", "queue_type", "nodes", "image", "acceptors", "addresses", "rabbitmqctl"),
-    *("release", "local", "clock_rate"),
+    *("release", "local", "clock_rate", "package", "driver"),
 } | (_COMMON.keys() - {"kind", "profile"})
 
 
@@ -148,8 +149,7 @@ class BadTarget(OneSentence):
 
 
 def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
-    """The target that ``text`` names, with ``limits`` before those of its file. Raises
-    :class:`BadTarget`; connects to nothing."""
+    """The target that ``text`` names; ``limits`` go before its file's. Raises BadTarget."""
     known = shipped_targets.paths()
     if text in known:
         return _from_file(known[text], text, limits)
@@ -161,7 +161,7 @@ def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
         return _from_file(Path(text), name, limits)
     word, colon, name = text.partition(":")
     if word == CLIENT and colon:
-        return _from_file(_client(name), text, limits)
+        return _from_file(_client(name.partition("@")[0]), text, limits, name.partition("@")[2])
     for point in (
         entry_points(group=GROUP, name=word) if colon and not name.startswith("//") else ()
     ):
@@ -184,8 +184,8 @@ def _client(name: str) -> Path:
     known = shipped_targets.clients()
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    meant = f"did you mean client:{near[0]}? " if near else ""
+    near = difflib.get_close_matches(name, known, 1)
+    meant = "".join(f"did you mean client:{known_name}? " for known_name in near)
     raise BadTarget(
         f"--target client:{name}: no driver comes with brokerproof for it; {meant}there are"
         f" {', '.join(known)}, and a target file may name a driver of your own"
@@ -596,5 +596,5 @@ _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
     "rabbitmq": _rabbitmq,
     "proton": _proton,
     "container": _in_container,
-    "client": lambda who, values, path: ClientTarget(who, values["command"], path.parent),
+    "client": ClientTarget.of,
 }

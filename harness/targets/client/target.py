@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from brokerproof.harness.targets.client import packages
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Identity, TargetFacts
@@ -29,7 +30,9 @@ _END_WITHIN_S = 2
 
 class ClientTarget(SocketTarget):
     """``command`` starts the driver; it may name ``{python}``, ``{here}``, the folder of the target
-    file, and ``{drivers}``, :data:`DRIVERS`. ``environment`` is added to ours."""
+    file, ``{drivers}``, :data:`DRIVERS`, and ``{package}``, the folder of the library. That is
+    ``package`` in its ``version``, as :mod:`~brokerproof.harness.targets.client.packages` has it;
+    without a version it is what the machine has."""
 
     is_local = True
 
@@ -38,22 +41,29 @@ class ClientTarget(SocketTarget):
         identity: Identity,
         command: Sequence[str],
         here: Path,
-        environment: Mapping[str, str] | None = None,
+        package: str = "",
+        version: str | None = None,
+        driver: str = "",
     ) -> None:
         super().__init__(identity)
-        words = {"{python}": sys.executable, "{here}": str(here), "{drivers}": str(DRIVERS)}
-        self._command = [_filled(word, words) for word in command]
-        # A driver in Python finds the module that ours share.
-        path = os.pathsep.join(
-            filter(None, (str(DRIVERS / "python"), os.environ.get("PYTHONPATH", "")))
-        )
-        self._environment = {"PYTHONPATH": path, **(environment or {})}
+        self._words = {"{python}": sys.executable, "{here}": str(here), "{drivers}": str(DRIVERS)}
+        self._command = list(command)
+        self._package, self._version, self._driver = package, version, driver
+        self._environment: dict[str, str] = {}
         self._log = Path(os.devnull)
+
+    @classmethod
+    def of(cls, identity: Identity, values: Mapping[str, Any], path: Path) -> ClientTarget:
+        """Make the target of the file ``path`` from its ``values``."""
+        package, driver = values.get("package", ""), values.get("driver", "")
+        version = values.get("version")
+        return cls(identity, values["command"], path.parent, package, version, driver)
 
     def start(self, folder: Path) -> TargetFacts:
         """Start the driver once, to learn which release of the library it drives."""
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / f"{self.identity.name}.log"
+        self._prepare()
         ready = self._first_line()
         self.watch_the_host()
         return TargetFacts(
@@ -62,6 +72,17 @@ class ClientTarget(SocketTarget):
             configuration=f"driven by {' '.join(self._command)}",
             endpoint="a server of the harness",
         )
+
+    def _prepare(self) -> None:
+        found: Mapping[str, str] = {}
+        if self._package and self._version:
+            driver = Path(_filled(self._driver, self._words))
+            home, found = packages.fetch(self._package, self._version, driver)
+            self._words["{package}"] = str(home)
+        self._command = [_filled(word, self._words) for word in self._command]
+        # A driver in Python finds the module that ours share.
+        path = (found.get("PYTHONPATH"), str(DRIVERS / "python"), os.environ.get("PYTHONPATH"))
+        self._environment = {**found, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
     def _first_line(self) -> dict[str, Any]:
         ours, process = self._launch()
