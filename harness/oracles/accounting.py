@@ -318,7 +318,9 @@ class Ledger:
 
     def _let_go(self, keys: Iterable[Key], now: _Now) -> None:
         for key in keys:
-            entry = self._entries[key]
+            entry = self._entries.get(key)
+            if entry is None:  # nobody sent it, which is noted already
+                continue
             entry.now = now
             self._held.get(entry.holder, {}).pop(key, None)
 

@@ -167,7 +167,7 @@ def test_a_history_of_amqp091_of_any_length_is_conserved(
     comers=st.integers(0, whole_histories.MOST_COMERS),
     lost=st.booleans(),
     narrow=st.booleans(),
-    producer=st.sampled_from(["openwire", "stomp", "amqp"]),
+    producer=st.sampled_from(["openwire", "stomp"]),
 )
 def test_a_history_of_openwire_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool, producer: str

@@ -444,6 +444,9 @@ def test_known_deviations_speak_of_requirements_and_cases_that_exist(path: Path)
             )
             fits = [case for case in citing if pattern.fullmatch(case)]
             assert fits, f"{deviation.where}: no case is called {deviation.case}"
-            assert not deviation.requirement or any(
-                deviation.requirement in citing[case] for case in fits
+            # The aftermath of a case may judge what the case does not cite.
+            assert (
+                not deviation.requirement
+                or deviation.sometimes
+                or any(deviation.requirement in citing[case] for case in fits)
             ), f"{deviation.where}: {deviation.case} does not cite {deviation.requirement}"

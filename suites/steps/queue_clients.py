@@ -99,12 +99,15 @@ class QueueClient(ABC):
         return [message.body for message in arrived]
 
     def _await(self, count: int, here: Callable[[], int]) -> None:
-        """Wait until ``here()`` is ``count``, which is asked only when so many frames lie here."""
-        peer = self.peer
-        self.target.wait_until(
-            lambda: peer.ended is not None or (len(peer.inbox) >= count and here() >= count),
-            PATIENCE,
-        )
+        """Wait until ``here()`` is ``count``, which is asked only when so many frames lie here, as
+        long as any frame arrives within PATIENCE."""
+        peer, before = self.peer, -1
+
+        def is_over() -> bool:
+            return peer.ended is not None or (len(peer.inbox) >= count and here() >= count)
+
+        while not self.target.wait_until(is_over, PATIENCE) and len(peer.inbox) > before:
+            before = len(peer.inbox)
 
     @abstractmethod
     def stop(self) -> None:
