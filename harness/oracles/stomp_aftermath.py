@@ -81,6 +81,8 @@ class _Connection:
     version: str | None = None
     promised: tuple[int, int] = (0, 0)
     agreed: tuple[int, int] = (0, 0)
+    is_unclear: bool = False
+    """True if the client asked for heartbeats in numbers that nobody has to understand."""
     has_raw_bytes: bool = False
     goodbye: bool = False
     error: FrameReceived | None = None
@@ -197,12 +199,18 @@ def _note_agreement(connection: _Connection, event: FrameSent | FrameReceived) -
         connection.agreed = _pair(headers)
     elif event.command in ("CONNECT", "STOMP") and isinstance(event, FrameSent):
         connection.promised = _pair(headers)
+        connection.is_unclear = "heart-beat" in headers and not _is_pair(headers["heart-beat"])
 
 
 def _pair(headers: dict[str, str]) -> tuple[int, int]:
     first, _, second = headers.get("heart-beat", "").partition(",")
     sends, wants = whole_number(first), whole_number(second)
     return (0, 0) if sends is None or wants is None else (sends, wants)
+
+
+def _is_pair(text: str) -> bool:
+    first, _, second = text.partition(",")
+    return whole_number(first) is not None and whole_number(second) is not None
 
 
 def _sent(connection: _Connection, event: FrameSent) -> None:
@@ -300,6 +308,7 @@ def _message(
 
 def _beat(connection: _Connection, event: HeartBeatReceived, linger: Linger) -> Iterator[Finding]:
     none_due = connection.version in BEATS_AS_AGREED and not connection.server_interval
+    none_due = none_due and not connection.is_unclear
     belongs_to_frame = event.at_ns - connection.frame_at <= RIGHT_BEHIND
     if none_due and event.at_ns > linger.since and not belongs_to_frame:
         detail = (
@@ -322,6 +331,7 @@ def _undue_end(
         or not linger.undisturbed
         or connection.goodbye
         or connection.has_raw_bytes
+        or connection.is_unclear
         or connection.open_frames
         or connection.unsettled
         or connection.broke_promise

@@ -174,6 +174,12 @@ def test_heartbeats_arrive_where_they_were_agreed_on_and_nowhere_else() -> None:
     assert judged(*session("0,0", "0,0"), beat(2000)) == ["STOMP12-HB-07"]
 
 
+def test_a_number_that_nobody_has_to_understand_agrees_on_nothing() -> None:
+    asked = session("0,99999999999999999999x", "500,30000")
+    assert judged(*asked, beat(2000)) == []
+    assert judged(*asked, closed(2000)) == []
+
+
 def test_an_error_out_of_the_blue_is_noted() -> None:
     assert judged(*session(), got(2000, "ERROR"), closed(2001)) == ["STOMP12-READING-ERROR-01"]
 
