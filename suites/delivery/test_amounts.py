@@ -598,7 +598,8 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
 def test_a_message_is_released_any_number_of_times(target: Bench, position: int) -> None:
     """A message is released any number of times. It can be had again each time, unchanged, and its
     delivery-count stays."""
-    count = amounts.at(target, position, least=1)
+    # Each is a round trip: more take a real broker longer than a case should.
+    count = amounts.at(target, position, least=1, most=None if target.virtual else 1000)
     name = target.fresh_name()
     producer, peer = CLIENTS["amqp"](target, name), target.amqp()
     producer.send([b"the one"])
