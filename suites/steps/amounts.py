@@ -21,7 +21,9 @@ from brokerproof.suites.api import Bench, over
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 FAR: Mapping[str, int] = {"smoke": 1_100, "normal": 10_000, "deep": 1_000_000}
-"""The greatest amount by effort."""
+"""The greatest amount by effort in virtual time."""
+FAR_IN_REAL_TIME: Mapping[str, int] = {"smoke": 300, "normal": 1_100, "deep": 10_000}
+"""The same in real time, where other cases run beside, and the broker shares the machine."""
 POWERS = range(5, 17)
 BATCHES: Mapping[str, tuple[int, ...]] = {
     # AMQP credit of a producer and where it is filled up (since 2.6, AmqpSupport), the most that
@@ -50,6 +52,9 @@ def values(effort: str, family: str, most: int | None = None) -> tuple[int, ...]
 
 def at(target: Bench, position: int, *, least: int = 0, most: int | None = None) -> int:
     """Return the amount at ``position``, counted around, between ``least`` and ``most``."""
+    if not target.virtual:
+        far = FAR_IN_REAL_TIME[target.effort]
+        most = far if most is None else min(most, far)
     amounts = values(target.effort, target.profile.name, most)
     return max(least, amounts[position % len(amounts)])
 
