@@ -196,21 +196,18 @@ def _note_agreement(connection: _Connection, event: FrameSent | FrameReceived) -
     headers = dict(reversed(event.headers))
     if event.command == "CONNECTED" and isinstance(event, FrameReceived):
         connection.version = headers.get("version") or "1.0"
-        connection.agreed = _pair(headers)
+        connection.agreed = _pair(headers) or (0, 0)
     elif event.command in ("CONNECT", "STOMP") and isinstance(event, FrameSent):
-        connection.promised = _pair(headers)
-        connection.is_unclear = "heart-beat" in headers and not _is_pair(headers["heart-beat"])
+        promised = _pair(headers)
+        connection.promised = promised or (0, 0)
+        connection.is_unclear = promised is None
 
 
-def _pair(headers: dict[str, str]) -> tuple[int, int]:
-    first, _, second = headers.get("heart-beat", "").partition(",")
+def _pair(headers: dict[str, str]) -> tuple[int, int] | None:
+    """None if the numbers cannot be read. Without the header they are 0."""
+    first, _, second = headers.get("heart-beat", "0,0").partition(",")
     sends, wants = whole_number(first), whole_number(second)
-    return (0, 0) if sends is None or wants is None else (sends, wants)
-
-
-def _is_pair(text: str) -> bool:
-    first, _, second = text.partition(",")
-    return whole_number(first) is not None and whole_number(second) is not None
+    return None if sends is None or wants is None else (sends, wants)
 
 
 def _sent(connection: _Connection, event: FrameSent) -> None:
@@ -307,8 +304,11 @@ def _message(
 
 
 def _beat(connection: _Connection, event: HeartBeatReceived, linger: Linger) -> Iterator[Finding]:
-    none_due = connection.version in BEATS_AS_AGREED and not connection.server_interval
-    none_due = none_due and not connection.is_unclear
+    none_due = (
+        connection.version in BEATS_AS_AGREED
+        and not connection.server_interval
+        and not connection.is_unclear
+    )
     belongs_to_frame = event.at_ns - connection.frame_at <= RIGHT_BEHIND
     if none_due and event.at_ns > linger.since and not belongs_to_frame:
         detail = (
