@@ -53,23 +53,36 @@ def observe(bench: Bench) -> None:
     if not peers:
         return
     lingering = [peer for peer in peers if peer.ended is None and peer.conn not in abandoned]
+    looked_at = since
     if lingering:
         bench.record_note("the case is over; its connections stay open and are read")
-        _read_on(bench, lingering, since)
+        looked_at = _read_on(bench, lingering, since)
+    late = 0
+    findings = _judged(bench, peers, since, looked_at, late)
+    if findings and not bench.virtual:  # measuring costs a look at every thread of the broker
+        late = bench.world.lateness(since)
+        findings = _judged(bench, peers, since, looked_at, late)
+    for finding in findings:
+        bench.record_aftermath(finding)
+
+
+def _judged(
+    bench: Bench, peers: list[Conversation[Any]], since: Instant, until: Instant, late: Duration
+) -> list[Finding]:
     faulted = {event.conn for event in bench.events if isinstance(event, LinkFaulted)}
-    late = bench.world.lateness(since)
+    jitter = 0 if bench.virtual else ms(100) + late
+    findings: list[Finding] = []
     for peer in peers:
-        grown_late = 0 if bench.virtual else ms(100) + late
         linger = Linger(
             since,
-            bench.now(),
+            until,
             GRACE + late,
-            grown_late,
+            jitter,
             _patience(bench, peer),
             undisturbed=not faulted & {None, peer.conn} and not bench.has_administered,
         )
-        for finding in RULES[peer.protocol].judge(bench.events, peer.conn, linger):
-            bench.record_aftermath(finding)
+        findings += RULES[peer.protocol].judge(bench.events, peer.conn, linger)
+    return findings
 
 
 def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
@@ -81,7 +94,8 @@ def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
     return ttl * ms(1) if ttl > 0 else None
 
 
-def _read_on(bench: Bench, peers: list[Conversation[Any]], since: Instant) -> None:
+def _read_on(bench: Bench, peers: list[Conversation[Any]], since: Instant) -> Instant:
+    """Until when was read: a place that goes on late has looked at nothing meanwhile."""
     until = since + (_virtual_time(bench, peers) if bench.virtual else REAL)
     for peer in peers:
         interval, _ = RULES[peer.protocol].intervals(bench.events, peer.conn)
@@ -93,6 +107,7 @@ def _read_on(bench: Bench, peers: list[Conversation[Any]], since: Instant) -> No
         )
     except LimitReached as limit:  # what arrived until then is judged
         bench.record_note(f"the aftermath ends: {limit}")
+    return min(bench.now(), until)
 
 
 def _virtual_time(bench: Bench, peers: list[Conversation[Any]]) -> Duration:

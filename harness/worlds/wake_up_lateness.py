@@ -51,6 +51,7 @@ class Canary:
         self._readings: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
         self._looks: deque[_Look] = deque(maxlen=_KEEP)
         self._broker, self._looked, self._looking = broker, 0, threading.Lock()
+        self._began = 0
         self._look_every = LOOK
         self._clock = host_clock
         self._stop = threading.Event()
@@ -87,8 +88,11 @@ class Canary:
     def _look(self) -> None:
         if self._broker is None:
             return
+        asked = time.monotonic_ns()
         with self._looking:
-            began = time.monotonic_ns()
+            if self._began >= asked:  # somebody looked while we waited for the lock
+                return
+            self._began = began = time.monotonic_ns()
             waited = self._broker.worst()
             since, self._looked = self._looked, time.monotonic_ns()
             self._look_every = max(LOOK, LOOK_SHARE * (self._looked - began))
