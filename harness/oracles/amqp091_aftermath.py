@@ -63,6 +63,8 @@ class _Channel:
     published: int | None = None
     """Messages sent since confirm.select; None before it."""
     confirmed: set[int] = field(default_factory=set)
+    """Confirmed one by one."""
+    confirmed_up_to: int = 0
 
 
 @dataclass
@@ -212,12 +214,16 @@ def _confirmed(channel: _Channel, command: str, headers: dict[str, str]) -> Iter
     tag, sent = number(headers, "delivery-tag"), channel.published
     if sent is None:
         return
-    below = range(1, tag + 1) if is_true(headers, "multiple") else (tag,)
-    fresh = {one for one in below if one not in channel.confirmed}
-    if tag > sent or not fresh:
+    if is_true(headers, "multiple"):
+        below = range(channel.confirmed_up_to + 1, min(tag, sent) + 1)
+        is_fresh = any(one not in channel.confirmed for one in below)
+        channel.confirmed_up_to = max(channel.confirmed_up_to, min(tag, sent))
+    else:
+        is_fresh = tag > channel.confirmed_up_to and tag not in channel.confirmed
+        channel.confirmed.add(tag)
+    if tag > sent or not is_fresh:
         what = "was confirmed before" if tag <= sent else f"was not sent: {sent} were"
         yield from _violated(CONFIRMED_ONCE, f"{command} for message {tag}, which {what}")
-    channel.confirmed |= fresh
 
 
 def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator[Finding]:
