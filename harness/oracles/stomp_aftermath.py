@@ -261,11 +261,10 @@ def _receipt(connection: _Connection, event: FrameReceived, receipt: str) -> Ite
         asked = connection.asked[receipt]
         detail = f"{asked} frames asked for the receipt {receipt!r}, and another RECEIPT arrived"
         yield from _violated(RECEIPT_FOR_SUCCESS, connection.version, detail)
-    places = [
-        place for place, sent in enumerate(connection.open_frames) if sent[1] == receipt and receipt
-    ]
-    if places:  # what was sent before it has been received, and was not refused
-        del connection.open_frames[: places[0] + 1]
+    asking = (place for place, sent in enumerate(connection.open_frames) if sent[1] == receipt)
+    place = next(asking, None) if receipt else None
+    if place is not None:  # what was sent before it has been received, and was not refused
+        del connection.open_frames[: place + 1]
     if receipt in connection.removing:
         connection.removed.add(connection.removing.pop(receipt))
 
