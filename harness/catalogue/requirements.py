@@ -12,6 +12,9 @@ text leaves open. ``releases`` is the range of a vendor's releases whose manual 
 binds the frame itself or either end. A duty of clients alone is judged where a client is on trial,
 never on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a
 clock (``wire+time``), in the broker's ``files``, or nowhere (``none``).
+
+``title`` is the statement as a heading: at most 60 characters, no period, unique within its
+document. ``impact`` is what a breach does to an application, the worst that is likely.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from packaging.version import Version
 
 from brokerproof.harness.catalogue import extensions
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read, table
-from brokerproof.harness.model.verdicts import Level
+from brokerproof.harness.model.verdicts import Impact, Level
 
 UNCOVERED = "uncovered.toml"
 """A file of the same folder that is no document (see
@@ -59,6 +62,8 @@ _REQUIREMENT = {
     "observe": Key(str),
     "testable": Key(bool),
     "why_not": Key(str, required=False),
+    "title": Key(str, required=False),
+    "impact": Key(str, required=False),
     "statement": Key(str),
     "quotation": Key(str, required=False),
     "note": Key(str, required=False),
@@ -117,6 +122,9 @@ class Requirement:
     quotation: str = ""
     """The deciding words of the document itself, where they are quoted."""
     note: str = ""
+    title: str = ""
+    """A heading for people; empty where a row of another package has none."""
+    impact: Impact | None = None
     releases: str = ""
     """The releases whose manual has the sentence, such as ``>=2.34``; empty for all."""
     where: str = ""
@@ -136,6 +144,11 @@ class Requirement:
     def profile(self) -> str | None:
         """The profile of the brokers that it speaks of; None when it speaks of all."""
         return self.document.profile
+
+    @property
+    def heading(self) -> str:
+        """The title, or the statement of a row that has none."""
+        return self.title or self.statement
 
     @property
     def link(self) -> str:
@@ -207,7 +220,12 @@ class Catalogue(Mapping[str, Requirement]):
         }
         requirements = {
             row["id"]: Requirement(
-                **{**row, "document": documents[row["document"]], "level": Level(row["level"])}
+                **{
+                    **row,
+                    "document": documents[row["document"]],
+                    "level": Level(row["level"]),
+                    "impact": Impact(row["impact"]) if row.get("impact") else None,
+                }
             )
             for row in values["requirements"]
         }
@@ -314,6 +332,14 @@ def _untestable_problem(testable: bool, why_not: str, observe: str) -> str | Non
     return None
 
 
+def _unknown_word(entry: Entry) -> str | None:
+    allowed = {"level": Level, "subject": SUBJECTS, "observe": OBSERVE, "impact": Impact}
+    for key, words in allowed.items():
+        if key in entry.values and entry.values[key] not in tuple(words):
+            return f"{key} is {entry.values[key]!r}; it should be one of {', '.join(words)}"
+    return None
+
+
 def _requirement(document: Document, entry: Entry) -> Requirement:
     name = entry.text("id")
 
@@ -322,9 +348,8 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
 
     if not re.fullmatch(rf"{re.escape(document.prefix)}(-[A-Za-z0-9]+)*-[0-9]+", name):
         raise bad(f"the id should be {document.prefix}-…-NUMBER, as its document's prefix says")
-    for key, allowed in (("level", tuple(Level)), ("subject", SUBJECTS), ("observe", OBSERVE)):
-        if entry.values[key] not in allowed:
-            raise bad(f"{key} is {entry.values[key]!r}; it should be one of {', '.join(allowed)}")
+    if problem := _unknown_word(entry):
+        raise bad(problem)
     level, subject, observe = (
         Level(entry.text("level")),
         entry.text("subject"),
@@ -368,6 +393,8 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
         why_not=why_not,
         quotation=entry.text("quotation"),
         note=entry.text("note"),
+        title=entry.text("title"),
+        impact=Impact(entry.text("impact")) if "impact" in entry.values else None,
         releases=releases,
         where=entry.where,
     )

@@ -19,6 +19,20 @@ class Level(StrEnum):
     READING = enum.auto()
 
 
+class Impact(StrEnum):
+    """Harm to an application when a requirement is broken. Defined in the order in which people
+    read it, worst first."""
+
+    LOSS = "loss"
+    SECURITY = "security"
+    DUPLICATE = "duplicate"
+    REORDER = "reorder"
+    STALL = "stall"
+    DISCONNECT = "disconnect"
+    INTEROPERABILITY = "interoperability"
+    COSMETIC = "cosmetic"
+
+
 class Seen(StrEnum):
     """Observations of an oracle for one requirement."""
 

@@ -4,6 +4,7 @@ deviations."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
@@ -96,6 +97,31 @@ def test_a_statement_is_one_plain_sentence_or_two(requirement: requirements.Requ
         )
     assert len(requirement.statement) <= 300, (
         f"{requirement.where}: {requirement.id} is long; say it shorter"
+    )
+
+
+UNTITLED = {*COUNTS}
+"""Documents whose rows may lack a title and an impact. The list only shrinks, then goes."""
+
+
+@pytest.mark.parametrize("document", CATALOGUE.documents, ids=lambda document: document.name)
+def test_titles_are_headings_and_impacts_are_named(document: requirements.Document) -> None:
+    rows = [row for row in CATALOGUE.values() if row.document is document]
+    titles = Counter(row.title for row in rows if row.title)
+    wrong = [
+        row.id
+        for row in rows
+        if len(row.title) > 60 or row.title.endswith(".") or titles[row.title] > 1
+    ]
+    assert not wrong, (
+        f"{', '.join(wrong)}: a title has at most 60 characters, no period at its end, and no"
+        " second row of its document"
+    )
+    bare = [row.id for row in rows if not (row.title and row.impact)]
+    assert bool(bare) == (document.name in UNTITLED), (
+        f"{', '.join(bare)}: write title and impact"
+        if bare
+        else f"{document.name} is complete: remove it from UNTITLED"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.requirements import UnknownRequirement
 from brokerproof.harness.catalogue.tables import BadData
-from brokerproof.harness.model.verdicts import Level
+from brokerproof.harness.model.verdicts import Impact, Level
 
 DOCUMENT = """
 [document]
@@ -52,6 +52,16 @@ def test_a_requirement_knows_its_document(tmp_path: Path) -> None:
     )
     assert found.link == "https://example.org/foo#frames"
     assert found.where.endswith("foo3.toml, line 12")
+
+
+def test_a_heading_is_the_title_or_else_the_statement(tmp_path: Path) -> None:
+    headed = ENTRY.replace("-01", "-02") + 'title = "A frame has an end"\nimpact = "stall"\n'
+    loaded = requirements.load(write(tmp_path, DOCUMENT + ENTRY + headed))
+    for catalogue in (loaded, requirements.Catalogue.from_json(loaded.to_json())):
+        assert [(row.heading, row.impact) for row in catalogue.values()] == [
+            ("A frame ends.", None),
+            ("A frame has an end", Impact.STALL),
+        ]
 
 
 def test_a_section_without_an_anchor_of_its_own_links_to_the_document(tmp_path: Path) -> None:
@@ -98,6 +108,11 @@ def test_an_unknown_id_is_answered_with_near_ones(tmp_path: Path) -> None:
             'subject = "both"',
             'subject = "broker"',
             "subject is 'broker'; it should be one of server, client, both",
+        ),
+        (
+            'subject = "both"',
+            'subject = "both"\nimpact = "bad"',
+            "impact is 'bad'; it should be one of loss, security, duplicate, reorder, stall,",
         ),
         (
             'observe = "wire"',
