@@ -231,10 +231,9 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         or answer.kind(terminus) is None
         or second.detached is not None
     ):
-        target.record_note(
-            "the second attach did not succeed:"
-            f" {other.instead() if answer is None else answer.brief()}"
-        )
+        observed = other.instead() if answer is None else answer.brief()
+        target.record_note(f"the second attach did not succeed: {observed}")
+        target.record_not_applicable(LINK_STOLEN, "no second attach of a link's name succeeds")
         return
     gone = peer.watch_for(ending("detach"))
     observed = peer.instead() if gone is None else gone.brief()
