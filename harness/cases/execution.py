@@ -123,7 +123,7 @@ def attempt(
     if problem is not None and run.health is not None and not is_final:
         run.health.examine(call.id, explain(problem))
     is_open = isinstance(problem, ControlFailed) or (
-        problem is None and any(finding.uncertain for finding in findings)
+        problem is None and any(_is_open(run, call, finding) for finding in findings)
     )
     if is_open and not is_final and number < most:
         sentences = earlier.sentences
@@ -437,6 +437,24 @@ def _unlisted_first(
     return [unlisted.get(finding.requirement, finding) for finding in findings]
 
 
+def _is_open(run: Run, call: Call, finding: Finding) -> bool:
+    """True if another attempt may say more of it."""
+    level = run.catalogue.find(finding.requirement).level
+    return (
+        finding.uncertain is not None
+        and verdict_for(level, finding) is Verdict.INCONCLUSIVE
+        and _listed_deviation(run, call, finding) is None
+    )
+
+
+def _listed_deviation(run: Run, call: Call, finding: Finding) -> Deviation | None:
+    """The known deviation that a violation shows: also one for which it alone would be no evidence,
+    because a reset may have lost what came first."""
+    if finding.seen is not Seen.VIOLATED:
+        return None
+    return match(run.deviations, call.id, finding.requirement, finding.detail, run.facts.version)
+
+
 def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFinding, ...]:
     """Give each finding its verdict: by the requirement's level, or KNOWN if a deviation is listed
     for it."""
@@ -452,11 +470,8 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
                 f" {requirement.releases} do",
             )
         verdict = verdict_for(requirement.level, finding)
-        known = None
-        if verdict in (Verdict.FAIL, Verdict.WARN):
-            known = match(
-                run.deviations, call.id, finding.requirement, finding.detail, run.facts.version
-            )
+        is_known = verdict in (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE)
+        known = _listed_deviation(run, call, finding) if is_known else None
         if known is None:
             judged.append(with_verdict(finding, verdict))
         else:

@@ -37,8 +37,11 @@ def verdict_for(level: Level, finding: Finding) -> Verdict:
     """The verdict on one finding about a requirement of ``level``, before known deviations.
 
     A requirement whose situation never arose is INCONCLUSIVE, never PASS; so is a violation that
-    the measurement cannot carry. A requirement that asks nothing of this broker is a NOTE.
+    the measurement cannot carry, where it would accuse. A requirement that asks nothing of this
+    broker is a NOTE.
     """
+    if finding.seen is Seen.VIOLATED and _VIOLATED[level] is Verdict.NOTE:
+        return Verdict.NOTE
     if finding.uncertain is not None or finding.seen in (Seen.NEVER_REACHED, Seen.UNMET):
         return Verdict.INCONCLUSIVE
     if finding.seen is Seen.HELD:

@@ -468,6 +468,9 @@ def test_what_the_host_leaves_uncertain_is_tried_again_and_then_inconclusive() -
     tries.clear()
     found = execute(run_of(target), made(late_once, MUST))
     assert (found.verdict, found.attempts) == (Verdict.PASS, 2)
+    known = Deviation("", MUST, "", "late", "late", "it is lost", "https://here", "x:1")
+    found = execute(run_of(target, deviations=(known,)), made(late, MUST))
+    assert (found.verdict, found.attempts) == (Verdict.KNOWN, 1)
 
 
 def test_an_example_that_was_left_open_is_run_once_more_and_no_other_is() -> None:
