@@ -111,8 +111,10 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
     """After an ERROR that answers a frame the server sends nothing more and closes the
     connection."""
     with bystander(target, "1.2"):
-        for answer in answers(target, "1.2", receipts=False):
-            closed = target.wait_until(answer.has_ended, PATIENCE)
+        answered = list(answers(target, "1.2", receipts=False))
+        target.wait_until(lambda: all(answer.has_ended() for answer in answered), PATIENCE)
+        for answer in answered:
+            closed = answer.has_ended()
             later = [
                 received.brief() for received in answer.peer.inbox if received.command != "ERROR"
             ]
