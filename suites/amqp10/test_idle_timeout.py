@@ -242,7 +242,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
         since,
         bounds,
     )
-    patience = max(bounds[1], longest_silence(target.target) * ms(announced))
+    patience = max(bounds[1], longest_silence(target.target) * ms(announced), 5 * ms(announced))
     patience += target.world.of_host(seconds(5))
     target.wait_until(
         lambda: peer.ended is not None or any(reply.name == "close" for reply in peer.inbox),
