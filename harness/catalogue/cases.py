@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -83,7 +84,16 @@ class CaseInfo:
     @property
     def summary(self) -> str:
         """The first paragraph of its docstring on one line."""
-        return " ".join(self.doc.strip().partition("\n\n")[0].split())
+        return _first_paragraph(self.doc)
+
+
+def title(doc: str) -> str:
+    """Return the first sentence of a case's docstring, without its period."""
+    return re.split(r"(?<=[.!?])\s", _first_paragraph(doc), maxsplit=1)[0].removesuffix(".")
+
+
+def _first_paragraph(doc: str) -> str:
+    return " ".join(doc.strip().partition("\n\n")[0].split())
 
 
 def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:

@@ -111,7 +111,7 @@ def rows_text(listed: Sequence[Row], width: int = 100) -> str:
         indent = " " * len(head)
         room = max(width, 60, len(head) + 24)
         lines += textwrap.wrap(
-            requirement.statement,
+            requirement.heading,
             room,
             initial_indent=head,
             subsequent_indent=indent,
@@ -154,7 +154,7 @@ def explanation(
     citing = [case for case in cases.values() if known.id in case.requirements]
     return {
         **_fields(known),
-        "title": known.document.title,
+        "document": known.document.title,
         "catalogue_file": _file(known),
         "owed": known.owed,
         "uncovered_reason": (listed or {}).get(known.id),
@@ -188,11 +188,14 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
         "the vendor's documentation" if facts["level"] == "DOC" else f"level {facts['level']}"
     )
     parts = [
-        f"{facts['id']}  ({facts['level']})",
-        wrapped(facts["statement"]),
-        *([wrapped(f"“{facts['quotation']}”")] if facts["quotation"] else []),
+        facts["title"],
+        f"  {facts['id']}  ({facts['level']})",
         "",
-        wrapped(f"{facts['title']}, section {facts['section']!r}", label="  source    "),
+        *([wrapped(f"“{facts['quotation']}”")] if facts["quotation"] else []),
+        wrapped(facts["statement"]),
+        "",
+        *([wrapped(facts["impact"].words, label="  impact    ")] if facts["impact"] else []),
+        wrapped(f"{facts['document']}, section {facts['section']!r}", label="  source    "),
         f"  read it   {facts['link']}",
         wrapped(f"{strength}; its own words there: {facts['verb']!r}", label="  strength  "),
         f"  binds     {_BINDS[facts['subject']]}",
@@ -245,6 +248,8 @@ def _fields(requirement: Requirement) -> dict[str, Any]:
         "link": requirement.link,
         "level": requirement.level.value,
         "verb": requirement.verb,
+        "title": requirement.heading,
+        "impact": requirement.impact,
         "statement": requirement.statement,
         "quotation": requirement.quotation,
         "subject": requirement.subject,

@@ -151,6 +151,11 @@ class Requirement:
         return self.title or self.statement
 
     @property
+    def required(self) -> str:
+        """What is required: the document's own words in quotation marks, or else ours."""
+        return f"“{self.quotation}”" if self.quotation else self.statement
+
+    @property
     def link(self) -> str:
         """The address at which the sentence can be read."""
         anchor = self.document.anchors[self.section]

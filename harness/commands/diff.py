@@ -177,6 +177,7 @@ def _json(
                 "target": difference.target,
                 "kind": difference.kind.value,
                 "course": difference.course.value,
+                "impact": difference.impact,
                 "unsteady": difference.unsteady,
                 "only": difference.only,
                 "a": _side(difference.a),
@@ -189,6 +190,7 @@ def _json(
                 "requirement": shift.requirement,
                 "target": shift.target,
                 "course": shift.course.value,
+                "impact": shift.impact,
                 "a": shift.a,
                 "b": shift.b,
                 "other_cases": shift.other_cases,
@@ -263,7 +265,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
                 Text(_word(difference), style=style),
                 description,
                 plain(difference.target),
-                Text(_way(*difference.verdicts), style=style),
+                Text(diff_formats.way(difference), style=style),
             )
         console.print(table)
         _more(console, len(shown))
@@ -279,7 +281,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
                 Text(_word(shift), style=style),
                 plain(shift.requirement) + _others(shift),
                 plain(shift.target),
-                Text(_way(*shift.verdicts), style=style),
+                Text(diff_formats.way(shift), style=style),
             )
         console.print(table)
         _more(console, len(moved))
@@ -297,12 +299,12 @@ def _more(console: Console, count: int) -> None:
 
 def _lines(shown: list[Difference], moved: list[Shift]) -> Iterator[str]:
     for difference in shown:
-        way = _way(*difference.verdicts)
+        way = diff_formats.way(difference)
         yield plain(f"{_word(difference)}: {difference.target} {difference.case}: {way}")
         for line in _details(difference):
             yield f"    {line}"
     for shift in moved:
-        way = _way(*shift.verdicts)
+        way = diff_formats.way(shift)
         yield plain(
             f"requirement {_word(shift)}: {shift.target} {shift.requirement}: {way}{_others(shift)}"
         )
@@ -311,10 +313,6 @@ def _lines(shown: list[Difference], moved: list[Shift]) -> Iterator[str]:
 def _word(change: Difference | Shift) -> str:
     a, b = change.verdicts
     return "added" if a is None else "removed" if b is None else change.course.value.lower()
-
-
-def _way(a: Verdict | None, b: Verdict | None) -> str:
-    return " → ".join("absent" if verdict is None else verdict.value for verdict in (a, b))
 
 
 def _details(difference: Difference) -> Iterator[str]:

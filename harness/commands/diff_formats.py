@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from brokerproof.harness.commands.diff_inputs import Side
 from brokerproof.harness.model.verdicts import Verdict
-from brokerproof.harness.results.difference import Course, Difference
+from brokerproof.harness.results.difference import Course, Difference, Shift
 
 MOST_ROWS = 100
 """Rows of a Markdown table: a job summary may not be larger than a megabyte."""
@@ -85,9 +85,10 @@ def github(differences: Sequence[Difference]) -> Iterator[str]:
             yield f"::{word}::{len(changed) - MOST_ANNOTATIONS} more cases are {course.lower()}"
 
 
-def way(change: Difference) -> str:
-    """Return the verdicts of A and B: ``PASS → FAIL``."""
-    return " → ".join(_verdict(verdict) for verdict in change.verdicts)
+def way(change: Difference | Shift) -> str:
+    """Return the verdicts of A and B, and what the breach does: ``PASS → FAIL (loss)``."""
+    verdicts = " → ".join(_verdict(verdict) for verdict in change.verdicts)
+    return f"{verdicts} ({change.impact})" if change.impact else verdicts
 
 
 def observed(change: Difference) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,13 @@ from typing import Any
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.diff_inputs import Side, open_side, releases
 from brokerproof.harness.model.verdicts import Seen, Verdict
-from brokerproof.harness.results import causes, difference, run_folder
+from brokerproof.harness.results import causes, difference, impacts, run_folder, verdict
 from brokerproof.harness.results.causes import Cause
 from brokerproof.harness.results.difference import Course, Difference
 from brokerproof.harness.results.records import Result
 
+IMPACT = "impact="
+"""Begins the rule of ``--fail-on`` that names impacts."""
 MOST_RECORDED = 100
 """Changes that the header of a run keeps, for its report."""
 
@@ -112,13 +114,29 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
     return Gated(baseline, [change for change in changes if not _listed_otherwise(change)], renamed)
 
 
-def decide(code: int, gated: Gated | None, fail_on: str | None) -> int:
+def decide(
+    code: int, gated: Gated | None, fail_on: str | None, results: Iterable[Result] = ()
+) -> int:
     """Return the exit code of a run whose verdicts alone give ``code``."""
     if fail_on == "never":
         return 0
+    if fail_on is not None and fail_on.startswith(IMPACT):
+        chosen = fail_on.removeprefix(IMPACT).split(",")
+        return verdict.exit_code(
+            Verdict.NOTE if _spared(result, chosen) else result.verdict for result in results
+        )
     if gated is None or fail_on == "fail":
         return code
     return gated.exit_code
+
+
+def _spared(result: Result, chosen: Sequence[str]) -> bool:
+    """True for violations of which none has a chosen impact, or an unknown one."""
+    return result.verdict is Verdict.FAIL and not any(
+        impacts.of_requirement(finding.requirement) in (*chosen, None)
+        for finding in result.findings
+        if finding.verdict is Verdict.FAIL
+    )
 
 
 def _listed_otherwise(change: Difference) -> bool:

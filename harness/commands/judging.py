@@ -146,7 +146,7 @@ def judge(asked: Asked, options: Options) -> int:
             gated = None if baseline is None else gate.compare_with(baseline, folder)
             if gated is not None:
                 run_folder.write_header_field(folder, "baseline", gated.recorded())
-            code = gate.decide(code, gated, options.fail_on)
+            code = gate.decide(code, gated, options.fail_on, results)
             unmet = any(is_unmet(result.findings) for result in results)
             if code == INCONCLUSIVE and options.inconclusive_ok and not unmet:
                 code = 0

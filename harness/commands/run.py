@@ -10,6 +10,18 @@ import click
 from brokerproof.harness.cases.selection import Selection
 from brokerproof.harness.commands.cases import selection_options
 from brokerproof.harness.model import cost_limits
+from brokerproof.harness.model.verdicts import Impact
+
+
+def _rule(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    rule, _, named = (value or "never").partition("=")
+    if rule not in ("worse", "fail", "never") and not (
+        rule == "impact" and set(named.split(",")) <= set(Impact)
+    ):
+        raise click.BadParameter(
+            f"{value!r} should be worse, fail, never, or impact= with some of {','.join(Impact)}"
+        )
+    return value
 
 
 @click.command()
@@ -91,9 +103,10 @@ from brokerproof.harness.model import cost_limits
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(["worse", "fail", "never"]),
+    metavar="worse|fail|never|impact=…",
+    callback=_rule,
     help="Exit with 1 if something got worse than in --baseline (default with it), for any"
-    " violation (default without), or never.",
+    " violation (default without), for violations of these impacts, or never.",
 )
 @click.option(
     "--inconclusive-ok",

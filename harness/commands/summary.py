@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from brokerproof.harness.catalogue import requirements
-from brokerproof.harness.catalogue.requirements import Catalogue, UnknownRequirement
+from brokerproof.harness.catalogue import cases, requirements
+from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.commands.gate import Gated
 from brokerproof.harness.counterexamples import case_file
 from brokerproof.harness.model.verdicts import Verdict
-from brokerproof.harness.results import area_summary, causes, records
+from brokerproof.harness.results import area_summary, causes, records, run_folder
 from brokerproof.harness.results.area_summary import AreaState, State
 from brokerproof.harness.results.causes import Cause
 from brokerproof.harness.results.records import Result
@@ -56,12 +56,16 @@ def show(
     for each known deviation that did not show."""
     latest = [last.result for last in records.last_of_each(results)]
     catalogue = requirements.load()
+    titles = {
+        case.partition("[")[0]: cases.title(str(facts.get("doc", "")))
+        for case, facts in run_folder.cases_of(folder).items()
+    }
     if gated is not None:
         _print(console, compared(gated, console.width))
     for verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE):
         grouped = causes.group(latest, verdict)
         for cause in grouped[:MOST_CAUSES]:
-            _print(console, described(cause, catalogue, console.width))
+            _print(console, described(cause, catalogue, titles, console.width))
         if len(grouped) > MOST_CAUSES:
             more = sum(len(cause.cases) for cause in grouped[MOST_CAUSES:])
             _print(
@@ -89,37 +93,47 @@ def _print(console: Console, lines: Iterable[Text]) -> None:
     console.print()
 
 
-def described(cause: Cause, catalogue: Catalogue, width: int) -> Iterator[Text]:
-    """Yield a cause: its requirement, what was observed, and the cases that saw it."""
-    style = _STYLES[cause.verdict]
-    head = Text(cause.verdict.value, style=style)
-    head.append(f"  {cause.target}", style="default not bold")
-    statement = ""
-    if cause.finding is not None and not cause.is_unmet:
-        judged = f" · {cause.area.label} · {cause.finding.requirement}"
-        head.append(judged, style="default not bold")
-        try:
-            requirement = catalogue.find(cause.finding.requirement)
-            statement = f"{requirement.statement} ({requirement.level})"
-        except UnknownRequirement:  # of another version of the catalogue
-            statement = ""
-    yield head
+def described(
+    cause: Cause, catalogue: Catalogue, titles: Mapping[str, str], width: int
+) -> Iterator[Text]:
+    """Yield a cause: its requirement, what a breach means, what was observed, and the cases that
+    saw it by their ``titles``."""
+    head = Text(cause.verdict.value, style=_STYLES[cause.verdict])
+    requirement = None
+    if cause.finding is None or cause.is_unmet:
+        yield head.append(f"  {cause.target}", style="default not bold")
+    else:
+        place = f"{cause.finding.requirement} · {cause.target} · {cause.area.label}"
+        requirement = catalogue.get(cause.finding.requirement)
+        heading = place if requirement is None else requirement.heading
+        wrapped = _wrapped(heading, width, " " * (len(head) + 2), "  ").plain
+        yield head.append(wrapped[len(head) :], style="default not bold")
+        if requirement is not None:
+            yield _wrapped(place, width, "  ", "    ")
+    if cause.impact is not None and cause.verdict is Verdict.FAIL:
+        yield _labelled("impact", cause.impact.words, width)
     for observed in cause.observed[:_MOST_OBSERVED]:
         yield _labelled("observed", _plain(observed)[:_MOST_CHARACTERS] or "nothing", width)
-    if statement:
-        yield _labelled("required", statement, width)
-    for case in _cases(cause):
-        yield _wrapped(case, width, "  in ", "    ")
+    if requirement is not None:
+        required = f"{requirement.required} ({requirement.source}, {requirement.level})"
+        yield _labelled("required", required, width)
+    for name, case in _cases(cause):
+        if titles.get(name):
+            room = max(width, _NARROWEST) - 11
+            yield _labelled("in", textwrap.shorten(titles[name], room, placeholder=" …"), width)
+            yield _wrapped(case, width, " " * 11, " " * 13)
+        else:
+            yield _labelled("in", case, width)
     if len(cause.names) > _MOST_CASES:
         yield Text(f"  and {len(cause.names) - _MOST_CASES} more")
 
 
-def _cases(cause: Cause) -> Iterator[str]:
+def _cases(cause: Cause) -> Iterator[tuple[str, str]]:
     names = cause.names
     for name, variants in list(names.items())[:_MOST_CASES]:
         shown = [variant for variant in variants[:_MOST_CASES] if variant]
         more = [f"{len(variants) - _MOST_CASES} more"] if len(variants) > _MOST_CASES else []
-        yield name + (f" [{', '.join([*shown, *more])}]" if shown else "")
+        yield name, name + (f" [{', '.join([*shown, *more])}]" if shown else "")
 
 
 def area_line(area: AreaState, width: int) -> Text:

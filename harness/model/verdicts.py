@@ -32,6 +32,23 @@ class Impact(StrEnum):
     INTEROPERABILITY = "interoperability"
     COSMETIC = "cosmetic"
 
+    @property
+    def words(self) -> str:
+        """The impact for somebody on call."""
+        return f"{self.value}: {_HARM[self]}"
+
+
+_HARM = {
+    Impact.LOSS: "messages may be lost or damaged",
+    Impact.SECURITY: "somebody may get access without the right to, or exceed a limit",
+    Impact.DUPLICATE: "messages may be processed twice",
+    Impact.REORDER: "messages may arrive out of order",
+    Impact.STALL: "consumers or producers may hang, or be flooded",
+    Impact.DISCONNECT: "connections may drop, or dead ones may linger",
+    Impact.INTEROPERABILITY: "some clients may fail or misread the broker",
+    Impact.COSMETIC: "applications hardly notice",
+}
+
 
 class Seen(StrEnum):
     """Observations of an oracle for one requirement."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.model.finding import JudgedFinding
-from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.model.verdicts import Impact, Seen, Verdict
+from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import Result
 
 _VERSION = re.compile(r"^STOMP1[012]-")
@@ -26,7 +27,7 @@ class Cause:
     target: str
     verdict: Verdict
     finding: JudgedFinding | None
-    """The first finding with the verdict; None for an ERROR, which is no requirement's fault."""
+    """The finding with the worst impact; None for an ERROR, which is no requirement's fault."""
     observed: list[str] = field(default_factory=list)
     """The different observations, first the one that was recorded first."""
     cases: list[str] = field(default_factory=list)
@@ -42,6 +43,13 @@ class Cause:
         return Area.PROTOCOL if self.finding is None else area_of(self.finding.requirement)
 
     @property
+    def impact(self) -> Impact | None:
+        """The impact of what is broken; None if nothing is, or none is known."""
+        if self.finding is None or self.is_unmet:
+            return None
+        return impacts.of_requirement(self.finding.requirement)
+
+    @property
     def names(self) -> dict[str, list[str]]:
         """The variants of each case, by its name: what stands in an id's brackets."""
         names: dict[str, list[str]] = {}
@@ -52,15 +60,13 @@ class Cause:
 
 
 def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
-    """Return the causes of ``verdict``: in the order of areas, those with most cases first."""
+    """Return the causes of ``verdict``: the worst impact first, then in the order of areas, those
+    with most cases first."""
     causes: list[Cause] = []
     by_key: dict[tuple[str, ...], Cause] = {}
-    for result in results:
-        if result.verdict is not verdict:
-            continue
-        finding = None
-        if verdict is not Verdict.ERROR:  # no requirement's fault: the case broke off
-            finding = next((seen for seen in result.findings if seen.verdict is verdict), None)
+    matching = [result for result in results if result.verdict is verdict]
+    for result in sorted(matching, key=lambda each: impacts.severity(impacts.of_result(each))):
+        finding = impacts.worst_finding(result)
         keys = _keys(result, finding)
         cause = next((by_key[key] for key in keys if key in by_key), None)
         if cause is None:
@@ -75,7 +81,12 @@ def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
     areas = list(Area)
     return sorted(
         causes,
-        key=lambda cause: (not cause.is_unmet, areas.index(cause.area), -len(cause.cases)),
+        key=lambda cause: (
+            not cause.is_unmet,
+            impacts.severity(cause.impact),
+            areas.index(cause.area),
+            -len(cause.cases),
+        ),
     )
 
 

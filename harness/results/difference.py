@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from brokerproof.harness.model.enums import StrEnum
-from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.model.verdicts import Impact, Verdict
+from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import LatestResult
 from brokerproof.harness.results.verdict import WORST_FIRST, is_met, is_unmet, merge
 
@@ -113,6 +114,12 @@ class Difference:
         return Course.WORSE if self.lost_service else course(*self.verdicts, across=self.across)
 
     @property
+    def impact(self) -> Impact | None:
+        """The worst impact of what B shows broken, or else A."""
+        shown = [impacts.of_result(side.result) for side in (self.b, self.a) if side is not None]
+        return next((impact for impact in shown if impact is not None), None)
+
+    @property
     def unsteady(self) -> bool:
         """True if the verdict changed and one side needed several attempts, or had another verdict
         before.
@@ -149,6 +156,11 @@ class Shift:
     across: bool = False
 
     @property
+    def impact(self) -> Impact | None:
+        """The impact of the requirement."""
+        return impacts.of_requirement(self.requirement)
+
+    @property
     def verdicts(self) -> tuple[Verdict | None, Verdict | None]:
         """The worst verdict in A and in B."""
         return self.a, self.b
@@ -162,8 +174,8 @@ class Shift:
 def compare(
     a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
 ) -> list[Difference]:
-    """Every case of either run, worse ones first, then undecided, better and unchanged, each in
-    order of target and case.
+    """Every case of either run, worse ones first, then undecided, better and unchanged, each by
+    impact, the worst first, then in order of target and case.
 
     ``across`` pairs by case alone: both runs must then hold one target each, which the caller sees
     to.
@@ -179,7 +191,13 @@ def compare(
     order = list(Course)
     return sorted(
         differences,
-        key=lambda case: (order.index(case.course), case.kind.value, case.target, case.case),
+        key=lambda case: (
+            order.index(case.course),
+            case.kind.value,
+            impacts.severity(case.impact),
+            case.target,
+            case.case,
+        ),
     )
 
 
@@ -197,7 +215,13 @@ def shifts(
             shifted.append(Shift(key[1], key[0], was, now, one.keys() != other.keys(), across))
     order = list(Course)
     return sorted(
-        shifted, key=lambda shift: (order.index(shift.course), shift.target, shift.requirement)
+        shifted,
+        key=lambda shift: (
+            order.index(shift.course),
+            impacts.severity(shift.impact),
+            shift.target,
+            shift.requirement,
+        ),
     )
 
 

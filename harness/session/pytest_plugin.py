@@ -100,7 +100,8 @@ def _explanation(result: Result, catalogue: Catalogue) -> str:
         if finding.verdict is result.verdict:
             requirement = catalogue.find(finding.requirement)
             lines += [
-                f"{requirement.id} ({requirement.level}): {requirement.statement}",
+                f"{requirement.heading}: {requirement.required}",
+                f"    {requirement.id} ({requirement.level})",
                 f"    {requirement.link}",
             ]
     return "\n".join(lines)

@@ -80,7 +80,7 @@ def test_plain_lines_say_what_changed_and_both_details(tmp_path: Path) -> None:
             "cases: 1 added, 1 removed, 2 changed, 1 unchanged; of these 1 worse, 2 undecided, 0"
             " better"
         ),
-        "worse: t c.worse: PASS → FAIL",
+        "worse: t c.worse: PASS → FAIL (disconnect)",
         "    A: PASS here",
         "    B: FAIL here",
         "undecided: t c.unclear: PASS → INCONCLUSIVE",
@@ -88,7 +88,7 @@ def test_plain_lines_say_what_changed_and_both_details(tmp_path: Path) -> None:
         "    B: INCONCLUSIVE here",
         "removed: t c.gone: PASS → absent",
         "added: t c.new: absent → PASS",
-        f"requirement worse: t {TTL}: PASS → FAIL (other cases spoke of it)",
+        f"requirement worse: t {TTL}: PASS → FAIL (disconnect) (other cases spoke of it)",
     ]
 
 
@@ -101,8 +101,8 @@ def test_filters_change_what_is_listed_and_never_the_exit_code(tmp_path: Path) -
         assert code == 1
         listed[option] = [row["case"] for row in json.loads(out)["cases"]]
     assert listed == {
-        (): ["c.warned", "c.worse", "c.better"],
-        ("--regressions",): ["c.warned", "c.worse"],
+        (): ["c.worse", "c.warned", "c.better"],
+        ("--regressions",): ["c.worse", "c.warned"],
         ("--only-failing-in", "A"): ["c.better"],
         ("--only-failing-in", "B"): ["c.worse"],
     }
@@ -281,7 +281,7 @@ def test_markdown_has_a_table_for_each_course(tmp_path: Path) -> None:
     assert code == 1
     lines = out.splitlines()
     assert lines[0] == "## brokerproof: 1 worse, 1 undecided, 1 better"
-    assert "| `s.worse` | t | PASS → FAIL | FAIL here |" in lines
+    assert "| `s.worse` | t | PASS → FAIL (disconnect) | FAIL here |" in lines
     assert "s.same" not in out
 
 
@@ -298,7 +298,7 @@ def test_junit_has_every_case_and_its_counts(tmp_path: Path) -> None:
 def test_github_gets_an_error_for_what_got_worse(tmp_path: Path) -> None:
     _, out, _ = call(*changed(tmp_path), "--format", "github")
     assert out.splitlines() == [
-        "::error title=t s.worse%3A PASS → FAIL::FAIL here",
+        "::error title=t s.worse%3A PASS → FAIL (disconnect)::FAIL here",
         "::warning title=t s.open%3A PASS → INCONCLUSIVE::INCONCLUSIVE here",
     ]
 

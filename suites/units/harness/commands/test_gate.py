@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from brokerproof.harness.commands import errors, gate, summary
 from brokerproof.harness.commands.diff_inputs import open_side
+from brokerproof.harness.commands.run import run as run_command
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results import records, run_folder
@@ -50,6 +52,31 @@ def test_what_got_worse_decides(tmp_path: Path, before: Verdict, now: Verdict, c
     assert gate.decide(1, gated, "worse") == gate.decide(1, gated, None) == code
     assert gate.decide(1, gated, "fail") == 1
     assert gate.decide(1, gated, "never") == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdict", "requirement", "code"),
+    [
+        ("impact=loss,disconnect", Verdict.FAIL, "STOMP12-HB-07", 1),
+        ("impact=loss,stall", Verdict.FAIL, "STOMP12-HB-07", 0),
+        ("impact=loss,stall", Verdict.FAIL, "ACME-1", 1),  # its impact is not known
+        ("impact=disconnect", Verdict.KNOWN, "STOMP12-HB-07", 0),
+        ("impact=loss", Verdict.INCONCLUSIVE, "STOMP12-HB-07", 2),
+        ("impact=loss", Verdict.ERROR, "STOMP12-HB-07", 5),
+    ],
+)
+def test_only_chosen_impacts_fail_a_run(
+    rule: str, verdict: Verdict, requirement: str, code: int
+) -> None:
+    finding = JudgedFinding(requirement, Seen.VIOLATED, verdict=verdict)
+    results = [Result("s.a", "artemis", (), verdict, "", (finding,))]
+    assert gate.decide(1, None, rule, results) == code
+
+
+@pytest.mark.parametrize("rule", ["impact=los", "impact", "impact=", "sometimes"])
+def test_an_unknown_rule_is_refused(rule: str) -> None:
+    refused = CliRunner().invoke(run_command, ["--fail-on", rule])
+    assert "loss,security,duplicate" in refused.output
 
 
 def unmet(case: str, requirement: str, observed: str) -> Result:

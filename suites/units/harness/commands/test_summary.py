@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.commands import progress, summary
 from brokerproof.harness.model.finding import JudgedFinding
-from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.model.verdicts import Impact, Seen, Verdict
 from brokerproof.harness.results import area_summary, causes
 from brokerproof.harness.results.area_summary import State
 from brokerproof.harness.results.records import Result
@@ -50,9 +51,14 @@ def rendered(results: list[Result], folder: Path) -> list[str]:
 def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path) -> None:
     lines = rendered(RESULTS, Path("run"))
     assert max(map(len, lines)) <= 80
-    assert lines[0] == "FAIL  broker · heartbeats and TTL · STOMP11-HB-07"
-    assert lines[1] == "  observed nothing for 900 ms"
-    heads = [line.split()[0] for line in lines if line[:1].isupper() and "broker" in line]
+    assert lines[:5] == [
+        "FAIL  A SEND in a transaction takes effect only with COMMIT",
+        "  STOMP12-SEND-02 · broker · protocol basics",
+        "  impact   duplicate: messages may be processed twice",
+        "  observed got 'x', not 'y'",
+        "  required “SEND supports a transaction header which allows for transactional",
+    ]
+    heads = [line.split()[0] for line in lines if line[:2].isupper()]
     assert heads == ["FAIL", "FAIL", "ERROR", "INCONCLUSIVE"]
     assert not any("\x1b" in line for line in lines), "what a broker sent steers no terminal"
     text = "\n".join(lines)
@@ -60,14 +66,14 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     assert "  heartbeats and TTL    broken        2 of 2 requirements" in lines
     assert "  windows and credit    undecided     1 requirement, 1 open" in lines
     assert "  paging and order      not judged    the target has no paging" in lines
-    assert "  brokerproof explain STOMP11-HB-07" in lines
+    assert "  brokerproof explain STOMP12-SEND-02" in lines
     assert lines[-1] == "  brokerproof run --last-failed run"
 
 
 def test_cases_beyond_the_first_four_are_counted() -> None:
     failed = [result(f"stomp.x.c{n}", "STOMP12-SEND-02", Verdict.FAIL) for n in range(6)]
     lines = rendered(failed, Path("run"))
-    at = lines.index("  in stomp.x.c3")
+    at = lines.index("  in       stomp.x.c3")
     assert lines[at + 1 : at + 3] == ["  and 2 more", ""]
 
 
@@ -160,9 +166,30 @@ def test_cases_that_did_not_come_to_judge_by_one_reason_are_one_cause(tmp_path: 
 
 def test_versions_variants_and_one_requirement_are_one_cause() -> None:
     grouped = causes.group(RESULTS, Verdict.FAIL)
-    assert [len(cause.cases) for cause in grouped] == [3, 1]
-    assert [cause.area for cause in grouped] == [Area.HEARTBEAT, Area.PROTOCOL]
-    assert len(grouped[0].observed) == 2, "900 and 901 ms are one observation"
+    assert [len(cause.cases) for cause in grouped] == [1, 3]
+    assert [cause.impact for cause in grouped] == [Impact.DUPLICATE, Impact.DISCONNECT]
+    assert [cause.area for cause in grouped] == [Area.PROTOCOL, Area.HEARTBEAT]
+    assert len(grouped[1].observed) == 2, "900 and 901 ms are one observation"
+
+
+def test_of_several_findings_the_worst_impact_leads() -> None:
+    stalled, lost = (
+        JudgedFinding(name, Seen.VIOLATED, verdict=Verdict.FAIL)
+        for name in ("ARTEMIS-STOMP-window-4", "ARTEMIS-PAGING-11")
+    )
+    [cause] = causes.group(
+        [Result("a", "broker", (), Verdict.FAIL, "", (stalled, lost))], Verdict.FAIL
+    )
+    assert (cause.finding, cause.impact) == (lost, Impact.LOSS)
+
+
+def test_a_case_is_named_by_the_first_sentence_of_its_docstring(tmp_path: Path) -> None:
+    doc = "A SEND goes\ninto a transaction. It stays there.\n\nAnd more."
+    described = {"stomp.send.broken[1.2]": {"doc": doc}}
+    (tmp_path / "cases.json").write_text(json.dumps(described), "utf-8")
+    lines = rendered(RESULTS[:2], tmp_path)
+    at = lines.index("  in       A SEND goes into a transaction")
+    assert lines[at + 1] == " " * 11 + "stomp.send.broken [1.2]"
 
 
 def test_a_skip_beside_a_judged_case_does_not_count() -> None:

@@ -61,7 +61,11 @@ def printed_by(document: str, shell: Path) -> list[str]:
 
 def test_find_the_faults_of_a_new_broker(shell: Path) -> None:
     _, judged, explained, kept, _, _, again, _ = printed_by("find-faults.md", shell)
-    causes = dict(re.findall(r"^FAIL .*(HB-\d+)\n +observed (.*)", judged, re.MULTILINE))
+    causes = dict(
+        re.findall(
+            r"^FAIL .*\n  \S*(HB-\d+) .*\n  impact .*\n +observed (.*)", judged, re.MULTILINE
+        )
+    )
     assert set(causes) == {"HB-07", "HB-09"}, judged
     assert causes["HB-07"] == "0 beats in 3 periods of 500 ms"
     assert causes["HB-09"].startswith("the server was silent for ")
