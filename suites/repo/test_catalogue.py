@@ -296,6 +296,10 @@ def test_what_is_judged_on_another_target_is_judged_there() -> None:
     )
 
 
+EXERCISE = ("CONTRIBUTING.md", "STOMP12-READING-RCPT-01")
+"""The row that a new contributor adds and throws away."""
+
+
 def test_ids_named_in_code_and_documents_exist() -> None:
     prefixes = "|".join(re.escape(document.prefix) for document in CATALOGUE.documents)
     mention = re.compile(rf"\b(?:{prefixes})(?:-[A-Za-z0-9]+)*-[0-9]+\b")
@@ -307,7 +311,7 @@ def test_ids_named_in_code_and_documents_exist() -> None:
         if not path.startswith(("suites/units/", "suites/repo/"))
         for number, line in enumerate(text.splitlines(), 1)
         for id in mention.findall(line)
-        if id not in CATALOGUE
+        if id not in CATALOGUE and (path, id) != EXERCISE
     ]
     assert not wrong, f"{'; '.join(wrong)}: the catalogue has no such requirement"
 
