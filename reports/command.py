@@ -19,7 +19,7 @@ from brokerproof.reports.assembly.refusals import Refusal
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Where the report goes; for one run RUN/report by default.",
+    help="Report folder; for one run RUN/report by default.",
 )
 @click.option(
     "--master", metavar="URL", help="Spark master; local[*] by default where Spark is installed."
@@ -29,7 +29,7 @@ from brokerproof.reports.assembly.refusals import Refusal
     "inferred",
     multiple=True,
     metavar="[TARGET=]FILE",
-    help="What `brokerproof infer --json` printed, for the page of that target; may be repeated.",
+    help="Output of `brokerproof infer --json` for a target's page; repeat for several.",
 )
 @click.option(
     "--tables",
@@ -38,7 +38,7 @@ from brokerproof.reports.assembly.refusals import Refusal
     help="Also write the tables of the trace: every frame, delivery, credit, latency.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-@click.option("--quiet", is_flag=True, help="Print nothing when all goes well.")
+@click.option("--quiet", is_flag=True, help="Print nothing on success.")
 @click.option("--early", is_flag=True, hidden=True)
 def report(
     runs: tuple[Path, ...],

@@ -34,7 +34,7 @@ def brokers() -> None:
 @click.argument("name")
 @_VERSION
 def install(name: str, version: str | None) -> None:
-    """Download and unpack broker NAME unless that was done."""
+    """Download and unpack broker NAME, if not done before."""
     try:
         click.echo(str(standing_brokers.install(name, version)))
     except SetUpFailed as problem:
@@ -66,7 +66,7 @@ def start(name: str, version: str | None, as_json: bool) -> None:
 @click.argument("name")
 @_VERSION
 def stop(name: str, version: str | None) -> None:
-    """Stop broker NAME (every release of it, unless one is named)."""
+    """Stop broker NAME: the given release, or all."""
     try:
         ended = standing_brokers.stop(name, version)
     except SetUpFailed as problem:

@@ -34,29 +34,29 @@ _OPTIONS = (
         "cases",
         multiple=True,
         metavar="ID|WORDS",
-        help="An id as it is printed (with or without its brackets), or words of it with and, or,"
-        " not; repeat for more cases.",
+        help="A case id as printed (brackets optional), or words of ids joined by and, or, not;"
+        " repeat for several.",
     ),
     click.option(
         "--exclude",
         multiple=True,
         metavar="ID|WORDS",
-        help="Leave these cases out; repeat for several.",
+        help="Omit these cases; repeat for several.",
     ),
     click.option(
         "--requirement",
         "requirements",
         multiple=True,
         metavar="ID",
-        help="Only cases that cite it, or an id that begins with it (STOMP12-HB); repeat for"
-        " several.",
+        help="Only cases that cite this requirement, or one whose id begins with it (STOMP12-HB);"
+        " repeat for several.",
     ),
     click.option(
         "--area",
         "areas",
         multiple=True,
         type=click.Choice([area.value for area in Area]),
-        help="Only cases of this area of the mission; repeat for several.",
+        help="Only cases of this area; repeat for several.",
     ),
 )
 
@@ -81,7 +81,7 @@ def cases(
 ) -> None:
     """List conformance cases: id, areas, requirements with their levels, and what they need.
 
-    `brokerproof run` takes the same options, and ids as they are printed here.
+    `brokerproof run` accepts the same options, and ids as printed here.
     """
     chosen = choose(suites, Selection(cases, exclude, requirements, areas))
     if as_json:

@@ -88,8 +88,7 @@ def docstring(entry_point: EntryPoint) -> str:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="brokerproof")
 def cli() -> None:
-    """Tell, with evidence, whether a message broker keeps its promises about flow control and
-    liveness.
+    """Test whether a message broker keeps its promises about flow control and liveness.
 
     Exit codes: 0 no violation; 1 a violation, or a known deviation that passes; 2 nothing worse
     than inconclusive; 3 target unreachable or set-up failed; 4 usage; 5 our own error.

@@ -41,7 +41,7 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
     "--between-brokers",
     "across",
     is_flag=True,
-    help="Pair by case alone: one target of A with one of B, whatever their names.",
+    help="Compare one target of A with one of B, whatever their names.",
 )
 @click.option("--across", is_flag=True, hidden=True)
 @click.option("--target-a", metavar="NAME", help="Only this target of RUN_A.")
@@ -60,7 +60,7 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
     type=click.Choice(["text", "json", "markdown", "junit", "github"]),
     default="text",
     show_default=True,
-    help="markdown: a page for a job summary; junit: for a CI's display; github: annotations.",
+    help="markdown: for a job summary; junit: for the CI's test report; github: annotations.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, every difference with both details."
@@ -78,8 +78,8 @@ def diff(
 ) -> int:
     """Compare RUN_A with RUN_B, case by case and requirement by requirement.
 
-    What is listed never changes the exit code. Exit: 0 nothing got worse · 1 something got worse ·
-    2 it cannot be said (undecided changes, or a run that was cut off) · 4 no run folders.
+    Display options never change the exit code. Exit: 0 nothing got worse · 1 something got worse ·
+    2 undecided (such changes, or an interrupted run) · 4 not a run folder.
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     differences = compare(a.compared, b.compared, across=across)

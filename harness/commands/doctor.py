@@ -118,7 +118,7 @@ def checks() -> Iterator[Check]:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> int:
-    """Look at what this machine has. Exit 3 when something needed is missing."""
+    """Check what this machine has. Exit 3 if something required is missing."""
     results = list(checks())
     if as_json:
         click.echo(json.dumps([check.__dict__ for check in results]))

@@ -50,42 +50,38 @@ def _check_acceptors(target: Target, *given: str | None) -> None:
     "name",
     required=True,
     metavar="NAME|FILE|HOST:PORT|URL",
-    help="The broker to look at.",
+    help="The broker to measure.",
 )
 @click.option(
     "--only",
     "kinds",
     multiple=True,
     type=click.Choice(KINDS),
-    help="What to find out; default: all, or only --address.",
+    help="What to measure; default: all, or only --address.",
 )
-@click.option("--acceptor", help="The STOMP acceptor to look at; default: the one that suites use.")
-@click.option(
-    "--amqp-acceptor", help="The AMQP acceptor to look at; default: the one that suites use."
-)
+@click.option("--acceptor", help="The STOMP acceptor to measure; default: the one suites use.")
+@click.option("--amqp-acceptor", help="The AMQP acceptor to measure; default: the one suites use.")
 @click.option(
     "--address",
     "prefixes",
     multiple=True,
     metavar="PREFIX",
     help=(
-        "Fill up fresh addresses with such names, to find their limit and what happens there. May"
-        " be repeated."
+        "Fill new addresses with this prefix to find their limit and full policy; repeat for"
+        " several."
     ),
 )
 @click.option(
     "--patience",
     type=click.IntRange(5, 100_000),
     metavar="SECONDS",
-    help="The longest silence that is waited for; default: 70 (1000 in virtual time).",
+    help="The longest silence to wait for; default: 70 (1000 in virtual time).",
 )
-@click.option(
-    "--seed", type=int, default=1, show_default=True, help="Goes into the names of queues."
-)
+@click.option("--seed", type=int, default=1, show_default=True, help="Becomes part of queue names.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a profile of what was found here.",
+    help="Write the measured parameters to this profile.",
 )
 @click.option(
     "--baseline",
@@ -106,10 +102,10 @@ def infer(
     baseline: Path | None,
     as_json: bool,
 ) -> int:
-    """Measure what parameters a broker works with, with bounds, beside those that are documented.
+    """Measure a broker's actual parameters, with bounds, beside the documented ones.
 
-    Exit 0 when every documented value is within its bounds, 1 when one is not; with --baseline 1
-    only when a parameter drifted.
+    Exit 0 if every documented value is within its bounds, otherwise 1; with --baseline 1 only if a
+    parameter drifted.
     """
     before = None if baseline is None else drift.read(baseline)
     try:

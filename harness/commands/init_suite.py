@@ -21,10 +21,10 @@ _NAME = "acme"
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder to write; one that exists is kept. Default: NAME-cases.",
+    help="The folder to create; never overwritten. Default: NAME-cases.",
 )
 def init_suite(name: str, out: Path | None) -> None:
-    """Write a package with conformance cases, requirements and known deviations of one's own.
+    """Write a package for your own conformance cases, requirements and known deviations.
 
     Once it is installed beside brokerproof, `brokerproof run` collects its suite NAME.
     """

@@ -24,19 +24,21 @@ _NAMES = {"amqp091": "amqp", "http": "management", "ws": "web_stomp"}
     "addresses",
     multiple=True,
     metavar="HOST:PORT",
-    help="A port of the broker: what it speaks is found out. Repeat for several; default: ask.",
+    help="A port of the broker, to detect its protocol; repeat for several. Default: ask.",
 )
 @click.option("--login", help="The login with which cases connect.")
 @click.option(
-    "--passcode-env", metavar="VARIABLE", help="The environment's variable with the passcode."
+    "--passcode-env", metavar="VARIABLE", help="The environment variable with the passcode."
 )
-@click.option("--like", metavar="NAME", help="A shipped target of its family; default: detected.")
+@click.option(
+    "--like", metavar="NAME", help="A built-in target of the same family; default: detected."
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default="my-broker.target.toml",
     show_default=True,
-    help="The file to write; one that exists is kept.",
+    help="The file to create; never overwritten.",
 )
 @click.option(
     "--show-broker-config",
@@ -54,8 +56,8 @@ def init_target(
 ) -> None:
     """Write a target file for a broker that is running already.
 
-    The protocols on its ports, its family and release, and addresses that are soon full are found
-    out; the file says what else can be configured.
+    Detects the protocols on its ports, its family and release, and its small addresses; comments
+    in the file say what else can be configured.
     """
     if family is not None:
         click.echo(configuration_snippets.snippet(family), nl=False)

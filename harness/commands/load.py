@@ -40,7 +40,7 @@ TELL_EVERY = 2 * NS_PER_S
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def recover_(run: Path, as_json: bool) -> int:
-    """Make segments of the wire logs that a killed load left in RUN.
+    """Convert the wire logs that a killed load left in RUN into segments.
 
     `brokerproof judge RUN` can then read them.
     """
@@ -98,7 +98,7 @@ class _Load(click.Command):
 @click.option(
     "--record/--no-record",
     default=True,
-    help="Whether to record the wire. Default: it is recorded.",
+    help="Whether to record the traffic. Default: yes.",
 )
 @click.option(
     "--backlog",
@@ -106,8 +106,8 @@ class _Load(click.Command):
     show_default=True,
     metavar="2g",
     help=(
-        "Bytes a driver may record before segments are made of them while the load lasts; 0: from"
-        " the beginning."
+        "Bytes a driver may record before they are converted during the load; 0: from the"
+        " beginning."
     ),
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")

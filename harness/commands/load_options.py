@@ -36,14 +36,14 @@ _OPTIONS = (
         "--connections",
         type=click.IntRange(0, 10**5),
         default=0,
-        help="Shared by all in turn; default: one for each.",
+        help="Shared in turn; default: one per producer and consumer.",
     ),
     click.option("--queues", type=click.IntRange(1, 10**5), default=2, show_default=True),
     click.option(
         "--rate",
         type=click.IntRange(0),
         default=0,
-        help="Messages a second in all; 0: as fast as they go.",
+        help="Messages per second in total; 0: as fast as possible.",
     ),
     click.option(
         "--size", default="1k", show_default=True, metavar="1k|100..10k", help="Bytes of a body."
@@ -53,7 +53,7 @@ _OPTIONS = (
         type=click.Choice(["auto", "client", "client-individual"]),
         default="client-individual",
         show_default=True,
-        help="How consumers settle; auto: not at all. client: all before it at once.",
+        help="How consumers settle; auto: not at all; client: all earlier messages at once.",
     ),
     click.option(
         "--window",
@@ -61,8 +61,8 @@ _OPTIONS = (
         type=click.IntRange(0, 2**31 - 1),
         default=0,
         help=(
-            "A consumer's window: bytes or messages as the broker counts in STOMP, credit in"
-            " AMQP. 0: the default."
+            "A consumer's window: in STOMP bytes or messages, as the broker counts; in AMQP"
+            " credit. 0: the default."
         ),
     ),
     click.option(
@@ -70,7 +70,7 @@ _OPTIONS = (
         type=click.IntRange(1, 10**6),
         default=200,
         show_default=True,
-        help="Unconfirmed, by producer.",
+        help="Unconfirmed messages per producer.",
     ),
     click.option(
         "--receipts/--no-receipts",
@@ -78,8 +78,8 @@ _OPTIONS = (
         "confirmed",
         default=True,
         help=(
-            "Whether messages are confirmed: SENDs with receipts, transfers unsettled. Default:"
-            " they are."
+            "Whether messages are confirmed (SENDs with receipts, transfers unsettled)."
+            " Default: yes."
         ),
     ),
     click.option(
@@ -88,8 +88,7 @@ _OPTIONS = (
         multiple=True,
         metavar="cut:5s|stall:2s/500ms|restart:30s",
         help=(
-            "Faults and their period: a connection cut, a consumer that does not read, the broker"
-            " restarted."
+            "A fault and its period: reset a connection, stall a consumer, or restart the broker."
         ),
     ),
     click.option(
@@ -100,7 +99,7 @@ _OPTIONS = (
         help="Processes that share the connections.",
     ),
     click.option(
-        "--seed", type=int, help="Of sizes and faults; default: drawn, and kept in run.json."
+        "--seed", type=int, help="Seed of sizes and faults; default: random, stored in run.json."
     ),
     click.option(
         "--out",

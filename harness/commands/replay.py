@@ -31,22 +31,21 @@ EXIT = {FIXED: 0, FAILED: 1, ERROR: 5}
     "name",
     required=True,
     metavar="NAME|FILE|HOST:PORT|URL",
-    help="The broker to try it on.",
+    help="The broker to run it on.",
 )
 @click.option(
     "--bytes",
     "--octets",
     "as_bytes",
     is_flag=True,
-    help="Play the recorded bytes even if the case itself can be run.",
+    help="Play the recorded bytes even if the case itself can run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def replay(case: Path, name: str, as_bytes: bool, as_json: bool) -> int:
-    """Run a counterexample again: FIXED (exit 0), FAILED (1) or ERROR (5), and every step on the
-    way.
+    """Run a counterexample again and print every step: FIXED (exit 0), FAILED (1) or ERROR (5).
 
-    The case itself is run with the recorded arguments. If it has changed since, the recorded bytes
-    are played and judged by what was expected then.
+    Runs the case itself with the recorded arguments. If the case has changed since, plays the
+    recorded bytes and judges them by the old expectation.
     """
     try:
         file = case_file.read(case)

@@ -29,18 +29,20 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     metavar="FILE-OR-SPEC",
     help='For example stomp12, "STOMP 1.2", artemis-stomp or seeds.',
 )
-@click.option("--uncovered", is_flag=True, help="Only requirements that owe a case and have none.")
+@click.option(
+    "--uncovered", is_flag=True, help="Only requirements that should have a case and have none."
+)
 @click.option(
     "--reached",
     metavar="RUN",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The situations that properties of this run declare, and their examples.",
+    help="Situations declared by properties of this run, and their examples.",
 )
 @click.option(
     "--amounts",
     metavar="RUN",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The greatest amounts that cases of this run used: messages, consumers, links.",
+    help="The largest amounts that cases of this run used: messages, consumers, links.",
 )
 @_JSON
 def requirements_(
@@ -53,7 +55,7 @@ def requirements_(
 ) -> None:
     """List requirements with their level and cases, or explain the one with this ID.
 
-    An explanation has the statement, its source, the cases that cite it, and how to contest it.
+    An explanation shows the statement, its source, the cases that cite it, and how to contest it.
     """
     for option, folder, show in (("reached", reached, _reached), ("amounts", amounts, _amounts)):
         if folder is not None:

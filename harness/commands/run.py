@@ -37,13 +37,13 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
     "endpoints",
     multiple=True,
     metavar="[NAME=]URL",
-    help="A further endpoint of the one --target that is HOST:PORT or a URL; repeat for several.",
+    help="Another endpoint of a --target given as HOST:PORT or URL; repeat for several.",
 )
 @click.option(
     "--like",
     metavar="NAME",
-    help="The shipped target whose family --target is of: artemis, rabbitmq, activemq …; none: the"
-    " specifications alone. Default: the family that the broker names.",
+    help="The family of --target, by a built-in target: artemis, rabbitmq, activemq …; none: judge"
+    " by the specifications alone. Default: what the broker calls itself.",
 )
 @selection_options
 @click.option(
@@ -51,16 +51,16 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
     metavar="[RUN]",
     is_flag=False,
     flag_value="",
-    help="Only cases that failed, broke off or stayed inconclusive in RUN; default: the newest in"
+    help="Only cases that failed, crashed or were inconclusive in RUN; default: the newest run in"
     " brokerproof-out.",
 )
-@click.option("--dry-run", is_flag=True, help="List what would be judged, and judge nothing.")
+@click.option("--dry-run", is_flag=True, help="List the selected cases, and judge nothing.")
 @click.option("-x", "stop_at_first", is_flag=True, help="Stop at the first FAIL or ERROR.")
 @click.option(
     "--effort", type=click.Choice(["smoke", "normal", "deep"]), default="normal", show_default=True
 )
 @click.option(
-    "--seed", type=int, help="Seed of examples and links; default: drawn, and recorded in run.json."
+    "--seed", type=int, help="Seed of examples and links; default: random, stored in run.json."
 )
 @click.option(
     "--out",
@@ -70,15 +70,15 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with the run in --out, as it was asked for, without the cases that have a result.",
+    help="Continue the run in --out with its original options; skip cases with a result.",
 )
 @click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1, 256),
     help=(
-        "Cases at the same time; default: in virtual time as many as there are cores, in real time"
-        " 16 in each of up to two processes, and more while the processor is idle."
+        "Concurrent cases; default: in virtual time one per core, in real time 16 in each of up to"
+        " two processes, and more while the processor is idle."
     ),
 )
 @click.option("-n", "jobs", type=click.IntRange(1, 256), hidden=True)
@@ -87,35 +87,33 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
     "limit_words",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="A bound on a target in real time; repeat for several."
+    help="Change a limit on a target in real time; repeat for several."
     f" Names: {', '.join(cost_limits.NAMES)}.",
 )
 @click.option(
     "--allow-harm",
     is_flag=True,
-    help="Run cases that may leave a broker unusable on one that brokerproof did not start, too.",
+    help="Also run cases that may leave a broker unusable on one that brokerproof did not start.",
 )
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="RUN",
-    help="Compare with this run folder, and print what changed.",
+    help="Compare with this run folder and print what changed.",
 )
 @click.option(
     "--fail-on",
     metavar="worse|fail|never|impact=…",
     callback=_rule,
-    help="Exit with 1 if something got worse than in --baseline (default with it), for any"
-    " violation (default without), for violations of these impacts, or never.",
+    help="Exit with 1 if something got worse than in --baseline (the default with it), for any"
+    " violation (the default without), for violations of these impacts, or never.",
 )
 @click.option(
     "--inconclusive-ok",
     is_flag=True,
-    help="Exit 0 instead of 2: for CI on hosts that are too noisy to judge.",
+    help="Exit 0 instead of 2, for CI hosts too noisy to judge.",
 )
-@click.option(
-    "--no-report", is_flag=True, help="Leave the report for later (brokerproof report RUN)."
-)
+@click.option("--no-report", is_flag=True, help="Write no report (later: brokerproof report RUN).")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run(
     targets: tuple[str, ...],

@@ -15,9 +15,9 @@ from brokerproof.harness.targets import shipped_targets
 @click.command("targets")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def targets(as_json: bool) -> None:
-    """List the targets that have a name, and what each is.
+    """List the built-in targets with their descriptions.
 
-    What else --target takes: HOST:PORT, a stomp:// URL, or a target file of yours
+    --target also accepts HOST:PORT, a stomp:// URL, or your own target file
     (docs/how-to/judge-a-running-broker.md).
     """
     rows = [
@@ -41,13 +41,13 @@ def targets(as_json: bool) -> None:
     "--target",
     "name",
     metavar="NAME|FILE|HOST:PORT|URL",
-    help="Say which of them this target has.",
+    help="Show which of them this target has.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def capabilities(name: str | None, as_json: bool) -> None:
     """List the capabilities that cases need, and how a target gets them or why it lacks them.
 
-    With --target nothing is connected to: a run may find out that a broker has fewer.
+    --target does not connect to the broker; a run may find that it has fewer.
     """
     identity = None
     if name is not None:

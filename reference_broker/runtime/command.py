@@ -118,7 +118,7 @@ class SetUpFailed(Refusal):
 @click.option(
     "--any-port",
     is_flag=True,
-    help="Put every acceptor on a free port (the options for protocols win for theirs).",
+    help="Put every acceptor on a free port; the options above take precedence.",
 )
 @click.option(
     "--transactional-acks",
@@ -126,8 +126,7 @@ class SetUpFailed(Refusal):
     default="kept",
     show_default=True,
     help=(
-        "An ACK in a transaction: part of it, as STOMP has it, or ignored, as the document of"
-        " Artemis says."
+        "An ACK in a transaction is part of it, as in STOMP, or ignored, as Artemis' manual says."
     ),
 )
 @click.option(
@@ -140,12 +139,12 @@ class SetUpFailed(Refusal):
 @click.option(
     "--check",
     is_flag=True,
-    help="Read the configuration, say which settings have no effect, and end.",
+    help="Read the configuration, list settings without effect, and exit.",
 )
 @click.option(
     "--control",
     is_flag=True,
-    help="Take limits for memory and disk space from the standard input, JSON lines.",
+    help="Read memory and disk limits from standard input, as JSON lines.",
 )
 @click.option(
     "--parent-pid", type=click.IntRange(1), metavar="PID", help="End when this process ends."

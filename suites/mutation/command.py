@@ -41,7 +41,7 @@ from brokerproof.suites.mutation.wire import command as wire_command
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write mutants.json there, a run folder say.",
+    help="Write mutants.json there, for example into a run folder.",
 )
 @click.option(
     "--effort", type=click.Choice(["smoke", "normal", "deep"]), default="smoke", show_default=True
@@ -53,22 +53,22 @@ from brokerproof.suites.mutation.wire import command as wire_command
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="Mutants at a time.",
+    help="Concurrent mutants.",
 )
 @click.option(
-    "--list", "only_list", is_flag=True, help="Name the mutants and their faults, and run nothing."
+    "--list", "only_list", is_flag=True, help="List the mutants and their faults, and run nothing."
 )
 @click.option(
     "--unbroken",
     "only_unbroken",
     is_flag=True,
-    help="Name what cases cite and no mutant breaks; run nothing.",
+    help="List requirements that cases cite and no mutant breaks; run nothing.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
 @click.option(
     "--bytecode",
     metavar="TARGET",
-    help="Mutate the classes of TARGET, an Artemis, instead; needs --out, Maven and a JDK.",
+    help="Mutate the classes of TARGET, an Artemis; needs --out, Maven and a JDK.",
 )
 @click.option(
     "--most",
@@ -78,7 +78,7 @@ from brokerproof.suites.mutation.wire import command as wire_command
     help="With --bytecode: the size of the sample of mutants.",
 )
 @click.option(
-    "--wire", metavar="TARGET", help="Tamper with the wire of TARGET instead: a real broker, say."
+    "--wire", metavar="TARGET", help="Tamper with the traffic of TARGET, for example a real broker."
 )
 def mutants(
     names: tuple[str, ...],
@@ -94,18 +94,18 @@ def mutants(
     most: int,
     wire: str | None,
 ) -> int:
-    """Judge the suites: run them against copies of the reference broker with one fault each.
+    """Test the suites: run them against copies of the reference broker with one fault each.
 
-    A mutant is killed when its code was reached and a case fails through a requirement that the
-    fault breaks. Exit 1 when one survives that survivors.txt does not list, when a listed one is
-    killed, or when a control is wrong.
+    A mutant is killed when its code is reached and a case fails through a requirement that the
+    fault breaks. Exit 1 if an unlisted mutant survives, a mutant on survivors.txt is killed, or a
+    control is wrong.
 
-    With --wire the broker is left alone, and what crosses the wire is rewritten on its way: the
-    faults are others, and the broker may be any target.
+    --wire leaves the broker unchanged and rewrites its traffic, with faults of its own; the broker
+    may be any target.
 
-    With --bytecode PIT, a tool that knows nothing of the suites, mutates the classes of a real
-    Artemis. Nobody declared what these faults break: the table says how many are killed, and the
-    survivors are for people to sort. DIR keeps what is known, and a second run goes on there.
+    --bytecode lets PIT, a tool that knows nothing of the suites, mutate the classes of a real
+    Artemis. Nobody declared what these faults break: the table counts the killed ones, and people
+    sort the survivors. A second run continues in DIR.
     """
     if bytecode is not None:
         return bytecode_command.judge(
