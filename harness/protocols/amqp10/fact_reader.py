@@ -261,7 +261,8 @@ class Granted:
     def grant(self, position: int, limit: int) -> None:
         """``limit`` was granted at ``position`` of the trace."""
         if self._crossing:
-            self._limits.append((position, limit))
+            if limit != self.latest:
+                self._limits.append((position, limit))
         else:
             self._limits = [(position, limit)]
 
@@ -271,8 +272,13 @@ class Granted:
             del self._limits[0]
 
     def room(self, used: int) -> int:
-        """Return how much may still be used beyond ``used``; 0 or less is none."""
-        return max(ahead(limit, used) for _, limit in self._limits)
+        """Return how much may still be used beyond ``used``, which never falls; 0 or less is
+        none."""
+        rooms = [ahead(limit, used) for _, limit in self._limits]
+        furthest = max(rooms)
+        spent = next(n for n, room in enumerate(rooms) if room > 0 or room == furthest)
+        del self._limits[:spent]
+        return furthest
 
     @property
     def latest(self) -> int:
