@@ -3,6 +3,8 @@ basic.recover)."""
 
 from __future__ import annotations
 
+from itertools import cycle
+
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import (
@@ -26,32 +28,43 @@ REJECT_REQUEUE = "AMQP091-REJ-01"
 NACK = "RABBITMQ-AMQP091-NACK-01"
 REDELIVERED_FLAG = "AMQP091-RED-01"
 RECOVER_SETS_REDELIVERED = "AMQP091-REC-01"
+FOR_REDELIVERY = "AMQP091-CHAN-04"
 REQUEUE_POSITION = "RABBITMQ-AMQP091-NACK-02"
 
 ALIASES = {f"the right one and 2^{power}": 2**power for power in (8, 16, 31, 32, 62, 63)}
 """Distances from the right tag at which a tag is still the same in so many bits."""
+MIDST = ("nothing", "a transaction")
 FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
 
 
-@case(UNKNOWN_TAG, TAG_OF_ANOTHER_CHANNEL, needs={"amqp091"})
+@case(UNKNOWN_TAG, TAG_OF_ANOTHER_CHANNEL, FOR_REDELIVERY, needs={"amqp091"})
 @over(
     examples=12,
-    always=lambda target: [{"fault": fault, "name": "basic.ack"} for fault in FAULTS],
+    always=lambda target: [
+        {"fault": fault, "name": "basic.ack", "multiple": True, "midst": midst}
+        for fault, midst in zip(FAULTS, cycle(MIDST), strict=False)
+    ],
     fault=st.sampled_from(FAULTS),
     name=lambda target: st.sampled_from(
         settling(target, ["basic.ack", "basic.reject", "basic.nack"])
     ),
+    multiple=st.booleans(),
+    midst=st.sampled_from(MIDST),
 )
-def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, name: str) -> None:
+def test_a_tag_that_waits_for_nothing_is_an_error(
+    target: Bench, fault: str, name: str, multiple: bool, midst: str
+) -> None:
     """An ack, reject or nack of a tag that was never delivered, was settled before, is 0 alone or
     belongs to another channel, or is the right one in its low bits alone, closes the channel with
-    406 PRECONDITION_FAILED."""
+    406 PRECONDITION_FAILED, whether it is multiple or in a transaction. All that the channel had
+    not acknowledged is for redelivery."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
-    fill(peer, queue, [b"1"])
+    fill(peer, queue, left := [b"1", b"2", b"3"])
+    if midst == "a transaction":
+        peer.call("tx.select", channel=2)
     peer.consume(queue, channel=2)
-    (delivery,) = arrive(peer, 1, channel=2)
-    tag = delivery["delivery-tag"]
+    tag = arrive(peer, 3, channel=2)[-1]["delivery-tag"]
     channel, proves = 2, UNKNOWN_TAG
     if fault == "never delivered":
         tag += 1
@@ -59,12 +72,23 @@ def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, nam
         tag += ALIASES[fault]
     elif fault == "twice":
         peer.ack(tag, channel=2)
+        if midst == "a transaction":
+            peer.call("tx.commit", channel=2)
+        left = left[:2]
     elif fault == "another channel's":
         channel, proves = 1, TAG_OF_ANOTHER_CHANNEL
     else:
         tag = 0
-    peer.send(name, {"delivery-tag": tag}, channel=channel)
+    # What "twice" and "0 alone" name with multiple is for some an acknowledgement of others.
+    multiple &= fault in ("never delivered", *ALIASES) and name != "basic.reject"
+    fields = {"delivery-tag": tag, **({"multiple": True} if multiple else {})}
+    peer.send(name, fields, channel=channel)
     peer.refused(CHANNEL, 406, channel=channel, proves=proves)
+    if channel == 2:
+        eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
+        got = bodies(drained(peer, queue))
+        detail = f"{name} of {fault} was refused: {left} were not acknowledged, {got} can be had"
+        target.record_finding(FOR_REDELIVERY, got == left, detail)
 
 
 Step = tuple[str, int, bool, bool]

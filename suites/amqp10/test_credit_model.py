@@ -70,14 +70,16 @@ class Grant:
 
     queue: int
     credit: int
+    echo: bool = False
 
 
 @dataclass(frozen=True)
 class Drain:
-    """One of the two links sets its credit and drains."""
+    """One of the two links sets its credit and drains; ``echo``: with one flow for an answer."""
 
     queue: int
     credit: int
+    echo: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,8 @@ class Stall:
 Step = Send | Grant | Drain | Open | Settle | Stall
 QUEUES = st.integers(0, 1)
 SEND = st.builds(Send, QUEUES, st.integers(1, 5))
-GRANT = st.builds(Grant, QUEUES, st.integers(0, 6))
-DRAIN = st.builds(Drain, QUEUES, st.integers(1, 6))
+GRANT = st.builds(Grant, QUEUES, st.integers(0, 6), st.booleans())
+DRAIN = st.builds(Drain, QUEUES, st.integers(1, 6), st.booleans())
 OPEN = st.builds(Open, st.integers(0, 6))
 SETTLE = st.builds(
     Settle,
@@ -263,10 +265,10 @@ class Run:
                 self._carry_out(step)
                 self.target.advance(stalls.STEP)
             if drained is not None:
-                self._begin_drain(drained.queue, drained.credit)
+                self._begin_drain(drained)
         if drained is not None:
             self.target.reached(DRAINED_UNREAD)
-            self._end_drain(drained.queue, drained.credit)
+            self._end_drain(drained)
 
     def _carry_out(self, step: Send | Grant | Drain | Open | Settle) -> None:
         model, peer = self.model, self.peer
@@ -275,15 +277,16 @@ class Run:
                 for _ in range(count):
                     granted(self.target, self.producer, self.senders[queue])
                     self.producer.publish(self.senders[queue], model.new(queue))
-            case Grant(queue, credit):
+            case Grant(queue, credit, echo):
                 if self._takes_back(queue, credit):
                     if not self.target.virtual:
                         return  # transfers may be in flight: 2.6.10
                     self.target.reached(TAKEN_BACK)
-                peer.flow(self.links[queue], link_credit=credit)
+                peer.flow(self.links[queue], link_credit=credit, echo=echo or None)
                 model.credit[queue] = credit
-            case Drain(queue, credit):
-                self._drain(queue, credit)
+            case Drain():
+                self._begin_drain(step)
+                self._end_drain(step)
             case Open(window):
                 peer.flow(session=peer.session, incoming_window=window)
                 model.window = window
@@ -295,26 +298,24 @@ class Run:
         passed some of them to the session, which waits for its window."""
         return credit < self.model.credit[queue] and bool(self.model.waiting[queue])
 
-    def _drain(self, queue: int, credit: int) -> None:
-        self._begin_drain(queue, credit)
-        self._end_drain(queue, credit)
-
-    def _begin_drain(self, queue: int, credit: int) -> None:
+    def _begin_drain(self, step: Drain) -> None:
         """With a window that takes all that is due, so that the drain can come to its end at
         once."""
-        model, link = self.model, self.links[queue]
+        model, link, queue, credit = self.model, self.links[step.queue], step.queue, step.credit
         model.window = sum(map(len, model.waiting)) + 10
-        self.peer.flow(link, incoming_window=model.window, link_credit=credit, drain=True)
+        echo = step.echo or None
+        window = model.window
+        self.peer.flow(link, incoming_window=window, link_credit=credit, drain=True, echo=echo)
         model.credit[queue] = credit
         self.target.reached(DRAIN_LEFT if len(model.waiting[queue]) < credit else DRAIN_USED)
 
-    def _end_drain(self, queue: int, credit: int) -> None:
+    def _end_drain(self, step: Drain) -> None:
         """Judge that the drain brings what is due, and uses up the rest."""
-        model, link = self.model, self.links[queue]
+        model, link, queue = self.model, self.links[step.queue], step.queue
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
-        self.watch(f"a drain of {credit}", judged_by)
+        self.watch(str(step), judged_by)
         self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
-        detail = f"a drain of {credit} credits left {link.credit}; {self.peer.instead()}"
+        detail = f"{step} left {link.credit} credits; {self.peer.instead()}"
         self.target.require(DRAIN_ANSWERED, link.credit == 0, detail)
         model.credit[queue] = 0
         self.peer.flow(link, link_credit=0, drain=False)
@@ -386,7 +387,7 @@ def corners_placed(target: Target) -> list[dict[str, object]]:
         Send(1, 2),
         Grant(1, 1),
         Send(1, 3),
-        Drain(1, 4),
+        Drain(1, 4, echo=True),
         Settle(0, 0, "failed", True),
         Drain(0, 6),
         Open(0),
@@ -517,8 +518,8 @@ def corners_hindered(target: Target) -> list[dict[str, object]]:
             "steps": [
                 Send(0, 3),
                 Drain(0, 2),
-                Drain(0, 5),
-                Grant(0, 0),
+                Drain(0, 5, echo=True),
+                Grant(0, 0, echo=True),
                 Send(0, 1),
                 Settle(0, 0, "failed", True),
             ],

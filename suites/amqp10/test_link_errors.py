@@ -106,9 +106,10 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
 ) -> None:
     """A client attaches an impossible link. A broker that refuses it answers with an attach without
     source or target, then a closing detach with an error; the session continues, and the name can
-    be used again."""
+    be used again. A link that was never made has taken nothing from the node."""
     with bystander(target):
         node = target.node()
+        fill(target, node, [b"waits"])
         peer = target.amqp()
         role, fields = impossible(node, kind)
         link = peer.attach(role, node, name="impossible", answered=False, **fields)
@@ -147,6 +148,10 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         peer.detach(link, answered=False)
         if again:
             peer.sender(node, name="impossible", proves=REFUSED_ATTACH)
+        other = target.amqp()
+        got = bodies(collect(target, other, other.receiver(node, credit=2), 1))
+        detail = f"{kind} was refused, and of the message in the node {got} can be had"
+        target.record_finding(REFUSED_ATTACH, got == [b"waits"], detail)
 
 
 @case(LINK_ERROR_DETACHES, ERRANT_LINK, DESTROYED, needs={"amqp"})

@@ -12,6 +12,7 @@ from functools import partial
 
 from hypothesis import strategies as st
 
+from brokerproof.suites.amqp091.steps import exchange_of
 from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.amqp10.transaction_steps import control, post
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, over
@@ -473,6 +474,38 @@ def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) ->
     )
 
 
+@case("AMQP091-EXCH-03", "AMQP091-EXCH-04", "AMQP091-EXCH-05", needs={"amqp091"})
+@over(
+    examples=10,
+    always=lambda target: [{"position": 0, "kind": kind} for kind in ("topic", "fanout")],
+    position=positions,
+    kind=st.sampled_from(["direct", "fanout", "topic"]),
+)
+def test_a_message_passes_to_any_number_of_queues(target: Bench, position: int, kind: str) -> None:
+    """Any number of queues is bound to an exchange by one key. Each gets a message, once."""
+    count = amounts.at(target, position, least=1, most=1100)
+    peer = target.amqp091()
+    exchange, queues = exchange_of(target, peer, kind), [target.fresh_name() for _ in range(count)]
+    with peer.in_one_write():
+        for queue in queues:
+            fields = {"queue": queue, "exclusive": True, "no-wait": True}
+            peer.send("queue.declare", fields, channel=1)
+            fields = {"queue": queue, "exchange": exchange, "routing-key": "key", "no-wait": True}
+            peer.send("queue.bind", fields, channel=1)
+    peer.settle()
+    target.used_amount("queues of an exchange", count)
+    peer.publish(b"for all", "key", exchange=exchange)
+    peer.settle()
+    with peer.in_one_write():
+        for queue in queues:
+            peer.send("basic.get", {"queue": queue, "no-ack": True}, channel=1)
+    peer.settle()
+    got = sum(item.name == "basic.get-ok" for item in peer.inbox)
+    rule = {"direct": "AMQP091-EXCH-03", "fanout": "AMQP091-EXCH-04", "topic": "AMQP091-EXCH-05"}
+    detail = f"{count} queues of a {kind} exchange: {got} got the message"
+    target.record_finding(rule[kind], got == count, detail)
+
+
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> None:
@@ -517,13 +550,16 @@ def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> 
 @case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics", "amqp"})
 @over(
     examples=10,
-    always=lambda target: [{"position": 0, "by": by} for by in ("links", "sessions")],
+    always=lambda target: [{"position": 0, "by": by, "credit": 3} for by in ("links", "sessions")],
     position=positions,
     by=st.sampled_from(["links", "sessions"]),
+    credit=st.integers(1, 3),
 )
-def test_any_number_of_amqp_links_shares_a_queue(target: Bench, position: int, by: str) -> None:
-    """Any number of links, of one session or of sessions of their own, has a credit of one. Of as
-    many messages each gets one."""
+def test_any_number_of_amqp_links_shares_a_queue(
+    target: Bench, position: int, by: str, credit: int
+) -> None:
+    """Any number of links, of one session or of sessions of their own, has some credit. Of as many
+    messages as there is credit each gets its share."""
     peer, node = target.amqp(), target.node()
     assert peer.opened is not None
     most = 600 if by == "links" else min(600, peer.opened.get("channel-max", 65535))
@@ -531,22 +567,23 @@ def test_any_number_of_amqp_links_shares_a_queue(target: Bench, position: int, b
     links = []
     for number in range(count):
         session = peer.session if by == "links" else peer.begin(number + 1)
-        links.append(peer.receiver(node, session=session, credit=1))
+        links.append(peer.receiver(node, session=session, credit=credit))
         peer.inbox.clear()  # each wait looks at all of it
     target.used_amount(f"{by} of a connection", count)
     producer = CLIENTS["amqp"](target, "")
     producer.node = node  # type: ignore[attr-defined]
-    producer.send([b"%d" % number for number in range(count)])
-    target.wait_until(lambda: len(peer.deliveries) >= count, PATIENCE)
+    total = count * credit
+    producer.send([b"%d" % number for number in range(total)])
+    target.wait_until(lambda: len(peer.deliveries) >= total, PATIENCE)
     target.advance(QUIET)
     got = peer.take_deliveries()
     times = Counter(id(delivery.link) for delivery in got)
-    wrong = sum(times[id(link)] != 1 for link in links)
+    wrong = sum(times[id(link)] != credit for link in links)
     target.record_finding(
         "ARTEMIS-CONCEPTS-queue-1",
         not wrong,
-        f"{count} {by} with a credit of one and {count} messages: {len(got)} arrived, and {wrong}"
-        " links did not get one",
+        f"{count} {by} with a credit of {credit} and {total} messages: {len(got)} arrived, and"
+        f" {wrong} links did not get as many as their credit",
     )
 
 

@@ -3,6 +3,9 @@ failed attempts."""
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
+
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
@@ -13,7 +16,12 @@ FAILED_ATTEMPTS = "AMQP10-MSG-09"
 
 BACK = "ARTEMIS-REDELIVERY-back-1"
 FIFO = "ARTEMIS-GROUPING-fifo-1"
-FATES = ("accepted", "released", "failed", "kept")
+STATES = {
+    "accepted": codec.composite("accepted"),
+    "released": codec.composite("released"),
+    "failed": codec.composite("modified", delivery_failed=True),
+}
+FATES = (*STATES, "kept")
 
 
 @case(BACK, FIFO, FAILED_ATTEMPTS, needs={"amqp", "amqp-redelivery", "queue-semantics"})
@@ -23,31 +31,45 @@ FATES = ("accepted", "released", "failed", "kept")
     waiting=st.integers(0, 4),
     order=st.permutations(list(range(8))),
     how=st.sampled_from(["detach", "end", "close", CloseHow.EOF, CloseHow.RESET]),
+    ranges=st.booleans(),
+    beside=st.integers(0, 2),
+    always=lambda target: [
+        {"fates": [fate] * 3, "waiting": 1, "order": [*range(8)], "how": "detach", **more}
+        for fate in ("released", "kept")
+        for more in ({"ranges": True, "beside": 2}, {"ranges": False, "beside": 0})
+    ],
 )
 def test_what_is_given_back_goes_to_its_place(
-    target: Bench, fates: list[str], waiting: int, order: list[int], how: str
+    target: Bench,
+    fates: list[str],
+    waiting: int,
+    order: list[int],
+    how: str,
+    ranges: bool,
+    beside: int,
 ) -> None:
-    """A consumer accepts, releases or fails some of its messages, keeps the others and leaves. The
-    next consumer gets all but the accepted ones, in the order of sending, each with its number of
-    failed attempts. One scenario: place, order and count belong to the same deliveries."""
+    """A consumer accepts, releases or fails some of its messages, one by one or those that are
+    alike together, keeps the others and leaves, beside consumers without credit or none. The next
+    consumer gets all but the accepted ones, in the order of sending, each with its number of failed
+    attempts. One scenario: place, order and count belong to the same deliveries."""
     node, count = target.node(), len(fates)
     sent = numbered(count + waiting)
     fill(target, node, sent)
-    peer = target.amqp()
+    peer, idle = target.amqp(), target.amqp()
+    for _ in range(beside):
+        idle.receiver(node)
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(
         bodies(got) == sent[:count], f"{len(got)} of {count} messages arrived; {peer.instead()}"
     )
     fate = dict(zip(sent, fates, strict=False))
-    for _, delivery in sorted(zip(order, got, strict=False), key=lambda pair: pair[0]):
-        match fate[delivery.message.body]:
-            case "failed":
-                peer.disposition(delivery, codec.composite("modified", delivery_failed=True))
-            case "kept":
-                continue
-            case outcome:
-                peer.disposition(delivery, outcome)
+    by_fate = groupby(got, key=lambda delivery: fate[delivery.message.body])
+    one_by_one = sorted(zip(order, got, strict=False), key=itemgetter(0))
+    groups = [list(group) for _, group in by_fate] if ranges else [[one] for _, one in one_by_one]
+    for first, *_, last in (group * 2 for group in groups):
+        if (state := STATES.get(fate[first.message.body])) is not None:
+            peer.disposition(first, state, last=last.id)
     peer.settle()
     match how:
         case "detach":
@@ -69,7 +91,7 @@ def test_what_is_given_back_goes_to_its_place(
         third = target.amqp()
         again = third.receiver(node, credit=len(sent) + 1)
         arrived = bodies(collect(target, third, again, len(expected)))
-    label = ", ".join(fates)
+    label = f"{', '.join(fates)}{' in ranges' if ranges else ''}, beside {beside} without credit"
     target.record_finding(
         BACK,
         sorted(bodies(received)) == sorted(expected),

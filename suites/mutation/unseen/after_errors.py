@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pamqp import commands as methods
 
+from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
 from brokerproof.reference_broker.kernel.transactions import Transaction
@@ -15,6 +16,7 @@ from brokerproof.reference_broker.protocols.amqp091.errors import Refusal as Amq
 from brokerproof.reference_broker.protocols.amqp10.link import LinkState
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import End
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal as AmqpRefusal
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group
@@ -55,6 +57,21 @@ def a_message_too_large_for_a_link_is_lost(original, reached, self, entry, size)
         reached()
         self.queue._ready.remove(entry)
         self.queue.discard(entry)
+
+
+@after_errors.override(OutgoingLink, "attach", breaks="AMQP10-LINK-12")
+def a_refused_receiver_takes_a_message(original, reached, self, attach):
+    """A receiver whose attach is refused takes the oldest message out of its queue."""
+    try:
+        original(self, attach)
+    except AmqpRefusal:
+        address = attach.source and attach.source.address
+        found = self.session.shared.router.addresses.by_name.get(address)
+        if found is not None and found.anycast and found.anycast[0]._ready:
+            reached()
+            queue = found.anycast[0]
+            queue.discard(queue._ready.popleft())
+        raise
 
 
 # --- STOMP ----------------------------------------------------------------------------------------
@@ -259,3 +276,15 @@ def a_new_channel_keeps_the_limit_of_all(patch, reached):
         if kept:
             reached()
             self.limit.limit = kept
+
+
+@after_errors_amqp091.override(Channel, "collect", breaks="AMQP091-CHAN-04")
+def a_refused_acknowledgement_acknowledges(original, reached, self, tag, multiple):
+    """A multiple acknowledgement of an unknown tag is refused, and all below it are settled."""
+    try:
+        return original(self, tag, multiple)
+    except Amqp091Refusal:
+        if multiple and (taken := self.unacked.take_to(tag)):
+            reached()
+            self.settle(taken, Outcome.ACCEPTED)
+        raise

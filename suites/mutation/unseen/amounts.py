@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.harness.model.time import seconds
-from brokerproof.reference_broker.kernel.credit import ByteWindow
+from brokerproof.reference_broker.families.rabbitmq.exchanges import Exchanges
+from brokerproof.reference_broker.kernel.credit import ByteWindow, SenderCredit
 from brokerproof.reference_broker.kernel.liveness import Beats
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.amqp091 import channel as channels
 from brokerproof.reference_broker.protocols.amqp091 import consuming
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
-from brokerproof.reference_broker.protocols.amqp091.consumer import UnackedDeliveries
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, UnackedDeliveries
 from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.session import Session as AmqpSession
 from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
@@ -329,3 +333,81 @@ def delivery_tags_begin_anew(patch, reached):
             reached()
             self._tags = 0
         return original(self)
+
+
+@long_lives_amqp091.mutant("AMQP091-EXCH-02")
+def an_idle_consumer_is_forgotten(patch, reached):
+    """A consumer to which nothing was delivered for a day gets nothing more."""
+    served: dict[Consumer, int] = {}
+
+    @patch.override(Consumer)
+    def has_room(original, self):
+        now = self.channel.connection.shared.clock.now
+        if now - served.setdefault(self, now) > seconds(86_400):
+            reached()
+            return False
+        return original(self)
+
+    @patch.override(Consumer)
+    def deliver(original, self, entry):
+        served[self] = self.channel.connection.shared.clock.now
+        original(self, entry)
+
+
+@long_lives.mutant("AMQP10-CREDIT-03")
+def idle_credit_is_void(patch, reached):
+    """Credit of which nothing was used for two minutes is worth nothing."""
+    granted: dict[OutgoingLink, int] = {}
+
+    @patch.override(OutgoingLink)
+    def flow(original, self, flow):
+        granted[self] = self.session.shared.clock.now
+        original(self, flow)
+
+    @patch.override(OutgoingLink)
+    def has_room(original, self):
+        now = self.session.shared.clock.now
+        if now - granted.get(self, now) > seconds(120) and self.credit.credit > 0:
+            reached()
+            return False
+        return original(self)
+
+
+@long_lives.mutant("AMQP10-IDLE-20")
+def empty_frames_become_rare(patch, reached):
+    """Behind its 60th empty frame a broker sends one in two idle time-outs."""
+    sent: Counter[AmqpConnection] = Counter()
+
+    @patch.override(AmqpConnection)
+    def _on_beat(original, self, now):
+        sent[self] += 1
+        original(self, now)
+        if sent[self] == 60:
+            reached()
+            self._beat_every *= 4
+
+
+@amounts.override(AmqpSession, "_attach", breaks=ONE_CONSUMER)
+def many_links_have_one_credit_each(original, reached, self, attach):
+    """From the 30th link of a session on a receiver is sent one message, whatever its credit."""
+    original(self, attach)
+    link = self.links.get(attach.handle)
+    if len(self.links) >= 30 and isinstance(link, OutgoingLink):
+        reached()
+        link.credit = _OneAtMost(link.credit.first)
+
+
+class _OneAtMost(SenderCredit):
+    __slots__ = ()
+
+    def flow(self, count, credit, drain):
+        return super().flow(count, min(credit, 1), drain)
+
+
+@amounts_amqp091.override(Exchanges, "route", breaks="AMQP091-EXCH-04 AMQP091-EXCH-05")
+def an_exchange_passes_on_to_few_queues(original, reached, self, *arguments, **options):
+    """An exchange passes a message to the first 32 queues that it fits."""
+    queues = original(self, *arguments, **options)
+    if len(queues) > 32:
+        reached()
+    return queues[:32]

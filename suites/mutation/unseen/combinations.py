@@ -291,3 +291,23 @@ def now_and_then_two_change_places(
     if self._order % 53 == 0 and len(self._ready) > 1:
         reached()
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
+
+
+@combinations.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12")
+def an_echo_hides_the_drain(original, reached, self, flow):
+    """A flow with drain and echo is answered as an echo, and the credit stays."""
+    if flow.drain and flow.echo:
+        reached()
+        flow.drain = False
+    original(self, flow)
+
+
+@orders.override(OutgoingLink, "apply", breaks=ORDER)
+def what_comes_back_together_is_reversed(original, reached, self, deliveries, state):
+    """Messages that come back together stand newest first while two others have the queue."""
+    original(self, deliveries, state)
+    back = [delivery.entry for delivery in deliveries if delivery.entry in self.queue._ready]
+    if len(back) > 1 and self.queue.consumers > 1:
+        reached()
+        for entry, message in zip(back, [entry.message for entry in back[::-1]], strict=True):
+            entry.message = message
