@@ -90,7 +90,7 @@ class Canary:
             return
         asked = time.monotonic_ns()
         with self._looking:
-            if self._began >= asked:  # somebody looked while we waited for the lock
+            if self._began > asked:  # somebody looked while we waited for the lock
                 return
             self._began = began = time.monotonic_ns()
             waited = self._broker.worst()

@@ -102,5 +102,5 @@ def test_a_failure_prints_the_sentence_and_the_address_of_its_requirement(tmp_pa
     requirement = requirements.load().find(MUST)
     assert failed.returncode == 1
     assert f"FAIL: {MUST}: nothing arrived" in failed.stdout
-    assert requirement.statement in failed.stdout
+    assert requirement.title in failed.stdout
     assert requirement.link in failed.stdout
