@@ -118,7 +118,7 @@ def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
     except (BadSelection, case_index.NoIndex) as problem:
         raise errors.Usage(str(problem)) from None
     if not chosen:
-        raise errors.Usage("no case of the chosen suites fits all of these options")
+        raise errors.Usage("no case of the chosen suites matches all of these options")
     return chosen
 
 

@@ -29,13 +29,13 @@ def init_suite(name: str, out: Path | None) -> None:
     Once it is installed beside brokerproof, `brokerproof run` collects its suite NAME.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*", name):
-        raise errors.Usage(f"NAME is {name!r}; it should be a small word, such as acme")
+        raise errors.Usage(f"NAME is {name!r}; use a short lower-case word such as acme")
     try:
         taken = {*case_index.suite_folders(), *SUITE_ALIASES}
     except case_index.NoIndex as problem:
         raise errors.Usage(str(problem)) from None
     if name in taken:
-        raise errors.Usage(f"there is a suite {name} already; choose another name")
+        raise errors.Usage(f"suite {name} already exists; choose another name")
     folder = out or Path(f"{name}-cases")
     if folder.exists():
         raise errors.Usage(f"{folder} exists; remove it, or name another folder by --out")

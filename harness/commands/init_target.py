@@ -104,7 +104,7 @@ def _detected(
     spoken = []
     for read, greetings in zip(reads, answers, strict=True):
         if not greetings:
-            raise errors.SetUp(f"{read.where} speaks none of the protocols that brokerproof does")
+            raise errors.SetUp(f"{read.where} speaks no protocol that brokerproof supports")
         for greeted in greetings:
             name = _NAMES.get(greeted.protocol, greeted.protocol)
             endpoints.setdefault(name, detection.url(read, greeted))

@@ -189,7 +189,7 @@ def _check_named_cases(targets: list[Target]) -> None:
     for target in named:
         if unknown := target.identity.cases - known:
             raise errors.Usage(
-                f"target {target.identity.name}: cases has {min(unknown)!r}, which is none;"
+                f"target {target.identity.name}: cases has {min(unknown)!r}, which is no case;"
                 " `brokerproof cases` lists their ids"
             )
 
@@ -260,7 +260,7 @@ def only_failed(asked: Asked, run: str) -> Asked:
         chosen = {case.id for case in choose(asked.suites, asked.selection)}
         failed = [result for result in failed if result.case in chosen]
     if not failed:
-        raise errors.Usage(f"--last-failed: in {folder} no such case failed")
+        raise errors.Usage(f"--last-failed: no such case failed in {folder}")
     targets = asked.targets or tuple(header.get("asked", {}).get("targets", ()))
     return Asked(
         targets, (), Selection(cases=tuple(dict.fromkeys(result.case for result in failed)))
@@ -271,7 +271,7 @@ def _newest_run() -> Path:
     runs = run_folder.default_folder().parent.glob(f"*/{run_folder.HEADER}")
     newest = max((path.parent for path in runs), key=lambda folder: folder.name, default=None)
     if newest is None:
-        raise errors.Usage("--last-failed: there is no run in brokerproof-out; name its folder")
+        raise errors.Usage("--last-failed: brokerproof-out holds no run; name a run folder")
     return newest
 
 
@@ -330,14 +330,14 @@ def dry_run(asked: Asked, *, as_json: bool) -> int:
 def _as_before(folder: Path | None, asked: Asked) -> Asked:
     """Return the selection of a resumed run: the one in its folder, unless another is named now."""
     if folder is None:
-        raise errors.Usage("--resume needs --out, the folder of the run to go on with")
+        raise errors.Usage("--resume needs --out, the folder of the run to continue")
     before = _before(folder)
     if before is None or asked:
         return dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
     for target in before.targets:
         if f":{IN_URL}@" in target:
             raise errors.Usage(
-                f"--resume: the passcode of {target} is not kept; name the target again, with its"
+                f"--resume: the passcode of {target} was not stored; name the target again with its"
                 " passcode or ?passcode_env=NAME"
             )
     return before
@@ -382,7 +382,7 @@ def _reopen(folder: Path, seed: int | None) -> tuple[int, str]:
     header = run_folder.reopen(folder)
     if seed not in (None, header["seed"]):
         raise errors.Usage(
-            f"--seed: the run in {folder} has seed {header['seed']}; leave --seed out to go on"
+            f"--seed: the run in {folder} has seed {header['seed']}; omit --seed to continue"
             " with it"
         )
     list(records.read(folder))  # a garbled line is better found before an hour of judging
@@ -478,7 +478,7 @@ def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool
     if code == 5 and resumed and _has_results(folder, name):
         return  # it was cut off after its last case
     if code == 5:
-        raise errors.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
+        raise errors.Usage(f"no case of the chosen suites matches; {log} lists the collected ones")
     if code not in (0, 1):
         raise _broke_off(folder, f"judging {name} broke off (exit {code}: {reason}); see {log}")
 
@@ -539,7 +539,7 @@ def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
             f"make room, and brokerproof run --resume --out {shlex.quote(str(folder))} goes on"
             " with it"
         )
-        return errors.SetUp(f"{folder}: there is no room left on its disk; {again}")
+        return errors.SetUp(f"{folder}: no space is left on its disk; {again}")
     return errors.Ours(how)
 
 

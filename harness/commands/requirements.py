@@ -60,14 +60,14 @@ def requirements_(
     for option, folder, show in (("reached", reached, _reached), ("amounts", amounts, _amounts)):
         if folder is not None:
             if source is not None or uncovered:
-                raise errors.Usage(f"--{option} is of one run: give it alone, or with an ID")
+                raise errors.Usage(f"--{option} describes one run: use it alone or with an ID")
             show(folder, requirement, as_json)
             return
     if requirement is None:
         _list(source, uncovered, as_json)
         return
     if source is not None or uncovered:
-        raise errors.Usage("--source and --uncovered choose from the list: give them or an ID")
+        raise errors.Usage("--source and --uncovered filter the list: use them or an ID")
     _explain(requirement, as_json)
 
 

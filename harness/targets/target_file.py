@@ -166,7 +166,7 @@ def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
         entry_points(group=GROUP, name=word) if colon and not name.startswith("//") else ()
     ):
         if limits:
-            raise BadTarget(f"--target {text!r} takes no limits; leave --limit out")
+            raise BadTarget(f"--target {text!r} has no limits; omit --limit")
         return _from_elsewhere(point.load(), name, text)
     if "://" in text:
         return _from_url(target_url.joined(text, ()), limits)
@@ -175,8 +175,8 @@ def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
     near = difflib.get_close_matches(text, known, n=3)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise BadTarget(
-        f"--target {without_passcode(text)!r} is no target file, HOST:PORT or URL;"
-        f" {meant}`brokerproof targets` lists those that have a name"
+        f"--target {without_passcode(text)!r} is not a target file, HOST:PORT or URL;"
+        f" {meant}`brokerproof targets` lists the built-in targets"
     )
 
 
@@ -187,8 +187,8 @@ def _client(name: str) -> Path:
     near = difflib.get_close_matches(name, known, 1)
     meant = "".join(f"did you mean client:{known_name}? " for known_name in near)
     raise BadTarget(
-        f"--target client:{name}: no driver comes with brokerproof for it; {meant}there are"
-        f" {', '.join(known)}, and a target file may name a driver of your own"
+        f"--target client:{name}: it has no built-in driver; {meant}there are"
+        f" {', '.join(known)}, and a target file may name your own driver"
     )
 
 
@@ -263,8 +263,8 @@ def _from_file(
         raise BadTarget(f"{path}: kind is {kind!r}; it should be one of {', '.join(_OF_KIND)}")
     if version and "version" not in _OF_KIND[kind]:
         raise BadTarget(
-            f"--target {name!r}: a target of kind {kind} has no releases to choose from; leave"
-            f" @{version} out"
+            f"--target {name!r}: a target of kind {kind} has no releases to choose from; omit"
+            f" @{version}"
         )
     if version:
         values["version"] = version

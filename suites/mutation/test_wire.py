@@ -234,7 +234,7 @@ def test_a_wire_mutant_is_a_target() -> None:
     [
         ("wire:stomp.message-lost", "wire:NAME@TARGET"),
         ("wire:nothing@reference", "there is no wire mutant 'nothing'; there are amqp."),
-        ("wire:stomp.message-lost@nowhere", "'nowhere' is no target file"),
+        ("wire:stomp.message-lost@nowhere", "'nowhere' is not a target file"),
     ],
 )
 def test_a_wire_mutant_that_does_not_exist_is_refused(text: str, words: str) -> None:

@@ -98,7 +98,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     path.write_text("garbled\n" + path.read_text())
     other = brokerproof("run", "--out", "run", "--resume", "--seed", "4", cwd=tmp_path)
     assert other.returncode == 4
-    assert "has seed 3; leave --seed out" in other.stderr
+    assert "has seed 3; omit --seed" in other.stderr
     garbled = brokerproof(*arguments, "--out", "run", "--resume", cwd=tmp_path)
     assert garbled.returncode == 4
     assert "results.ndjson, line 1: is no result" in garbled.stderr
@@ -110,7 +110,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
         (
             ("run", "--target", "nonsense"),
             4,
-            "is no target file, HOST:PORT or URL; `brokerproof targets` lists",
+            "is not a target file, HOST:PORT or URL; `brokerproof targets` lists",
         ),
         (("run", "--target", "rabitmq"), 4, "did you mean rabbitmq or"),
         (("run", "--target", "stomp://localhost"), 4, "should look like stomp://HOST:PORT"),
@@ -138,7 +138,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
         (("run", "--effort", "heroic"), 4, "heroic"),
         (("requirements", "STOMP12-HB-9"), 4, "STOMP12-HB-09"),
         (("requirements", "--source", "amqp99"), 4, "no document is called 'amqp99'"),
-        (("requirements", "--uncovered", "STOMP12-HB-09"), 4, "give them or an ID"),
+        (("requirements", "--uncovered", "STOMP12-HB-09"), 4, "use them or an ID"),
         (("nonsense",), 4, "nonsense"),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_target_that_names_a_case_that_does_not_exist_is_refused(
     (tmp_path / "my.target.toml").write_text(text + named)
     ran = here("run", "--target", "my.target.toml", *how, cwd=tmp_path)
     assert ran.returncode == 4
-    assert "target my: cases has 'stomp.no.such[1.2]', which is none" in " ".join(
+    assert "target my: cases has 'stomp.no.such[1.2]', which is no case" in " ".join(
         ran.stderr.split()
     )
 
@@ -307,7 +307,7 @@ def test_what_is_no_run_has_nothing_to_recover(tmp_path: Path) -> None:
         (
             4096,
             errors.SetUp,
-            "there is no room left on its disk; make room, and brokerproof run --resume",
+            "no space is left on its disk; make room, and brokerproof run --resume",
         ),
     ],
 )

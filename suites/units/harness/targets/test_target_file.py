@@ -33,7 +33,7 @@ def test_shipped_targets_load_by_name(name: str, kind: type) -> None:
 def test_a_shipped_target_may_have_another_release() -> None:
     assert target_file.load("artemis@2.44.0").identity.name == "artemis@2.44.0"
     with pytest.raises(
-        target_file.BadTarget, match=r"kind virtual has no releases to choose from; leave @1\.0 out"
+        target_file.BadTarget, match=r"kind virtual has no releases to choose from; omit @1\.0"
     ):
         target_file.load("reference@1.0")
 
