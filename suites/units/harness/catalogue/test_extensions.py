@@ -114,8 +114,8 @@ def test_an_entry_point_without_a_package_is_named(shop: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("Shop",), "should be a small word"),
-        (("stomp",), "there is a suite stomp already"),
+        (("Shop",), "use a short lower-case word"),
+        (("stomp",), "suite stomp already exists"),
         (("shop", "--out", "."), "exists; remove it"),
     ],
 )
