@@ -24,19 +24,16 @@ def identity(patch, reached):
     """The reference broker without a fault."""
 
 
-@controls.mutant("")
-def late(patch, reached):
+@controls.override(Broker, "handle", breaks="")
+def late(original, reached, self, now, event):
     """The end of a connection is noticed two seconds late. No document says how soon a broker
     notices it, and one that is short of a core needs longer."""
-
-    @patch.override(Broker)
-    def handle(original, self, now, event):
-        if not isinstance(event, PeerGone):
-            return original(self, now, event)
-        reached()
-        conn = event.conn
-        self._deadlines.call_at(now + LATE_BY, lambda now: self._cut(conn))
-        return []
+    if not isinstance(event, PeerGone):
+        return original(self, now, event)
+    reached()
+    conn = event.conn
+    self._deadlines.call_at(now + LATE_BY, lambda now: self._cut(conn))
+    return []
 
 
 @controls.mutant("")
@@ -56,8 +53,7 @@ def always_wrong(patch, reached):
 
     @patch.override(FrameEncoder)
     def frame(original, self, command, headers, body=b""):
-        if command == "ERROR":
-            reached()
+        if reached(command == "ERROR"):
             return original(self, "RECEIPT", (("receipt-id", "not an error"),))
         return original(self, command, headers, body)
 

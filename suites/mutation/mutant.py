@@ -8,6 +8,15 @@ fault breaks::
     def client_is_individual(original, reached, self, delivery):
         \"\"\"In mode client an ACK settles only the message that it names.\"\"\"
 
+Where the fault has a common shape another decorator makes it: ``result`` replaces what a method
+returned, ``skips`` leaves calls out, ``before`` and ``after`` do something beside the call, and
+``through`` hands the function to a helper that several mutants share::
+
+    @acks.skips(Subscription, "pay", breaks="ARTEMIS-STOMP-window-3")
+    def small_charges_are_not_paid(self, size):
+        \"\"\"A charge below ten bytes is not taken from the window.\"\"\"
+        return size < 10
+
 The owner may also be a table (``@acks.override(COMMANDS, "ACK", breaks=…)``) or a module. A fault
 in several places, or with state of its own, is a function that declares its replacements. It is
 called once per broker, so its local variables are the state of one broker::
@@ -48,8 +57,10 @@ class Reached:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self) -> None:
-        self.count += 1
+    def __call__(self, differs: object = True) -> bool:
+        """Return True, counted, if ``differs``: the mutant goes another way than the original."""
+        self.count += bool(differs)
+        return bool(differs)
 
     def instead(self, right: Any, wrong: Value) -> Value:
         """Return ``wrong``, counted if the original would have answered something else."""
@@ -106,10 +117,27 @@ class Patch:
         The replacement gets the original as its first argument. Without ``name`` it replaces the
         entry of its own name.
         """
+        return self._shaped(owner, name, _replacing)
 
+    def before(self, owner: Owner, name: Any = None) -> Callable[[Function], Function]:
+        """Call the function before each call of a method, with the same arguments."""
+        return self._shaped(owner, name, _preceding)
+
+    def after(self, owner: Owner, name: Any = None) -> Callable[[Function], Function]:
+        """Call the function after each call of a method, with the same arguments."""
+        return self._shaped(owner, name, _following)
+
+    def result(self, owner: Owner, name: Any = None) -> Callable[[Function], Function]:
+        """Return what the function returns, which gets what a method returned and its arguments."""
+        return self._shaped(owner, name, _answering)
+
+    def _shaped(
+        self, owner: Owner, name: Any, shape: Callable[..., Any]
+    ) -> Callable[[Function], Function]:
         def declare(function: Function) -> Function:
             entry = function.__name__ if name is None else name
-            self.set(owner, entry, _overriding(self._current(owner, entry), function))
+            shaped = functools.partial(shape, function)
+            self.set(owner, entry, _overriding(self._current(owner, entry), shaped))
             return function
 
         return declare
@@ -118,6 +146,20 @@ class Patch:
         """Replace an attribute or an entry by ``value``; a class may get an attribute it lacked."""
         before = _own(owner).get(name, _ABSENT)
         self._replacements.append(_Replacement(owner, name, value, before))
+
+    def during(self, owner: Owner, name: Any) -> list[tuple[Any, ...]]:
+        """Return the arguments of the calls of this method that are running, innermost last."""
+        running: list[tuple[Any, ...]] = []
+
+        @self.override(owner, name)
+        def noted(original: Any, /, *arguments: Any, **options: Any) -> Any:
+            running.append(arguments)
+            try:
+                return original(*arguments, **options)
+            finally:
+                running.pop()
+
+        return running
 
     def restore(self) -> None:
         """Take every replacement out. May be called again, and after an interrupted exit."""
@@ -148,6 +190,25 @@ class Patch:
             if replacement.owner is owner and replacement.name == name:
                 return replacement.value
         return inspect.getattr_static(owner, name) if isinstance(owner, type) else _own(owner)[name]
+
+
+def _replacing(function, original, /, *arguments, **options):
+    return function(original, *arguments, **options)
+
+
+def _preceding(function, original, /, *arguments, **options):
+    function(*arguments, **options)
+    return original(*arguments, **options)
+
+
+def _following(function, original, /, *arguments, **options):
+    answer = original(*arguments, **options)
+    function(*arguments, **options)
+    return answer
+
+
+def _answering(function, original, /, *arguments, **options):
+    return function(original(*arguments, **options), *arguments, **options)
 
 
 def _own(owner: Owner) -> Any:
@@ -233,22 +294,84 @@ class Group:
         requirement ids between blanks.
         """
 
-        def register(function: Function) -> Function:
-            def declare(patch: Patch, reached: Reached) -> None:
-                @patch.override(owner, name)
-                def replacement(original: Any, /, *arguments: Any, **options: Any) -> Any:
-                    return function(original, reached, *arguments, **options)
+        def declare(function: Function, patch: Patch, reached: Reached) -> None:
+            @patch.override(owner, name)
+            def replacement(original: Any, /, *arguments: Any, **options: Any) -> Any:
+                return function(original, reached, *arguments, **options)
 
-            self._add(function, declare, breaks, recreates)
-            return function
+        return self._declared(declare, breaks, recreates)
 
-        return register
+    def result(
+        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+    ) -> Callable[[Function], Function]:
+        """Make a mutant of a function that gets what a method returned, and the arguments, and
+        returns something else; counted where it differs."""
+
+        def declare(function: Function, patch: Patch, reached: Reached) -> None:
+            @patch.result(owner, name)
+            def instead(right: Any, /, *arguments: Any, **options: Any) -> Any:
+                return reached.instead(right, function(right, *arguments, **options))
+
+        return self._declared(declare, breaks, recreates)
+
+    def skips(
+        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+    ) -> Callable[[Function], Function]:
+        """Make a mutant that leaves out the calls for which the function returns true."""
+
+        def declare(function: Function, patch: Patch, reached: Reached) -> None:
+            @patch.override(owner, name)
+            def called(original: Any, /, *arguments: Any, **options: Any) -> Any:
+                skipped = reached(function(*arguments, **options))
+                return None if skipped else original(*arguments, **options)
+
+        return self._declared(declare, breaks, recreates)
+
+    def before(
+        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+    ) -> Callable[[Function], Function]:
+        """Make a mutant of a function that gets ``reached`` and runs before each call."""
+
+        def declare(function: Function, patch: Patch, reached: Reached) -> None:
+            patch.before(owner, name)(functools.partial(function, reached))
+
+        return self._declared(declare, breaks, recreates)
+
+    def after(
+        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+    ) -> Callable[[Function], Function]:
+        """Make a mutant of a function that gets ``reached`` and runs after each call."""
+
+        def declare(function: Function, patch: Patch, reached: Reached) -> None:
+            patch.after(owner, name)(functools.partial(function, reached))
+
+        return self._declared(declare, breaks, recreates)
 
     def mutant(self, breaks: str, recreates: str = "") -> Callable[[Function], Function]:
         """Make a mutant of a function that declares several replacements, or keeps state."""
 
         def register(function: Function) -> Function:
             self._add(function, function, breaks, recreates)
+            return function
+
+        return register
+
+    def through(
+        self, helper: Callable[..., None], breaks: str, recreates: str = ""
+    ) -> Callable[[Function], Function]:
+        """Make a mutant of a function that changes one value: ``helper`` gets the patch,
+        ``reached`` and the function, and makes the replacement in which it is called."""
+
+        def declare(function: Function, patch: Patch, reached: Reached) -> None:
+            helper(patch, reached, function)
+
+        return self._declared(declare, breaks, recreates)
+
+    def _declared(
+        self, declare: Callable[[Any, Patch, Reached], None], breaks: str, recreates: str
+    ) -> Callable[[Function], Function]:
+        def register(function: Function) -> Function:
+            self._add(function, functools.partial(declare, function), breaks, recreates)
             return function
 
         return register

@@ -70,9 +70,7 @@ def test_short_cases_and_those_that_run_few_lines_take_turns() -> None:
 def test_a_turn_ends_but_not_before_its_first_case() -> None:
     long = [_control(str(n), plan.TURN_S * 0.6) for n in range(3)]
     assert plan.within_a_turn(long) == long[:1]
-    assert plan.within_a_turn([_control("a", plan.TURN_S * 2)]) == [
-        _control("a", plan.TURN_S * 2),
-    ]
+    assert plan.within_a_turn([_control("a", plan.TURN_S * 2)]) == [_control("a", plan.TURN_S * 2)]
 
 
 def test_a_loop_that_lasts_as_long_as_the_broker_is_mutated_before_it_starts() -> None:

@@ -40,12 +40,7 @@ QUICK = Plan(extent=Extent.FIRST)
 # shows that the patches change nothing, and `brokerproof mutants` runs all.
 @pytest.mark.parametrize(
     ("name", "every"),
-    [
-        (controls.IDENTITY, 7),
-        (controls.LATE, 1),
-        (controls.ALWAYS_WRONG, 7),
-        (controls.MUTE, 1),
-    ],
+    [(controls.IDENTITY, 7), (controls.LATE, 1), (controls.ALWAYS_WRONG, 7), (controls.MUTE, 1)],
 )
 def test_the_controls_behave(name: str, every: int) -> None:
     assert not controls.complaints({name: matrix.verdicts(name, QUICK, every)})

@@ -45,14 +45,8 @@ SHOWN_BY = {
     "core-liveness.exact-and-a-tenth-late": (ARTEMIS, f"flow.core_ttl.{TIMERS}"),
     "core-liveness.exact-and-a-fifth-early": (ARTEMIS, f"flow.core_ttl.{TIMERS}"),
     "amqp091.beats-late-by-a-tenth": (RABBITMQ, "amqp091.heart_beats.the_server_beats"),
-    "amqp091.given-up-a-tenth-late": (
-        RABBITMQ,
-        "amqp091.heart_beats.a_silent_client_is_given_up",
-    ),
-    "amqp091.given-up-a-fifth-early": (
-        RABBITMQ,
-        "amqp091.heart_beats.a_silent_client_is_given_up",
-    ),
+    "amqp091.given-up-a-tenth-late": (RABBITMQ, "amqp091.heart_beats.a_silent_client_is_given_up"),
+    "amqp091.given-up-a-fifth-early": (RABBITMQ, "amqp091.heart_beats.a_silent_client_is_given_up"),
     "whole-seconds.beats-late-by-a-tenth": (
         RABBITMQ,
         "flow.rabbitmq_heart_beats.the_server_beats_every_half_of_its_interval",

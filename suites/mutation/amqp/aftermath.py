@@ -15,10 +15,9 @@ from brokerproof.suites.mutation.mutant import Group
 amqp10_aftermath = Group("amqp10-aftermath")
 
 
-@amqp10_aftermath.override(Session, "break_link", breaks="AMQP10-LINK-10")
-def broken_link_speaks(original, reached, self, link, problem):
+@amqp10_aftermath.after(Session, "break_link", breaks="AMQP10-LINK-10")
+def broken_link_speaks(reached, self, link, problem):
     """A link that was detached with an error sends a flow half a second later."""
-    original(self, link, problem)
     reached()
 
     def speak(now):
@@ -28,10 +27,9 @@ def broken_link_speaks(original, reached, self, link, problem):
     self.shared.deadlines.call_at(self.shared.clock.now + seconds(0.5), speak)
 
 
-@amqp10_aftermath.override(Session, "fail", breaks="AMQP10-SESS-08")
-def failed_session_speaks(original, reached, self, problem):
+@amqp10_aftermath.after(Session, "fail", breaks="AMQP10-SESS-08")
+def failed_session_speaks(reached, self, problem):
     """A session that ended with an error sends its flow state half a second later."""
-    original(self, problem)
     reached()
 
     def speak(now):
@@ -41,27 +39,23 @@ def failed_session_speaks(original, reached, self, problem):
     self.shared.deadlines.call_at(self.shared.clock.now + seconds(0.5), speak)
 
 
-@amqp10_aftermath.override(AmqpConnection, "_open", breaks="AMQP10-CLOSE-01")
-def idle_connection_ends_without_close(original, reached, self, opened, channel):
+@amqp10_aftermath.after(AmqpConnection, "_open", breaks="AMQP10-CLOSE-01")
+def idle_connection_ends_without_close(reached, self, opened, channel):
     """A connection ends without a close three seconds after its open."""
-    original(self, opened, channel)
 
     def end(now):
-        if self._state is State.OPENED:
-            reached()
+        if reached(self._state is State.OPENED):
             self._close()
 
     self.shared.deadlines.call_at(self.shared.clock.now + seconds(3), end)
 
 
-@amqp10_aftermath.override(AmqpConnection, "_open", breaks="AMQP10-IDLE-01")
-def idle_connection_ends_early(original, reached, self, opened, channel):
+@amqp10_aftermath.after(AmqpConnection, "_open", breaks="AMQP10-IDLE-01")
+def idle_connection_ends_early(reached, self, opened, channel):
     """A connection is closed for silence four seconds after its open, and thirty were agreed on."""
-    original(self, opened, channel)
 
     def end(now):
-        if self._state is State.OPENED:
-            reached()
+        if reached(self._state is State.OPENED):
             self._refuse(Refusal(refusal.SILENT, "local-idle-timeout expired"))
 
     self.shared.deadlines.call_at(self.shared.clock.now + seconds(4), end)
@@ -73,8 +67,7 @@ def settles_again(original, reached, self, delivery_id, state):
     original(self, delivery_id, state)
 
     def again(now):
-        if self.connection.is_open and not self.is_over and isinstance(state, Accepted):
-            reached()
+        if reached(self.connection.is_open and not self.is_over and isinstance(state, Accepted)):
             original(self, delivery_id, state)
             self.flush()
 
@@ -88,8 +81,9 @@ def sends_late_without_credit(original, reached, self, id, payload, large):
     session = self.session
 
     def again(now):
-        if not self._stopped and self.credit.credit <= 0 and session.can_send() and large is None:
-            reached()
+        if reached(
+            not self._stopped and self.credit.credit <= 0 and session.can_send() and large is None
+        ):
             number = session.next_delivery_id
             session.next_delivery_id = (number + 1) & 0xFFFFFFFF
             original(self, number, payload, None)

@@ -35,18 +35,16 @@ def a_settled_delivery_keeps_its_place(original, reached, self):
 def a_prefetch_without_acknowledgement(patch, reached):
     """A consumer without acknowledgement is held to the prefetch, which nothing ever gives back."""
 
-    @patch.override(Consumer)
-    def has_room(original, self):
-        room = original(self)
+    @patch.result(Consumer)
+    def has_room(room, self):
         return room and not (
             self.no_ack and reached.instead(True, self.prefetch.has_room()) is False
         )
 
-    @patch.override(Consumer)
-    def deliver(original, self, entry):
+    @patch.before(Consumer)
+    def deliver(self, entry):
         if self.no_ack:
             self.prefetch.take()
-        original(self, entry)
 
 
 # --- settling -------------------------------------------------------------------------------------
@@ -55,19 +53,13 @@ def a_prefetch_without_acknowledgement(patch, reached):
 @amqp091.override(Channel, "collect", breaks="AMQP091-ACK-02")
 def multiple_is_one(original, reached, self, tag, multiple):
     """An acknowledgement with multiple is about its own tag alone."""
-    if multiple and tag in self.unacked:
-        reached()
-        multiple = False
-    return original(self, tag, multiple)
+    return original(self, tag, False if reached(multiple and tag in self.unacked) else multiple)
 
 
 @amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01 AMQP091-ACK-03")
 def an_unknown_tag_is_ignored(original, reached, self, tag, multiple):
     """An acknowledgement of a tag that waits for none does nothing."""
-    if tag and tag not in self.unacked:
-        reached()
-        return []
-    return original(self, tag, multiple)
+    return [] if reached(tag and tag not in self.unacked) else original(self, tag, multiple)
 
 
 @amqp091.override(Channel, "send_delivery", breaks="AMQP091-RED-01 AMQP091-REC-01")
@@ -82,16 +74,15 @@ def never_redelivered(original, reached, self, consumer, tag, redelivered, what)
 @amqp091.override(Topology, "declare", breaks="RABBITMQ-AMQP091-LEN-01 RABBITMQ-AMQP091-LEN-02")
 def a_limit_of_bytes_is_exclusive(original, reached, self, name, limits, **arguments):
     """A queue that has exactly as many bytes as it may counts as one that has too many."""
-    if limits.size:
-        reached()
+    if reached(limits.size):
         limits = replace(limits, size=limits.size - 1)
     return original(self, name, limits, **arguments)
 
 
-@amqp091.override(Topology, "route", breaks="RABBITMQ-AMQP091-LEN-02")
-def a_refusal_is_confirmed(original, reached, self, message, queues):
+@amqp091.result(Topology, "route", breaks="RABBITMQ-AMQP091-LEN-02")
+def a_refusal_is_confirmed(right, self, message, queues):
     """A message that a full queue refuses is told as taken."""
-    return reached.instead(original(self, message, queues), True)
+    return True
 
 
 @amqp091.override(dead_letters, "dead_letter", breaks="RABBITMQ-AMQP091-LEN-03")
@@ -127,31 +118,25 @@ def beats_are_forgotten(patch, reached):
         return reached.instead(original(self, now), self.turn % 3 == 0)
 
 
-@amqp091.override(HeartBeats, "beat_due", breaks="AMQP091-HB-02 RABBITMQ-AMQP091-HB-01")
-def beats_late_by_a_tenth(original, reached, self, now):
+@amqp091.after(HeartBeats, "beat_due", breaks="AMQP091-HB-02 RABBITMQ-AMQP091-HB-01")
+def beats_late_by_a_tenth(reached, self, now):
     """The server sends a heartbeat every interval and a tenth."""
-    due = original(self, now)
     reached()
     self.send_at = now + self._interval * 11 // 10
-    return due
 
 
-@amqp091.override(HeartBeats, "is_dead", breaks="RABBITMQ-AMQP091-HB-01")
-def given_up_a_tenth_late(original, reached, self, now):
+@amqp091.after(HeartBeats, "is_dead", breaks="RABBITMQ-AMQP091-HB-01")
+def given_up_a_tenth_late(reached, self, now):
     """The server looks every interval and a tenth whether a client is silent."""
-    dead = original(self, now)
     reached()
     self.look_at = now + self._interval * 11 // 10
-    return dead
 
 
-@amqp091.override(HeartBeats, "is_dead", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01")
-def given_up_a_fifth_early(original, reached, self, now):
+@amqp091.after(HeartBeats, "is_dead", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01")
+def given_up_a_fifth_early(reached, self, now):
     """The server looks every four fifths of an interval whether a client is silent."""
-    dead = original(self, now)
     reached()
     self.look_at = now + self._interval * 4 // 5
-    return dead
 
 
 @amqp091.override(HeartBeats, "on_bytes_received", breaks="AMQP091-HB-05")

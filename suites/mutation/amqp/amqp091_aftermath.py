@@ -9,11 +9,7 @@ from pamqp import commands
 
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
-from brokerproof.reference_broker.protocols.amqp091.connection import (
-    BEAT,
-    Amqp091Connection,
-    State,
-)
+from brokerproof.reference_broker.protocols.amqp091.connection import BEAT, Amqp091Connection, State
 from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
 from brokerproof.suites.mutation.mutant import Group
 
@@ -31,14 +27,12 @@ def _after(connection, delay, action):
     shared.deadlines.call_at(shared.clock.now + seconds(delay), act)
 
 
-@amqp091_aftermath.override(Channel, "refuse", breaks="AMQP091-CHAN-02")
-def closed_channel_speaks(original, reached, self, problem, method):
+@amqp091_aftermath.after(Channel, "refuse", breaks="AMQP091-CHAN-02")
+def closed_channel_speaks(reached, self, problem, method):
     """A channel that an exception closed sends a method half a second later."""
-    original(self, problem, method)
 
     def speak():
-        if self.is_closing:
-            reached()
+        if reached(self.is_closing):
             self.tell(commands.Channel.Flow(True))
 
     _after(self.connection, 0.5, speak)
@@ -49,19 +43,16 @@ def cancelled_consumer_gets_one_more(patch, reached):
     """A consumer whose cancel was confirmed gets its last message once more a second later."""
     last = {}
 
-    @patch.override(Channel)
-    def send_delivery(original, self, consumer, tag, redelivered, what):
+    @patch.before(Channel)
+    def send_delivery(self, consumer, tag, redelivered, what):
         last[self, consumer] = what
-        original(self, consumer, tag, redelivered, what)
 
-    @patch.override(Channel)
-    def cancel(original, self, consumer):
-        original(self, consumer)
+    @patch.after(Channel)
+    def cancel(self, consumer):
         what = last.get((self, consumer.tag))
 
         def deliver():
-            if what is not None and not self.is_closing and not self.is_closed:
-                reached()
+            if reached(what is not None and not self.is_closing and not self.is_closed):
                 self.send_delivery(consumer.tag, self.next_tag(), True, what)
 
         _after(self.connection, 1, deliver)
@@ -74,17 +65,15 @@ def confirms_again(original, reached, self, method):
     if isinstance(method, commands.Basic.Ack):
 
         def again():
-            if not self.is_closing and not self.is_closed:
-                reached()
+            if reached(not self.is_closing and not self.is_closed):
                 original(self, method)
 
         _after(self.connection, 1, again)
 
 
-@amqp091_aftermath.override(Amqp091Connection, "_open", breaks="AMQP091-HB-06")
-def beats_that_nobody_wants(original, reached, self, method):
+@amqp091_aftermath.after(Amqp091Connection, "_open", breaks="AMQP091-HB-06")
+def beats_that_nobody_wants(reached, self, method):
     """Two seconds after open-ok a heartbeat arrives, though none were agreed on."""
-    original(self, method)
     if not self._heartbeat:
 
         def beat():
@@ -94,10 +83,9 @@ def beats_that_nobody_wants(original, reached, self, method):
         _after(self, 2, beat)
 
 
-@amqp091_aftermath.override(Amqp091Connection, "_open", breaks="AMQP091-HB-05")
-def beating_client_is_given_up(original, reached, self, method):
+@amqp091_aftermath.after(Amqp091Connection, "_open", breaks="AMQP091-HB-05")
+def beating_client_is_given_up(reached, self, method):
     """A connection ends 3.3 seconds after its open, whatever its client sends."""
-    original(self, method)
     if self._heartbeat:
 
         def end():
@@ -112,11 +100,7 @@ def beats_stop(patch, reached):
     """Eight heartbeats are sent, and no more."""
     beats = Counter()
 
-    @patch.override(HeartBeats)
-    def beat_due(original, self, now):
-        due = original(self, now)
+    @patch.result(HeartBeats)
+    def beat_due(due, self, now):
         beats[self] += due
-        if due and beats[self] > 8:
-            reached()
-            return False
-        return due
+        return False if reached(due and beats[self] > 8) else due

@@ -3,6 +3,8 @@ error ends, closing."""
 
 from __future__ import annotations
 
+from unittest import mock
+
 from pamqp import commands
 
 from brokerproof.reference_broker.protocols.amqp091 import methods
@@ -19,125 +21,95 @@ amqp091_connections = Group("amqp091-connections", "reference-rabbitmq")
 # --- heartbeats ----------------------------------------------------------------------------------
 
 
-@amqp091_connections.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-HB-06")
-def none_is_what_was_proposed(original, reached, self, now, method):
+@amqp091_connections.before(Amqp091Connection, "_tune_ok", breaks="AMQP091-HB-06")
+def none_is_what_was_proposed(reached, self, now, method):
     """A client that wants no heartbeats gets those that the server proposed, and has to send
     some."""
-    if not method.heartbeat:
-        reached()
+    if reached(not method.heartbeat):
         method.heartbeat = self.acceptor.amqp091.heartbeat_s
-    original(self, now, method)
 
 
-@amqp091_connections.override(
+@amqp091_connections.before(
     Amqp091Connection, "_on_silence_check", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01"
 )
-def nobody_is_given_up(original, reached, self, now):
+def nobody_is_given_up(reached, self, now):
     """A client may be silent for ever."""
-    if self._beats is not None:
-        reached()
+    if reached(self._beats is not None):
         self._beats.on_bytes_received()
-    original(self, now)
 
 
 @amqp091_connections.mutant("AMQP091-HB-04")
 def silence_is_answered(patch, reached):
     """A client that is given up for its silence is told so with connection.close."""
-    patch.set(Amqp091Connection, "looks", False)
+    looking = patch.during(Amqp091Connection, "_on_silence_check")
 
-    @patch.override(Amqp091Connection)
-    def _on_silence_check(original, self, now):
-        self.looks = True
-        original(self, now)
-        self.looks = False
-
-    @patch.override(Amqp091Connection)
-    def end(original, self):
-        if self.looks:
-            reached()
+    @patch.before(Amqp091Connection)
+    def end(self):
+        if reached(looking):
             self.tell(commands.Connection.Close(CONNECTION_FORCED, "silence", 0, 0))
-        original(self)
 
 
 @amqp091_connections.override(Amqp091Connection, "_frame", breaks="AMQP091-HB-01")
 def a_heart_beat_counts_on_any_channel(original, reached, self, type, channel, payload, method):
     """A heartbeat on a channel of its own is taken like one on channel 0."""
-    if type == HEARTBEAT and channel:
-        reached()
-        channel = 0
-    original(self, type, channel, payload, method)
+    original(self, type, 0 if reached(type == HEARTBEAT and channel) else channel, payload, method)
 
 
 # --- what was agreed on ---------------------------------------------------------------------------
 
 
-@amqp091_connections.override(
-    Amqp091Connection, "_tune_ok", breaks="AMQP091-FRAME-05 AMQP091-TUNE-05"
-)
-def frames_of_any_size_are_taken(original, reached, self, now, method):
+@amqp091_connections.after(Amqp091Connection, "_tune_ok", breaks="AMQP091-FRAME-05 AMQP091-TUNE-05")
+def frames_of_any_size_are_taken(reached, self, now, method):
     """A client's frames may be larger than negotiated."""
-    original(self, now, method)
     reached()
     self._parser.limit = 0
 
 
-@amqp091_connections.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-05")
-def the_overhead_is_forgotten(original, reached, self, now, method):
+@amqp091_connections.after(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-05")
+def the_overhead_is_forgotten(reached, self, now, method):
     """A body is cut so that its frames have frame-max bytes of payload, beside what a frame has of
     its own."""
-    original(self, now, method)
-    if self.frame_max:
-        reached()
+    if reached(self.frame_max):
         self.frame_max += 8
 
 
-@amqp091_connections.override(Amqp091Connection, "_open_channel", breaks="AMQP091-TUNE-06")
-def channels_are_not_counted(original, reached, self, number, method):
+@amqp091_connections.before(Amqp091Connection, "_open_channel", breaks="AMQP091-TUNE-06")
+def channels_are_not_counted(reached, self, number, method):
     """A client may have more channels than were agreed on."""
-    if self._channel_max and number > self._channel_max:
-        reached()
+    if reached(self._channel_max and number > self._channel_max):
         self._channel_max = 0
-    original(self, number, method)
 
 
 # --- errors and closing ---------------------------------------------------------------------------
 
 
-@amqp091_connections.override(Channel, "refuse", breaks="AMQP091-CHAN-02")
-def an_error_of_a_channel_ends_everything(original, reached, self, problem, method):
+@amqp091_connections.after(Channel, "refuse", breaks="AMQP091-CHAN-02")
+def an_error_of_a_channel_ends_everything(reached, self, problem, method):
     """A mistake on one channel ends its connection."""
-    original(self, problem, method)
     reached()
     self.connection.end()
 
 
-@amqp091_connections.override(Channel, "_give_all_back", breaks="AMQP091-CHAN-04")
-def what_a_closed_channel_had_is_lost(original, reached, self):
+@amqp091_connections.before(Channel, "_give_all_back", breaks="AMQP091-CHAN-04")
+def what_a_closed_channel_had_is_lost(reached, self):
     """Messages that a closed channel had not acknowledged are lost."""
-    if self.unacked:
-        reached()
+    if reached(self.unacked):
         self.unacked.clear()
-    original(self)
 
 
-@amqp091_connections.override(Amqp091Connection, "tell", breaks="AMQP091-CLOSE-01")
-def a_close_is_not_answered(original, reached, self, method, channel=0):
+@amqp091_connections.skips(Amqp091Connection, "tell", breaks="AMQP091-CLOSE-01")
+def a_close_is_not_answered(self, method, channel=0):
     """A client that closes its connection is left without an answer."""
-    if isinstance(method, commands.Connection.CloseOk):
-        reached()
-    else:
-        original(self, method, channel)
+    return isinstance(method, commands.Connection.CloseOk)
 
 
-@amqp091_connections.override(Amqp091Connection, "_method", breaks="AMQP091-CLOSE-02")
-def a_closing_connection_declares_exchanges(original, reached, self, channel, payload):
+@amqp091_connections.before(Amqp091Connection, "_method", breaks="AMQP091-CLOSE-02")
+def a_closing_connection_declares_exchanges(reached, self, channel, payload):
     """Behind its own close of the connection the server goes on to declare exchanges."""
     declares = self._state is State.CLOSING and payload[:4] == b"\0\x28\0\x0a"
-    if declares:
-        reached()
+    if reached(declares):
         method = methods.read(payload)
         HANDLERS[method.__class__](Channel(self, channel), method)
-    return original(self, channel, payload)
 
 
 @amqp091_connections.mutant("AMQP091-CLOSE-04")
@@ -158,8 +130,7 @@ def a_closing_channel_goes_on(patch, reached):
     @patch.override(Channel)
     def frame(original, self, type, payload, method):
         handler = HANDLERS.get(method.__class__)
-        if self.is_closing and type == METHOD and handler is not None:
-            reached()
+        if reached(self.is_closing and type == METHOD and handler is not None):
             handler(self, method)
             return
         original(self, type, payload, method)
@@ -182,11 +153,9 @@ def a_refused_login_is_not_told(original, reached, self, method):
 @amqp091_connections.override(Consumer, "has_room", breaks="AMQP091-CHAN-05")
 def the_flow_of_content_goes_on(original, reached, self):
     """A client that has asked for no content for a while gets some."""
-    active, self.channel.active = self.channel.active, True
-    try:
+    active = self.channel.active
+    with mock.patch.object(self.channel, "active", True):
         room = original(self)
-    finally:
-        self.channel.active = active
     return room if active else reached.instead(False, room)
 
 

@@ -3,6 +3,8 @@ one."""
 
 from __future__ import annotations
 
+from unittest import mock
+
 from pamqp import commands
 
 from brokerproof.reference_broker.protocols.amqp091 import login, publishing
@@ -57,8 +59,7 @@ def _coded(patch, reached, right, wrong=INTERNAL_ERROR):
 
     @patch.override(Refusal)
     def __init__(original, self, code, *arguments, **options):
-        if code == right:
-            reached()
+        reached(code == right)
         original(self, wrong if code == right else code, *arguments, **options)
 
 
@@ -128,18 +129,16 @@ def what_is_not_implemented_has_another_code(patch, reached):
     _coded(patch, reached, NOT_IMPLEMENTED)
 
 
-@amqp091_errors.override(HANDLERS, commands.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-02")
-def a_prefetch_by_size_is_ignored(original, reached, channel, method):
+@amqp091_errors.before(HANDLERS, commands.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-02")
+def a_prefetch_by_size_is_ignored(reached, channel, method):
     """A prefetch by size is passed over."""
     method.prefetch_size = reached.instead(method.prefetch_size, 0)
-    original(channel, method)
 
 
-@amqp091_errors.override(publishing, "publish", breaks="RABBITMQ-AMQP091-PUB-01")
-def immediate_is_ignored(original, reached, channel, method, *content):
+@amqp091_errors.before(publishing, "publish", breaks="RABBITMQ-AMQP091-PUB-01")
+def immediate_is_ignored(reached, channel, method, *content):
     """The flag immediate is passed over."""
     method.immediate = reached.instead(method.immediate, False)
-    original(channel, method, *content)
 
 
 # --- mistakes without a consequence ---------------------------------------------------------------
@@ -150,9 +149,9 @@ def _passed_over(patch, reached, *codes):
 
     @patch.override(Amqp091Connection)
     def _refuse(original, self, problem, channel, method):
-        if problem.code in codes and self._state is State.RUNNING and not problem.silent:
-            reached()
-        else:
+        if not reached(
+            problem.code in codes and self._state is State.RUNNING and not problem.silent
+        ):
             original(self, problem, channel, method)
 
 
@@ -183,18 +182,16 @@ def unknown_types_are_passed_over(original, reached, self):
     return original(self)
 
 
-@amqp091_errors.override(FrameParser, "next", breaks="AMQP091-FRAME-03")
-def frame_ends_are_not_looked_at(original, reached, self):
+@amqp091_errors.before(FrameParser, "next", breaks="AMQP091-FRAME-03")
+def frame_ends_are_not_looked_at(reached, self):
     """The last byte of a frame may be any."""
     if self.has(7):
         size = int.from_bytes(self._data[self._at + 3 : self._at + 7])
         end = self._at + 7 + size
-        if len(self._data) > end and self._data[end] != END:
-            reached()
+        if reached(len(self._data) > end and self._data[end] != END):
             data = bytearray(self._data)
             data[end] = END
             self._data = bytes(data)
-    return original(self)
 
 
 def _answered(patch, reached, beginning):
@@ -222,34 +219,30 @@ def wrong_frame_ends_are_answered(patch, reached):
 # --- before the connection is open ----------------------------------------------------------------
 
 
-@amqp091_errors.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-02")
-def more_channels_are_cut_to_ours(original, reached, self, now, method):
+@amqp091_errors.before(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-02")
+def more_channels_are_cut_to_ours(reached, self, now, method):
     """A client that tunes more channels than proposed gets as many as were."""
     most = self.acceptor.amqp091.channel_max or 65535
     method.channel_max = reached.instead(method.channel_max, min(method.channel_max, most))
-    original(self, now, method)
 
 
-@amqp091_errors.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-03")
-def larger_frames_are_cut_to_ours(original, reached, self, now, method):
+@amqp091_errors.before(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-03")
+def larger_frames_are_cut_to_ours(reached, self, now, method):
     """A client that tunes larger frames than proposed gets the proposed ones."""
     most = self.acceptor.amqp091.frame_max or 2**32
     method.frame_max = reached.instead(method.frame_max, min(method.frame_max, most))
-    original(self, now, method)
 
 
-@amqp091_errors.override(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-04")
-def smaller_frames_are_the_least(original, reached, self, now, method):
+@amqp091_errors.before(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-04")
+def smaller_frames_are_the_least(reached, self, now, method):
     """A client that tunes frames below 4096 bytes gets those of 4096."""
     method.frame_max = reached.instead(method.frame_max, max(method.frame_max, 4096))
-    original(self, now, method)
 
 
-@amqp091_errors.override(Amqp091Connection, "_open", breaks="AMQP091-OPEN-01")
-def any_virtual_host_is_the_usual_one(original, reached, self, method):
+@amqp091_errors.before(Amqp091Connection, "_open", breaks="AMQP091-OPEN-01")
+def any_virtual_host_is_the_usual_one(reached, self, method):
     """Whatever virtual host a client names, it gets the usual one."""
     method.virtual_host = reached.instead(method.virtual_host, "/")
-    original(self, method)
 
 
 @amqp091_errors.override(login, "user", breaks="AMQP091-START-03")
@@ -278,8 +271,7 @@ def _unanswered(patch, reached, of_amqp):
 
     @patch.override(AmqpVersionDetector)
     def _refuse(original, self, header):
-        if header.startswith(b"AMQP") is of_amqp:
-            reached()
+        if reached(header.startswith(b"AMQP") is of_amqp):
             self._closed = True
             self._shared.outbox.close(self._conn)
         else:
@@ -298,31 +290,22 @@ def other_protocols_are_not_answered(patch, reached):
     _unanswered(patch, reached, False)
 
 
-@amqp091_errors.mutant(HEADERS)
-def behind_another_header_the_connection_stays(patch, reached):
+@amqp091_errors.override(AmqpVersionDetector, "_refuse", breaks=HEADERS)
+def behind_another_header_the_connection_stays(original, reached, self, header):
     """A connection with another header is answered, and stays open."""
-
-    @patch.override(AmqpVersionDetector)
-    def _refuse(original, self, header):
-        outbox, closed = self._shared.outbox, self._shared.outbox.close
-        reached()
-        outbox.close = lambda conn: None
-        try:
-            original(self, header)
-        finally:
-            outbox.close = closed
+    reached()
+    with mock.patch.object(self._shared.outbox, "close"):
+        original(self, header)
 
 
 def _saying(patch, reached, kind, **fields):
     """Methods of ``kind`` on channel 0 have these fields."""
 
-    @patch.override(Amqp091Connection)
-    def tell(original, self, method, channel=0):
-        if isinstance(method, kind):
-            reached()
+    @patch.before(Amqp091Connection)
+    def tell(self, method, channel=0):
+        if reached(isinstance(method, kind)):
             for name, value in fields.items():
                 setattr(method, name, value)
-        original(self, method, channel)
 
 
 @amqp091_errors.mutant("AMQP091-VER-01")
@@ -348,7 +331,6 @@ def frames_below_the_least_are_proposed(patch, reached):
     """connection.tune proposes frames of 4095 bytes, and a client may take them."""
     _saying(patch, reached, commands.Connection.Tune, frame_max=4095)
 
-    @patch.override(Amqp091Connection)
-    def _tune_ok(original, self, now, method):
+    @patch.before(Amqp091Connection)
+    def _tune_ok(self, now, method):
         method.frame_max = max(4096, method.frame_max)
-        original(self, now, method)

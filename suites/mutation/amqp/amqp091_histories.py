@@ -27,24 +27,20 @@ LONG = 20
 # --- room -----------------------------------------------------------------------------------------
 
 
-@amqp091_histories.override(HANDLERS, commands.Basic.Recover, breaks=MORE)
-def recovered_deliveries_keep_their_room(original, reached, channel, method):
+@amqp091_histories.before(HANDLERS, commands.Basic.Recover, breaks=MORE)
+def recovered_deliveries_keep_their_room(reached, channel, method):
     """A delivery that basic.recover takes back still counts against the prefetch."""
     for delivery in channel.unacked.values():
-        if delivery.consumer is not None:
-            reached()
+        if reached(delivery.consumer is not None):
             delivery.consumer.prefetch.take()
-    original(channel, method)
 
 
-@amqp091_histories.override(Channel, "settle", breaks=MORE)
-def cancelled_consumers_keep_room_of_the_channel(original, reached, self, settled, outcome):
+@amqp091_histories.before(Channel, "settle", breaks=MORE)
+def cancelled_consumers_keep_room_of_the_channel(reached, self, settled, outcome):
     """Deliveries of a consumer that was cancelled count against the channel's limit for ever."""
     for delivery in settled:
-        if delivery.consumer is not None and delivery.consumer.tag not in self.consumers:
-            reached()
+        if reached(delivery.consumer is not None and delivery.consumer.tag not in self.consumers):
             self.limit.take()
-    original(self, settled, outcome)
 
 
 @amqp091_histories.override(Prefetch, "has_room", breaks=LIMIT)
@@ -53,42 +49,37 @@ def below_what_is_out_a_limit_is_none(original, reached, self):
     return bool(reached.instead(original(self), not self.limit or self.used != self.limit))
 
 
-@amqp091_histories.override(Channel, "settle", breaks=LIMIT)
-def a_got_message_gives_room(original, reached, self, settled, outcome):
+@amqp091_histories.before(Channel, "settle", breaks=LIMIT)
+def a_got_message_gives_room(reached, self, settled, outcome):
     """The acknowledgement of a message that basic.get brought makes room for consumers."""
     for delivery in settled:
         if delivery.consumer is None:
             for consumer in self.consumers.values():
                 reached()
                 consumer.prefetch.give_back()
-    original(self, settled, outcome)
 
 
-@amqp091_histories.override(Channel, "settle", breaks=LIMIT)
-def requeued_deliveries_give_room_twice(original, reached, self, settled, outcome):
+@amqp091_histories.before(Channel, "settle", breaks=LIMIT)
+def requeued_deliveries_give_room_twice(reached, self, settled, outcome):
     """A requeued delivery makes room for two."""
     if outcome is Outcome.RELEASED:
         for delivery in settled:
-            if delivery.consumer is not None:
-                reached()
+            if reached(delivery.consumer is not None):
                 delivery.consumer.prefetch.give_back()
-    original(self, settled, outcome)
 
 
-@amqp091_histories.override(Channel, "_consumed", breaks=MORE)
-def room_of_the_channel_is_for_one_queue(original, reached, self):
+@amqp091_histories.result(Channel, "_consumed", breaks=MORE)
+def room_of_the_channel_is_for_one_queue(queues, self):
     """Where a channel with a limit has consumers of several queues, new room goes to one queue
     alone."""
-    queues = original(self)
-    return reached.instead(queues, dict(list(queues.items())[:1]))
+    return dict(list(queues.items())[:1])
 
 
 @amqp091_histories.override(HANDLERS, commands.Basic.Qos, breaks=f"{CHANNEL_LIMIT} {MORE}")
 def a_larger_limit_waits_for_an_acknowledgement(original, reached, channel, method):
     """A channel's limit that is raised brings nothing before the next acknowledgement."""
     waiting = list(channel.consumers.items())
-    if method.global_ and waiting:
-        reached()
+    if reached(method.global_ and waiting):
         channel.consumers.clear()
     original(channel, method)
     channel.consumers.update(waiting)
@@ -100,19 +91,16 @@ def an_acknowledgement_counts_before_its_commit(original, reached, self, tag, mu
     settled = original(self, tag, multiple)
     if self.transaction is not None:
         for delivery in settled:
-            if delivery.consumer is not None:
-                reached()
+            if reached(delivery.consumer is not None):
                 delivery.consumer.prefetch.give_back()
         self.dispatch()
     return settled
 
 
-@amqp091_histories.override(Consumer, "deliver", breaks=LIMIT)
-def the_tenth_delivery_takes_no_room(original, reached, self, entry):
+@amqp091_histories.after(Consumer, "deliver", breaks=LIMIT)
+def the_tenth_delivery_takes_no_room(reached, self, entry):
     """One delivery in ten is not counted against the prefetch."""
-    original(self, entry)
-    if not self.no_ack and self.channel._tags % 10 == 0:
-        reached()
+    if reached(not self.no_ack and self.channel._tags % 10 == 0):
         self.prefetch.give_back()
 
 
@@ -123,8 +111,7 @@ def the_tenth_delivery_takes_no_room(original, reached, self, entry):
 def long_ranges_leave_the_oldest(original, reached, self, tag):
     """Once a channel has had twenty deliveries a cumulative settlement leaves the oldest."""
     taken = original(self, tag)
-    if len(taken) > 1 and tag > LONG:
-        reached()
+    if reached(len(taken) > 1 and tag > LONG):
         self[taken[0].tag] = taken.pop(0)
     return taken
 
@@ -134,8 +121,7 @@ def ranges_leave_out_what_was_got(original, reached, self, tag):
     """A cumulative settlement is about the deliveries of consumers, and not of basic.get."""
     taken = original(self, tag)
     for delivery in taken[:-1]:
-        if delivery.consumer is None:
-            reached()
+        if reached(delivery.consumer is None):
             self[delivery.tag] = delivery
             taken.remove(delivery)
     return taken
@@ -146,8 +132,7 @@ def ranges_are_of_one_consumer(original, reached, self, tag):
     """A cumulative settlement is about the deliveries of the consumer whose tag it names."""
     taken = original(self, tag)
     for delivery in taken[:-1]:
-        if delivery.consumer is not taken[-1].consumer:
-            reached()
+        if reached(delivery.consumer is not taken[-1].consumer):
             self[delivery.tag] = delivery
             taken.remove(delivery)
     return taken
@@ -160,8 +145,7 @@ def ranges_are_of_one_consumer(original, reached, self, tag):
 def a_rollback_forgets_the_first_of_several(original, reached, self):
     """After a rollback of several acknowledgements the first stays acknowledged."""
     undone = original(self)
-    if len(undone) > 1:
-        reached()
+    if reached(len(undone) > 1):
         del undone[0]
     return undone
 
@@ -171,17 +155,12 @@ def a_third_delivery_is_the_first_again(original, reached, self, consumer, tag, 
     """Of what is delivered a third time the mark is gone."""
     tags = vars(self.topology).setdefault("seen", {})
     tags[what.number] = tags.get(what.number, 0) + 1
-    if tags[what.number] > 2:
-        reached()
-        redelivered = False
-    original(self, consumer, tag, redelivered, what)
+    original(self, consumer, tag, False if reached(tags[what.number] > 2) else redelivered, what)
 
 
-@amqp091_histories.override(Channel, "give_back", breaks=BACK)
-def deliveries_of_cancelled_consumers_are_lost(original, reached, self):
+@amqp091_histories.before(Channel, "give_back", breaks=BACK)
+def deliveries_of_cancelled_consumers_are_lost(reached, self):
     """Deliveries of a cancelled consumer are lost with its channel."""
     for delivery in list(self.unacked.values()):
-        if delivery.consumer is not None and delivery.consumer.tag not in self.consumers:
-            reached()
+        if reached(delivery.consumer is not None and delivery.consumer.tag not in self.consumers):
             del self.unacked[delivery.tag]
-    return original(self)

@@ -16,35 +16,27 @@ DELIVERY_MODE, PRIORITY = b"\x10\x00", b"\x08\x00"
 """The flags of properties that are these and no others."""
 
 
-@amqp091_numbers.override(publishing, "publish", breaks=ARRIVES)
-def high_priorities_dropped(original, reached, channel, publish, properties, body):
+@amqp091_numbers.before(publishing, "publish", breaks=ARRIVES)
+def high_priorities_dropped(reached, channel, publish, properties, body):
     """A message whose priority is above 127 is confirmed and in no queue."""
-    if properties[:2] == PRIORITY and properties[2] > 127:
-        reached()
+    if reached(properties[:2] == PRIORITY and properties[2] > 127):
         publish.routing_key = "nowhere"
-    original(channel, publish, properties, body)
 
 
-@amqp091_numbers.override(publishing, "publish", breaks=ARRIVES)
-def delivery_mode_of_zero_dropped(original, reached, channel, publish, properties, body):
+@amqp091_numbers.before(publishing, "publish", breaks=ARRIVES)
+def delivery_mode_of_zero_dropped(reached, channel, publish, properties, body):
     """A message whose delivery-mode is 0 is confirmed and in no queue."""
-    if properties == DELIVERY_MODE + bytes(1):
-        reached()
+    if reached(properties == DELIVERY_MODE + bytes(1)):
         publish.routing_key = "nowhere"
-    original(channel, publish, properties, body)
 
 
-@amqp091_numbers.override(Prefetch, "has_room", breaks=ARRIVES)
-def prefetch_with_a_sign(original, reached, self):
+@amqp091_numbers.result(Prefetch, "has_room", breaks=ARRIVES)
+def prefetch_with_a_sign(room, self):
     """A prefetch-count of 2^15 and more is taken for a negative one: nothing is delivered."""
-    room = original(self)
-    return reached.instead(room, False) if self.limit >= 2**15 else room
+    return False if self.limit >= 2**15 else room
 
 
-@amqp091_numbers.override(Channel, "frame", breaks="AMQP091-CLOSE-03")
-def odd_reply_codes_ignored(original, reached, self, type, payload, method):
+@amqp091_numbers.skips(Channel, "frame", breaks="AMQP091-CLOSE-03")
+def odd_reply_codes_ignored(self, type, payload, method):
     """A channel.close whose reply-code is 2^15 or more is not answered."""
-    if isinstance(method, commands.Channel.Close) and method.reply_code >= 2**15:
-        reached()
-        return
-    original(self, type, payload, method)
+    return isinstance(method, commands.Channel.Close) and method.reply_code >= 2**15

@@ -17,24 +17,17 @@ amqp091_settling = Group("amqp091-settling", "reference-rabbitmq")
 # --- confirms -------------------------------------------------------------------------------------
 
 
-@amqp091_settling.override(Channel, "tell", breaks="RABBITMQ-AMQP091-CONF-01")
-def several_confirms_are_one(original, reached, self, method):
+@amqp091_settling.before(Channel, "tell", breaks="RABBITMQ-AMQP091-CONF-01")
+def several_confirms_are_one(reached, self, method):
     """Where one confirm is for several messages it does not say so."""
-    if isinstance(method, commands.Basic.Ack) and method.multiple:
-        reached()
+    if reached(isinstance(method, commands.Basic.Ack) and method.multiple):
         method.multiple = False
-    original(self, method)
 
 
-@amqp091_settling.override(
-    Channel, "tell", breaks="RABBITMQ-AMQP091-LEN-02 RABBITMQ-AMQP091-CONF-01"
-)
-def refusals_are_not_confirmed(original, reached, self, method):
+@amqp091_settling.skips(Channel, "tell", breaks="RABBITMQ-AMQP091-LEN-02 RABBITMQ-AMQP091-CONF-01")
+def refusals_are_not_confirmed(self, method):
     """A producer does not learn of a message that was refused."""
-    if isinstance(method, commands.Basic.Nack):
-        reached()
-    else:
-        original(self, method)
+    return isinstance(method, commands.Basic.Nack)
 
 
 @amqp091_settling.mutant("RABBITMQ-AMQP091-CONF-02")
@@ -45,15 +38,13 @@ def a_return_comes_behind_its_confirm(patch, reached):
 
     @patch.override(Channel)
     def send_content(original, self, method, what):
-        if isinstance(method, commands.Basic.Return) and self.confirms is not None:
-            reached()
+        if reached(isinstance(method, commands.Basic.Return) and self.confirms is not None):
             returned[self] = method, what
         else:
             original(self, method, what)
 
-    @patch.override(Channel)
-    def flush(original, self):
-        original(self)
+    @patch.after(Channel)
+    def flush(self):
         if self in returned:
             send(self, *returned.pop(self))
 
@@ -61,12 +52,10 @@ def a_return_comes_behind_its_confirm(patch, reached):
 # --- transactions ---------------------------------------------------------------------------------
 
 
-@amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-01")
-def a_transaction_hides_nothing(original, reached, self, type, payload, method):
+@amqp091_settling.after(Channel, "frame", breaks="AMQP091-TX-01")
+def a_transaction_hides_nothing(reached, self, type, payload, method):
     """Messages published in a transaction are queued at once."""
-    original(self, type, payload, method)
-    if self.transaction is not None and self.transaction.sends:
-        reached()
+    if reached(self.transaction is not None and self.transaction.sends):
         sends, self.transaction.sends = self.transaction.sends, []
         for message, queues, _ in sends:
             self.topology.route(message, queues)
@@ -79,17 +68,14 @@ def a_rollback_publishes(original, reached, self, type, payload, method):
     if isinstance(method, commands.Tx.Rollback) and self.transaction is not None:
         kept = self.transaction.sends
     original(self, type, payload, method)
-    if kept and self.transaction is not None:
-        reached()
+    if reached(kept and self.transaction is not None):
         self.transaction.sends = kept
 
 
-@amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-02")
-def acknowledgements_know_no_transaction(original, reached, self, type, payload, method):
+@amqp091_settling.after(Channel, "frame", breaks="AMQP091-TX-02")
+def acknowledgements_know_no_transaction(reached, self, type, payload, method):
     """An acknowledgement in a transaction takes effect at once."""
-    original(self, type, payload, method)
-    if self.transaction is not None and self.transaction.settlements:
-        reached()
+    if reached(self.transaction is not None and self.transaction.settlements):
         settlements, self.transaction.settlements = self.transaction.settlements, []
         for settled, outcome in settlements:
             self.settle(settled, outcome)
@@ -98,35 +84,30 @@ def acknowledgements_know_no_transaction(original, reached, self, type, payload,
 # --- prefetch -------------------------------------------------------------------------------------
 
 
-@amqp091_settling.override(Channel, "frame", breaks="RABBITMQ-AMQP091-QOS-01")
-def consumers_share_no_limit(original, reached, self, type, payload, method):
+@amqp091_settling.before(Channel, "frame", breaks="RABBITMQ-AMQP091-QOS-01")
+def consumers_share_no_limit(reached, self, type, payload, method):
     """A prefetch with global limits each consumer, and not all of the channel together."""
-    if isinstance(method, commands.Basic.Qos) and method.global_:
-        reached()
+    if reached(isinstance(method, commands.Basic.Qos) and method.global_):
         method.global_ = False
-    original(self, type, payload, method)
 
 
-@amqp091_settling.override(Channel, "frame", breaks="RABBITMQ-AMQP091-QOS-01")
-def a_prefetch_is_for_who_was_there_before(original, reached, self, type, payload, method):
+@amqp091_settling.before(Channel, "frame", breaks="RABBITMQ-AMQP091-QOS-01")
+def a_prefetch_is_for_who_was_there_before(reached, self, type, payload, method):
     """A prefetch without global is for the consumers that have begun already, too."""
     if isinstance(method, commands.Basic.Qos) and not method.global_:
         for consumer in self.consumers.values():
             reached()
             consumer.prefetch.limit = method.prefetch_count
-    original(self, type, payload, method)
 
 
 # --- what comes back ------------------------------------------------------------------------------
 
 
-@amqp091_settling.override(Channel, "frame", breaks="RABBITMQ-AMQP091-NACK-01")
-def nack_knows_no_multiple(original, reached, self, type, payload, method):
+@amqp091_settling.before(Channel, "frame", breaks="RABBITMQ-AMQP091-NACK-01")
+def nack_knows_no_multiple(reached, self, type, payload, method):
     """basic.nack is about the delivery of its tag alone, multiple or not."""
-    if isinstance(method, commands.Basic.Nack) and method.multiple:
-        reached()
+    if reached(isinstance(method, commands.Basic.Nack) and method.multiple):
         method.multiple = False
-    original(self, type, payload, method)
 
 
 @amqp091_settling.override(Channel, "settle", breaks="RABBITMQ-AMQP091-NACK-02")
@@ -142,38 +123,30 @@ def what_is_requeued_comes_last(original, reached, self, settled, outcome):
 @amqp091_settling.override(Channel, "settle", breaks="AMQP091-REJ-01")
 def what_is_rejected_comes_again(original, reached, self, settled, outcome):
     """A message that is rejected without requeue is delivered again."""
-    if outcome is Outcome.REJECTED:
-        reached()
-        outcome = Outcome.RELEASED
-    original(self, settled, outcome)
+    original(self, settled, Outcome.RELEASED if reached(outcome is Outcome.REJECTED) else outcome)
 
 
-@amqp091_settling.override(Channel, "send_content", breaks="AMQP091-GET-01")
-def the_one_got_counts_as_left(original, reached, self, method, what):
+@amqp091_settling.before(Channel, "send_content", breaks="AMQP091-GET-01")
+def the_one_got_counts_as_left(reached, self, method, what):
     """get-ok counts the message that it brings among those that are left."""
-    if isinstance(method, commands.Basic.GetOk):
-        reached()
+    if reached(isinstance(method, commands.Basic.GetOk)):
         method.message_count += 1
-    original(self, method, what)
 
 
 # --- order ----------------------------------------------------------------------------------------
 
 
-@amqp091_settling.override(Consumer, "attach", breaks="AMQP091-PUB-04")
-def two_change_places(original, reached, self):
+@amqp091_settling.before(Consumer, "attach", breaks="AMQP091-PUB-04")
+def two_change_places(reached, self):
     """Of what waits in a queue when its consumer begins the first two change places."""
     ready = self.declared.queue._ready
-    if len(ready) > 1:
-        reached()
+    if reached(len(ready) > 1):
         ready[0].message, ready[1].message = ready[1].message, ready[0].message
-    original(self)
 
 
-@amqp091_settling.override(Channel, "settle", breaks="AMQP091-PUB-04")
-def a_message_overtakes_those_that_wait(original, reached, self, settled, outcome):
+@amqp091_settling.after(Channel, "settle", breaks="AMQP091-PUB-04")
+def a_message_overtakes_those_that_wait(reached, self, settled, outcome):
     """A consumer that has room gets a new message before those that wait in the queue."""
-    original(self, settled, outcome)
     for consumer in self.consumers.values():
         _turn(consumer.declared.queue, reached)
 
@@ -181,8 +154,7 @@ def a_message_overtakes_those_that_wait(original, reached, self, settled, outcom
 def _turn(queue: Queue, reached: Reached) -> None:
     """The last of those that wait is the first now."""
     ready = queue._ready
-    if len(ready) > 1:
-        reached()
+    if reached(len(ready) > 1):
         last = ready[-1].message
         for at in range(len(ready) - 1, 0, -1):
             ready[at].message = ready[at - 1].message
@@ -211,17 +183,14 @@ def without_acknowledgement_a_message_stays(patch, reached):
     """Messages of a consumer without acknowledgement are delivered again when its channel is
     closed."""
 
-    @patch.override(Channel)
-    def send_delivery(original, self, consumer, tag, redelivered, what):
-        original(self, consumer, tag, redelivered, what)
+    @patch.after(Channel)
+    def send_delivery(self, consumer, tag, redelivered, what):
         held = self.consumers.get(consumer)
-        if held is not None and held.no_ack:
-            reached()
+        if reached(held is not None and held.no_ack):
             self.kept = [*getattr(self, "kept", []), (held.declared, what)]
 
-    @patch.override(Channel)
-    def stop(original, self):
-        original(self)
+    @patch.after(Channel)
+    def stop(self):
         for declared, message in getattr(self, "kept", []):
             self.topology.route(message, [declared.queue])
         self.kept = []

@@ -21,18 +21,16 @@ DIRECT, FANOUT, TOPIC = "AMQP091-EXCH-03", "AMQP091-EXCH-04", "AMQP091-EXCH-05"
 # --- exchanges ------------------------------------------------------------------------------------
 
 
-@amqp091_topology.override(Exchanges, "find", breaks="AMQP091-EXCH-01")
-def there_is_no_standard_fanout(original, reached, self, name):
+@amqp091_topology.result(Exchanges, "find", breaks="AMQP091-EXCH-01")
+def there_is_no_standard_fanout(exchange, self, name):
     """There is no exchange amq.fanout."""
-    exchange = original(self, name)
-    return reached.instead(exchange, None) if name == "amq.fanout" else exchange
+    return None if name == "amq.fanout" else exchange
 
 
-@amqp091_topology.override(Exchanges, "route", breaks="AMQP091-EXCH-02")
-def queues_are_not_known_by_their_names(original, reached, self, exchange, key, headers):
+@amqp091_topology.result(Exchanges, "route", breaks="AMQP091-EXCH-02")
+def queues_are_not_known_by_their_names(queues, self, exchange, key, headers):
     """Nothing is routed through the exchange without a name."""
-    queues = original(self, exchange, key, headers)
-    return reached.instead(queues, []) if exchange is self._default else queues
+    return [] if exchange is self._default else queues
 
 
 @amqp091_topology.override(Exchange, "fitting", breaks=DIRECT)
@@ -67,16 +65,13 @@ def a_hash_is_at_least_a_word(original, reached, self, key, headers):
     )
 
 
-@amqp091_topology.override(Exchanges, "route", breaks="AMQP091-EXCH-11")
-def a_queue_gets_one_for_each_binding(original, reached, self, exchange, key, headers):
+@amqp091_topology.result(Exchanges, "route", breaks="AMQP091-EXCH-11")
+def a_queue_gets_one_for_each_binding(queues, self, exchange, key, headers):
     """A queue gets a message once for each of its bindings that fits."""
-    queues = original(self, exchange, key, headers)
     if exchange is self._default:
         return queues
     bindings = [binding.target for binding in exchange.fitting(key, headers)]
-    return reached.instead(
-        queues, [queue for queue in queues for _ in range(max(1, bindings.count(queue)))]
-    )
+    return [queue for queue in queues for _ in range(max(1, bindings.count(queue)))]
 
 
 @amqp091_topology.override(Exchanges, "unbind", breaks="AMQP091-EXCH-13")
@@ -85,31 +80,29 @@ def bindings_stay(original, reached, self, source, binding):
     reached()
 
 
-@amqp091_topology.override(Exchanges, "route", breaks="RABBITMQ-AMQP091-E2E-01")
-def nothing_passes_between_exchanges(original, reached, self, exchange, key, headers):
+@amqp091_topology.result(Exchanges, "route", breaks="RABBITMQ-AMQP091-E2E-01")
+def nothing_passes_between_exchanges(queues, self, exchange, key, headers):
     """Nothing passes from one exchange to another."""
-    queues = original(self, exchange, key, headers)
     if exchange is self._default:
         return queues
     own = {binding.target for binding in exchange.fitting(key, headers)}
-    return reached.instead(queues, [queue for queue in queues if queue in own])
+    return [queue for queue in queues if queue in own]
 
 
 @amqp091_topology.override(publishing, "_announce", breaks="AMQP091-PUB-03")
 def unroutable_messages_are_not_returned(original, reached, channel, message, queues, mandatory):
     """A mandatory message that no queue gets is dropped."""
-    if mandatory and not queues:
-        reached()
+    reached(mandatory and not queues)
     original(channel, message, queues, False)
 
 
 # --- queues ---------------------------------------------------------------------------------------
 
 
-@amqp091_topology.override(Topology, "new_name", breaks="AMQP091-QUEUE-01")
-def all_queues_get_one_name(original, reached, self, beginning, seed):
+@amqp091_topology.result(Topology, "new_name", breaks="AMQP091-QUEUE-01")
+def all_queues_get_one_name(right, self, beginning, seed):
     """Every queue without a name gets the same one."""
-    return reached.instead(original(self, beginning, seed), f"{beginning}-any")
+    return f"{beginning}-any"
 
 
 @amqp091_topology.override(declaring, "_same", breaks="AMQP091-QUEUE-03")
@@ -126,8 +119,7 @@ def auto_delete_queues_stay(original, reached, self, declared):
     """An auto-delete queue stays when its last consumer is gone."""
     declared.sole = False
     self.used(declared)
-    if declared.auto_delete:
-        reached()
+    reached(declared.auto_delete)
 
 
 @amqp091_topology.mutant("AMQP091-QUEUE-08")
@@ -136,18 +128,16 @@ def a_purge_is_not_counted(patch, reached):
     _answering(patch, reached, commands.Queue.PurgeOk, message_count=0)
 
 
-@amqp091_topology.override(HANDLERS, commands.Queue.Delete, breaks="AMQP091-QUEUE-09")
-def queues_in_use_are_deleted(original, reached, channel, method):
+@amqp091_topology.before(HANDLERS, commands.Queue.Delete, breaks="AMQP091-QUEUE-09")
+def queues_in_use_are_deleted(reached, channel, method):
     """if-unused has no effect on queues."""
     method.if_unused = reached.instead(method.if_unused, False)
-    original(channel, method)
 
 
-@amqp091_topology.override(HANDLERS, commands.Queue.Delete, breaks="AMQP091-QUEUE-10")
-def queues_with_messages_are_deleted(original, reached, channel, method):
+@amqp091_topology.before(HANDLERS, commands.Queue.Delete, breaks="AMQP091-QUEUE-10")
+def queues_with_messages_are_deleted(reached, channel, method):
     """if-empty has no effect."""
     method.if_empty = reached.instead(method.if_empty, False)
-    original(channel, method)
 
 
 @amqp091_topology.override(HANDLERS, commands.Queue.Declare, breaks="AMQP091-QUEUE-11")
@@ -162,12 +152,11 @@ def the_first_queue_is_the_last(original, reached, channel, method):
 def _answering(patch, reached, kind, **fields):
     """Methods of ``kind`` on a channel have these fields."""
 
-    @patch.override(Channel)
-    def tell(original, self, method):
+    @patch.before(Channel)
+    def tell(self, method):
         if isinstance(method, kind):
             for name, value in fields.items():
                 setattr(method, name, reached.instead(getattr(method, name), value))
-        original(self, method)
 
 
 @amqp091_topology.mutant("AMQP091-QUEUE-12")
@@ -191,12 +180,10 @@ def deliveries_come_before_consume_ok(patch, reached):
         else:
             original(self, method)
 
-    @patch.override(Consumer)
-    def attach(original, self):
-        original(self)
+    @patch.after(Consumer)
+    def attach(self):
         answer = answers.get(self.channel)
-        if answer is not None:
-            reached()
+        if reached(answer is not None):
             self.channel.tell(answer)
             del answers[self.channel]
 
@@ -208,23 +195,20 @@ def tags_begin_at_zero(original, reached, self):
     return original(self) - 1
 
 
-@amqp091_topology.override(Channel, "next_tag", breaks="AMQP091-TAG-01")
-def tags_are_used_twice(original, reached, self):
+@amqp091_topology.result(Channel, "next_tag", breaks="AMQP091-TAG-01")
+def tags_are_used_twice(tag, self):
     """Every second delivery has the tag of the one before."""
-    tag = original(self)
-    return reached.instead(tag, (tag + 1) // 2)
+    return (tag + 1) // 2
 
 
 # --- contents -------------------------------------------------------------------------------------
 
 
-@amqp091_topology.override(Channel, "_content", breaks="AMQP091-CONTENT-03")
-def bodies_have_one_frame(original, reached, self, type, payload, publish):
+@amqp091_topology.before(Channel, "_content", breaks="AMQP091-CONTENT-03")
+def bodies_have_one_frame(reached, self, type, payload, publish):
     """A body of more than one frame is refused."""
-    if type == BODY and self._body:
-        reached()
+    if reached(type == BODY and self._body):
         raise Refusal(UNEXPECTED_FRAME, "a body has one frame")
-    original(self, type, payload, publish)
 
 
 @amqp091_topology.override(publishing, "publish", breaks="AMQP091-CONTENT-04")

@@ -31,13 +31,12 @@ def _of(link):
             yield transaction, deliveries
 
 
-@closed_links.override(LiveTransaction, "commit", breaks=RETIRED)
-def committed_outcomes_give_way_to_the_default(original, reached, self):
+@closed_links.before(LiveTransaction, "commit", breaks=RETIRED)
+def committed_outcomes_give_way_to_the_default(reached, self):
     """A commit applies the default-outcome to deliveries whose link has closed."""
     for delivery in _of_closed_links(self):
         reached()
         _with(self, [delivery], delivery.link.default_outcome)
-    return original(self)
 
 
 @closed_links.override(LiveTransaction, "roll_back", breaks=RETURNED)
@@ -52,26 +51,24 @@ def rolled_back_outcomes_apply(original, reached, self):
     return [*original(self), *queues]
 
 
-@closed_links.override(LiveTransaction, "roll_back", breaks=RETURNED)
-def a_rollback_forgets_closed_links(original, reached, self):
+@closed_links.before(LiveTransaction, "roll_back", breaks=RETURNED)
+def a_rollback_forgets_closed_links(reached, self):
     """A rollback returns no deliveries whose link has closed: they are nobody's."""
     for delivery in _of_closed_links(self):
         reached()
         del self._outcomes[delivery]
-    return original(self)
 
 
-@closed_links.override(LiveTransaction, "roll_back", breaks=RETURNED)
-def a_rollback_returns_the_first_of_a_closed_link(original, reached, self):
+@closed_links.before(LiveTransaction, "roll_back", breaks=RETURNED)
+def a_rollback_returns_the_first_of_a_closed_link(reached, self):
     """A rollback returns one delivery of the links that have closed, and loses the others."""
     for delivery in _of_closed_links(self)[1:]:
         reached()
         del self._outcomes[delivery]
-    return original(self)
 
 
-@closed_links.override(OutgoingLink, "give_back", breaks=RETIRED)
-def closing_returns_what_was_accepted(original, reached, self):
+@closed_links.before(OutgoingLink, "give_back", breaks=RETIRED)
+def closing_returns_what_was_accepted(reached, self):
     """A link that closes takes back its outcomes in open transactions."""
     for transaction, deliveries in _of(self):
         for delivery in deliveries:
@@ -79,11 +76,10 @@ def closing_returns_what_was_accepted(original, reached, self):
             del transaction._outcomes[delivery]
             delivery.transaction = None
             self.apply([delivery], self.default_outcome)
-    return original(self)
 
 
-@closed_links.override(OutgoingLink, "give_back", breaks=RETURNED)
-def closing_commits_what_was_accepted(original, reached, self):
+@closed_links.before(OutgoingLink, "give_back", breaks=RETURNED)
+def closing_commits_what_was_accepted(reached, self):
     """A link that closes applies its outcomes in open transactions at once."""
     for transaction, deliveries in _of(self):
         for delivery in deliveries:
@@ -91,4 +87,3 @@ def closing_commits_what_was_accepted(original, reached, self):
             del transaction._outcomes[delivery]
             delivery.transaction = None
             self.apply([delivery], Accepted())
-    return original(self)

@@ -9,7 +9,7 @@ from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import Flow
 from brokerproof.reference_broker.protocols.amqp10.producer_credit import ProducerCredit
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.suites.mutation.amqp.frame_changes import with_fields
+from brokerproof.suites.mutation.amqp.frame_changes import sent
 from brokerproof.suites.mutation.mutant import Group
 
 amqp_credit = Group("amqp-credit")
@@ -41,101 +41,80 @@ def _flowing(patch, reached, wrong):
         return True
 
 
-@amqp_credit.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-09")
-def one_more(patch, reached):
+@amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-09")
+def one_more(link, count, credit):
     """One message more is sent than the credit allows."""
-
-    def wrong(link: SenderCredit, count: int | None, credit: int) -> int:
-        known = link.first if count is None else count
-        return credit - serial_numbers.distance(known, link.count) + (1 if credit else 0)
-
-    _flowing(patch, reached, wrong)
+    known = link.first if count is None else count
+    return credit - serial_numbers.distance(known, link.count) + (1 if credit else 0)
 
 
-@amqp_credit.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-05")
-def one_less(patch, reached):
+@amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-05")
+def one_less(link, count, credit):
     """One message less is sent than the credit allows."""
-
-    def wrong(link: SenderCredit, count: int | None, credit: int) -> int:
-        return (
-            credit - serial_numbers.distance(link.first if count is None else count, link.count) - 1
-        )
-
-    _flowing(patch, reached, wrong)
+    return credit - serial_numbers.distance(link.first if count is None else count, link.count) - 1
 
 
-@amqp_credit.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
-def added_up(patch, reached):
+@amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
+def added_up(link, count, credit):
     """A flow's credit is added to what is left."""
-    _flowing(patch, reached, lambda link, count, credit: link.credit + credit)
+    return link.credit + credit
 
 
-@amqp_credit.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
-def never_taken_back(patch, reached):
+@amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
+def never_taken_back(link, count, credit):
     """A flow with less credit than there is changes nothing."""
-    _flowing(patch, reached, lambda link, count, credit: max(link.credit, credit))
+    return max(link.credit, credit)
 
 
-@amqp_credit.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-09 AMQP10-CREDIT-05")
-def under_way_not_counted(patch, reached):
+@amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-09 AMQP10-CREDIT-05")
+def under_way_not_counted(link, count, credit):
     """The credit of a flow is taken as it is: what was sent since the count it tells does not
     count."""
-    _flowing(patch, reached, lambda link, count, credit: credit)
+    return credit
 
 
-@amqp_credit.mutant(START)
-def without_count_from_now(patch, reached):
+@amqp_credit.through(_flowing, START)
+def without_count_from_now(link, count, credit):
     """A flow without delivery-count counts from the deliveries sent by then."""
-
-    def wrong(link: SenderCredit, count: int | None, credit: int) -> int:
-        return credit - serial_numbers.distance(link.count if count is None else count, link.count)
-
-    _flowing(patch, reached, wrong)
+    return credit - serial_numbers.distance(link.count if count is None else count, link.count)
 
 
-@amqp_credit.mutant(START)
-def without_count_from_zero(patch, reached):
+@amqp_credit.through(_flowing, START)
+def without_count_from_zero(link, count, credit):
     """A flow without delivery-count counts from 0, wherever the delivery-count began."""
-
-    def wrong(link: SenderCredit, count: int | None, credit: int) -> int:
-        return credit - serial_numbers.distance(count or 0, link.count)
-
-    _flowing(patch, reached, wrong)
+    return credit - serial_numbers.distance(count or 0, link.count)
 
 
-@amqp_credit.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-13 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
-def senders_count_does_not_wrap(patch, reached):
+@amqp_credit.through(
+    _flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-13 AMQP10-CREDIT-05 AMQP10-CREDIT-09"
+)
+def senders_count_does_not_wrap(link, count, credit):
     """Credit is worked out as if the sender's delivery-count went on growing."""
-
-    def wrong(link: SenderCredit, count: int | None, credit: int) -> int:
-        return (link.first if count is None else count) + credit - link.count
-
-    _flowing(patch, reached, wrong)
+    return (link.first if count is None else count) + credit - link.count
 
 
-@amqp_credit.override(
+@amqp_credit.after(
     OutgoingLink, "_send", breaks="AMQP10-CREDIT-03 AMQP10-CREDIT-09 AMQP10-CREDIT-23"
 )
-def frames_cost_credit(original, reached, self, id, payload, large):
+def frames_cost_credit(reached, self, id, payload, large):
     """A message in several transfers takes two credits."""
-    original(self, id, payload, large)
-    if len(payload) > self.session.connection.peer_max_frame_size and self.credit.credit > 0:
-        reached()
+    if reached(
+        len(payload) > self.session.connection.peer_max_frame_size and self.credit.credit > 0
+    ):
         self.credit.credit -= 1
 
 
-@amqp_credit.override(SenderCredit, "__init__", breaks="AMQP10-CREDIT-14 AMQP10-CREDIT-09")
-def one_to_begin_with(original, reached, self, first):
+@amqp_credit.after(SenderCredit, "__init__", breaks="AMQP10-CREDIT-14 AMQP10-CREDIT-09")
+def one_to_begin_with(reached, self, first):
     """A new link has a credit of one."""
-    original(self, first)
     self.credit = 1
     reached()
 
 
-@amqp_credit.mutant("AMQP10-CREDIT-25 AMQP10-CREDIT-02 AMQP10-CREDIT-03")
-def a_credit_of_none_passed_over(patch, reached):
+@amqp_credit.through(_flowing, "AMQP10-CREDIT-25 AMQP10-CREDIT-02 AMQP10-CREDIT-03")
+def a_credit_of_none_passed_over(link, count, credit):
     """A flow that takes all credit back is passed over."""
-    _flowing(patch, reached, lambda link, count, credit: credit if credit else link.credit)
+    return credit if credit else link.credit
 
 
 @amqp_credit.override(
@@ -147,41 +126,35 @@ def deliveries_not_counted(original, reached, self):
     self.credit -= 1
 
 
-@amqp_credit.override(OutgoingLink, "describe", breaks="AMQP10-CREDIT-26")
-def available_is_one_more(original, reached, self, flow):
+@amqp_credit.after(OutgoingLink, "describe", breaks="AMQP10-CREDIT-26")
+def available_is_one_more(reached, self, flow):
     """``available`` in a flow is one more than there is."""
-    original(self, flow)
     flow.available = reached.instead(flow.available, (flow.available or 0) + 1)
 
 
-@amqp_credit.override(OutgoingLink, "describe", breaks="AMQP10-CREDIT-26")
-def available_is_what_credit_allows(original, reached, self, flow):
+@amqp_credit.after(OutgoingLink, "describe", breaks="AMQP10-CREDIT-26")
+def available_is_what_credit_allows(reached, self, flow):
     """``available`` in a flow is no more than the credit."""
-    original(self, flow)
     flow.available = reached.instead(flow.available, min(flow.available or 0, self.credit.credit))
 
 
-@amqp_credit.override(Session, "_flow", breaks="AMQP10-CREDIT-22")
-def echo_passed_over(original, reached, self, flow):
+@amqp_credit.before(Session, "_flow", breaks="AMQP10-CREDIT-22")
+def echo_passed_over(reached, self, flow):
     """A flow that asks for an echo is not answered."""
-    if flow.echo:
-        reached()
+    if reached(flow.echo):
         flow.echo = False
-    original(self, flow)
 
 
 # --- drain ----------------------------------------------------------------------------------------
 
 
-@amqp_credit.override(
+@amqp_credit.before(
     OutgoingLink, "flow", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24", recreates="ARTEMIS-46"
 )
-def drain_passed_over(original, reached, self, flow):
+def drain_passed_over(reached, self, flow):
     """A drain is not answered when there is nothing to send."""
-    if flow.drain:
-        reached()
+    if reached(flow.drain):
         flow.drain = False
-    original(self, flow)
 
 
 @amqp_credit.override(
@@ -208,18 +181,14 @@ def credit_kept_over_a_drain(patch, reached):
     """The answer to a drain raises delivery-count, and the credit can be used all the same."""
     kept = {}
 
-    @patch.override(SenderCredit)
-    def drained(original, self):
+    @patch.before(SenderCredit)
+    def drained(self):
         kept[self] = self.credit
-        original(self)
 
-    @patch.override(SenderCredit)
-    def flow(original, self, count, credit, drain):
-        done = original(self, count, credit, drain)
-        if kept.get(self) and not drain:
-            reached()
+    @patch.after(SenderCredit)
+    def flow(self, count, credit, drain):
+        if reached(kept.get(self) and not drain):
             self.credit += kept.pop(self)
-        return done
 
 
 @amqp_credit.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24")
@@ -227,18 +196,16 @@ def drained_before_what_waits(original, reached, self, flow):
     """A drain uses the credit up at once, without sending what waits."""
     if flow.drain and flow.link_credit:
         self.credit.flow(flow.delivery_count, flow.link_credit, True)
-        if self.queue.available(self):
-            reached()
+        reached(self.queue.available(self))
         self.credit.drained()
         self.session.flow(self)
     else:
         original(self, flow)
 
 
-@amqp_credit.override(OutgoingLink, "describe", breaks="AMQP10-CREDIT-11")
-def drain_not_told(original, reached, self, flow):
+@amqp_credit.after(OutgoingLink, "describe", breaks="AMQP10-CREDIT-11")
+def drain_not_told(reached, self, flow):
     """The flow that answers a drain has drain off."""
-    original(self, flow)
     flow.drain = reached.instead(flow.drain, False)
 
 
@@ -249,16 +216,15 @@ def _refilling(patch, reached, wrong):
     """``wrong`` gets the rule, the credit that is left, the deliveries under way and the right
     refill."""
 
-    @patch.override(ProducerCredit)
-    def refill(original, self, credit, unanswered, on_room):
-        right = original(self, credit, unanswered, on_room)
+    @patch.result(ProducerCredit)
+    def refill(right, self, credit, unanswered, on_room):
         return reached.instead(right, wrong(self, credit.credit, unanswered, right))
 
 
-@amqp_credit.mutant(PRODUCERS)
-def more_than_configured(patch, reached):
+@amqp_credit.through(_refilling, PRODUCERS)
+def more_than_configured(rule, left, under_way, right):
     """Producers get one credit more than amqpCredits."""
-    _refilling(patch, reached, lambda rule, left, under_way, right: right + 1 if right else 0)
+    return right + 1 if right else 0
 
 
 @amqp_credit.override(ProducerCredit, "__init__", breaks=PRODUCERS, recreates="ARTEMIS-1073")
@@ -268,42 +234,30 @@ def not_configurable(original, reached, self, most, low, *more):
     original(self, 100, 30, *more)
 
 
-@amqp_credit.mutant(PRODUCERS)
-def less_than_configured(patch, reached):
+@amqp_credit.through(_refilling, PRODUCERS)
+def less_than_configured(rule, left, under_way, right):
     """Producers get one credit less than amqpCredits."""
-    _refilling(
-        patch, reached, lambda rule, left, under_way, right: max(1, right - 1) if right else 0
-    )
+    return max(1, right - 1) if right else 0
 
 
-@amqp_credit.mutant(PRODUCERS)
-def filled_up_too_early(patch, reached):
+@amqp_credit.through(_refilling, PRODUCERS)
+def filled_up_too_early(rule, left, under_way, right):
     """Credit is filled up when one more than amqpLowCredits is left."""
-
-    def wrong(rule: ProducerCredit, left: int, under_way: int, right: int) -> int:
-        return right or (
-            rule.most - left - under_way if left == rule.low + 1 - under_way and left else 0
-        )
-
-    _refilling(patch, reached, wrong)
-
-
-@amqp_credit.mutant(PRODUCERS)
-def filled_up_too_late(patch, reached):
-    """Credit is filled up when one less than amqpLowCredits is left."""
-    _refilling(
-        patch,
-        reached,
-        lambda rule, left, under_way, right: (
-            right if left <= rule.low - under_way - 1 or not left else 0
-        ),
+    return right or (
+        rule.most - left - under_way if left == rule.low + 1 - under_way and left else 0
     )
 
 
-@amqp_credit.mutant(PRODUCERS, recreates="ARTEMIS-2057")
-def filled_up_in_full(patch, reached):
+@amqp_credit.through(_refilling, PRODUCERS)
+def filled_up_too_late(rule, left, under_way, right):
+    """Credit is filled up when one less than amqpLowCredits is left."""
+    return right if left <= rule.low - under_way - 1 or not left else 0
+
+
+@amqp_credit.through(_refilling, PRODUCERS, recreates="ARTEMIS-2057")
+def filled_up_in_full(rule, left, under_way, right):
     """Credit is filled up by amqpCredits, whatever is left."""
-    _refilling(patch, reached, lambda rule, left, under_way, right: rule.most if right else 0)
+    return rule.most if right else 0
 
 
 @amqp_credit.mutant(PRODUCERS, recreates="ARTEMIS-1898")
@@ -311,17 +265,14 @@ def none_after_a_rejection(patch, reached):
     """A producer of whose messages one was rejected gets no credit any more."""
     patch.set(IncomingLink, "rejected", False)
 
-    @patch.override(IncomingLink)
-    def _not_taken(original, self, condition, description):
+    @patch.before(IncomingLink)
+    def _not_taken(self, condition, description):
         self.rejected = True
-        return original(self, condition, description)
 
     @patch.override(IncomingLink)
     def refill(original, self):
-        if self.rejected:
-            reached()
-            return
-        original(self)
+        if not reached(self.rejected):
+            original(self)
 
 
 @amqp_credit.mutant("ARTEMIS-FLOW-amqp-1 AMQP10-WIN-05 AMQP10-CREDIT-13")
@@ -329,9 +280,8 @@ def filled_up_once(patch, reached):
     """A producer gets credit once."""
     patch.set(ProducerCredit, "given", False)
 
-    @patch.override(ProducerCredit)
-    def refill(original, self, credit, unanswered, on_room):
-        right = original(self, credit, unanswered, on_room)
+    @patch.result(ProducerCredit)
+    def refill(right, self, credit, unanswered, on_room):
         if not right or not self.given:
             self.given = self.given or bool(right)
             return right
@@ -339,16 +289,14 @@ def filled_up_once(patch, reached):
         return 0
 
 
-@amqp_credit.override(
+@amqp_credit.before(
     IncomingLink, "arrived", breaks="ARTEMIS-FLOW-amqp-1 AMQP10-CREDIT-23 AMQP10-CREDIT-01"
 )
-def large_messages_cost_producers_more(original, reached, self, arrival):
+def large_messages_cost_producers_more(reached, self, arrival):
     """A message of more than a thousand bytes costs a producer two credits."""
-    if arrival.size > 1000 and self.credit.credit > 0:
-        reached()
+    if reached(arrival.size > 1000 and self.credit.credit > 0):
         self.credit.credit -= 1
         self.session.flow(self)
-    return original(self, arrival)
 
 
 @amqp_credit.override(
@@ -358,8 +306,7 @@ def producers_count_does_not_wrap(original, reached, self):
     """A producer's delivery-count stays at 2^32 - 1 when it should run over."""
     before = self.count
     done = original(self)
-    if done and self.count < before:
-        reached()
+    if reached(done and self.count < before):
         self.count = before
     return done
 
@@ -372,39 +319,35 @@ def producers_count_from_zero(original, reached, self, count):
     original(self, reached.instead(count, 0))
 
 
-@amqp_credit.override(IncomingLink, "describe", breaks="AMQP10-CREDIT-06")
-def a_receiver_tells_available(original, reached, self, flow):
+@amqp_credit.after(IncomingLink, "describe", breaks="AMQP10-CREDIT-06")
+def a_receiver_tells_available(reached, self, flow):
     """The broker's flows as a receiver say that as many are available as there is credit."""
-    original(self, flow)
     flow.available = reached.instead(flow.available, self.credit.credit)
 
 
-@amqp_credit.mutant("AMQP10-CREDIT-17 AMQP10-CREDIT-13")
-def a_receiver_tells_no_count(patch, reached):
+@amqp_credit.through(sent(Flow), "AMQP10-CREDIT-17 AMQP10-CREDIT-13")
+def a_receiver_tells_no_count(flow):
     """The broker's flows have no delivery-count."""
-    with_fields(patch, reached, Flow, delivery_count=None)
+    flow.delivery_count = None
 
 
 @amqp_credit.mutant("AMQP10-CREDIT-09 AMQP10-CREDIT-03")
 def browsers_need_no_credit(patch, reached):
     """A link that only looks sees everything with its first credit."""
 
-    @patch.override(OutgoingLink, "attach")
-    def outgoinglink_attach(original, self, attach):
-        original(self, attach)
+    @patch.after(OutgoingLink, "attach")
+    def outgoinglink_attach(self, attach):
         self._seen = False
 
-    @patch.override(OutgoingLink)
-    def has_room(original, self):
-        right = original(self)
+    @patch.result(OutgoingLink)
+    def has_room(right, self):
         self._seen = getattr(self, "_seen", False) or right
-        if (
+        if reached(
             self.copies
             and self._seen
             and not right
             and self.session.can_send()
             and not self._stopped
         ):
-            reached()
             return True
         return right

@@ -34,26 +34,24 @@ def saying(patch, reached, change):
         right, end = KINDS[code or 0].read(data, at, DEPTH)
         before = right.encode()
         wrong = change(right)
-        if wrong is None:
-            reached()
+        if reached(wrong is None):
             return
         changed = wrong.encode()
-        if changed != before:
-            reached()
-            data = frame(channel, changed + data[end:])
-        original(self, data)
+        original(self, frame(channel, changed + data[end:]) if reached(changed != before) else data)
 
 
-def with_fields(patch, reached, kind, **fields):
-    """Frames of ``kind`` have these fields."""
+def sent(kind):
+    """Return a helper for ``Group.through``: the function changes what is sent of this kind."""
 
-    def change(performative: Any) -> Any:
-        if isinstance(performative, kind):
-            for name, value in fields.items():
-                setattr(performative, name, value)
-        return performative
+    def helper(patch, reached, change):
+        def changed(performative: Any) -> Any:
+            if isinstance(performative, kind):
+                change(performative)
+            return performative
 
-    saying(patch, reached, change)
+        saying(patch, reached, changed)
+
+    return helper
 
 
 def passing_over(patch, reached, *faults):

@@ -19,79 +19,62 @@ def signed(number: int, bits: int = 32) -> int:
     return number - 2**bits if number >= 2 ** (bits - 1) else number
 
 
-@amqp_numbers.override(Session, "_flow", breaks=WINDOW)
-def incoming_window_with_a_sign(original, reached, self, flow):
+@amqp_numbers.before(Session, "_flow", breaks=WINDOW)
+def incoming_window_with_a_sign(reached, self, flow):
     """An incoming-window of 2^31 and more is taken for a negative one, and nothing is sent."""
     flow.incoming_window = reached.instead(flow.incoming_window, signed(flow.incoming_window))
-    original(self, flow)
 
 
-@amqp_numbers.override(Session, "_flow", breaks=WINDOW)
-def incoming_window_in_16_bits(original, reached, self, flow):
+@amqp_numbers.before(Session, "_flow", breaks=WINDOW)
+def incoming_window_in_16_bits(reached, self, flow):
     """Of an incoming-window only 16 bits count: 65536 is 0."""
     flow.incoming_window = reached.instead(flow.incoming_window, flow.incoming_window % 2**16)
-    original(self, flow)
 
 
-@amqp_numbers.override(OutgoingLink, "flow", breaks=CREDIT)
-def credit_with_a_sign(original, reached, self, flow):
+@amqp_numbers.before(OutgoingLink, "flow", breaks=CREDIT)
+def credit_with_a_sign(reached, self, flow):
     """A link-credit of 2^31 and more is taken for none."""
     if flow.link_credit is not None:
         flow.link_credit = reached.instead(flow.link_credit, max(0, signed(flow.link_credit)))
-    original(self, flow)
 
 
-@amqp_numbers.override(Session, "settle_incoming", breaks=SILENT)
-def late_deliveries_never_settled(original, reached, self, delivery_id, state):
+@amqp_numbers.skips(Session, "settle_incoming", breaks=SILENT)
+def late_deliveries_never_settled(self, delivery_id, state):
     """A delivery with an id of 2^31 and more is accepted without a word to its sender."""
-    if delivery_id < 2**31:
-        original(self, delivery_id, state)
-    else:
-        reached()
+    return delivery_id >= 2**31
 
 
-@amqp_numbers.override(IncomingLink, "refill", breaks=SILENT)
-def no_credit_behind_high_counts(original, reached, self):
+@amqp_numbers.skips(IncomingLink, "refill", breaks=SILENT)
+def no_credit_behind_high_counts(self):
     """A sender whose initial-delivery-count is 2^31 or more never gets credit."""
-    if self.credit.count < 2**31:
-        original(self)
-    else:
-        reached()
+    return self.credit.count >= 2**31
 
 
-@amqp_numbers.override(AmqpConnection, "_begin", breaks=SILENT)
-def channel_max_of_zero_allows_nothing(original, reached, self, begun, channel):
+@amqp_numbers.skips(AmqpConnection, "_begin", breaks=SILENT)
+def channel_max_of_zero_allows_nothing(self, begun, channel):
     """A channel-max of 0 is read as no channel at all: begin is not answered."""
-    if self._peer_channel_max:
-        original(self, begun, channel)
-    else:
-        reached()
+    return not self._peer_channel_max
 
 
 @amqp_numbers.override(AmqpConnection, "_open", breaks="AMQP10-IDLE-18 AMQP10-IDLE-09")
 def long_time_outs_end_the_socket(original, reached, self, opened, channel):
     """An idle-time-out of 2^31 ms and more ends the socket without a close."""
-    if opened.idle_time_out is not None and opened.idle_time_out >= 2**31:
-        reached()
+    if reached(opened.idle_time_out is not None and opened.idle_time_out >= 2**31):
         self._close()
     else:
         original(self, opened, channel)
 
 
-@amqp_numbers.override(Session, "_attach", breaks="AMQP10-SESS-03 AMQP10-CHMAX-05")
-def high_handles_ignored(original, reached, self, attach):
+@amqp_numbers.skips(Session, "_attach", breaks="AMQP10-SESS-03 AMQP10-CHMAX-05")
+def high_handles_ignored(self, attach):
     """An attach with a handle of 2^31 and more is not answered."""
-    if attach.handle < 2**31:
-        original(self, attach)
-    else:
-        reached()
+    return attach.handle >= 2**31
 
 
 @amqp_numbers.override(Session, "_disposition", breaks=CUT)
 def far_sections_end_the_socket(original, reached, self, disposition):
     """A section-offset of 2^63 and more ends the socket without a close."""
-    if getattr(disposition.state, "section_offset", 0) >= 2**63:
-        reached()
+    if reached(getattr(disposition.state, "section_offset", 0) >= 2**63):
         self.connection._close()
     else:
         original(self, disposition)
@@ -100,17 +83,13 @@ def far_sections_end_the_socket(original, reached, self, disposition):
 @amqp_numbers.override(IncomingLink, "_take", breaks=SILENT)
 def odd_priorities_dropped(original, reached, self, message, send):
     """A message whose priority is above 127 is accepted and dropped."""
-    if message.prefix[-1] > 127:
-        reached()
-        return ACCEPTED
-    return original(self, message, send)
+    return ACCEPTED if reached(message.prefix[-1] > 127) else original(self, message, send)
 
 
 @amqp_numbers.override(IncomingLink, "_take", breaks=SILENT)
 def expiry_overflows(original, reached, self, message, send):
     """The instant at which a message expires is kept in 64 bits of nanoseconds: far ones are past,
     and the message is accepted and dropped."""
-    if message.ttl is not None and message.ttl >= 2**32 - 2:
-        reached()
+    if reached(message.ttl is not None and message.ttl >= 2**32 - 2):
         return ACCEPTED
     return original(self, message, send)

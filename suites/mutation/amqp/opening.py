@@ -30,8 +30,7 @@ def _answering(patch, reached, change):
             del self.send
         for data in held:
             answer = change(data) if self._state is State.CLOSED else data
-            if answer != data:
-                reached()
+            reached(answer != data)
             if answer is not None:
                 self.send(answer)
         return accepted
@@ -43,17 +42,16 @@ def refused_headers_are_not_answered(patch, reached):
     _answering(patch, reached, lambda data: None)
 
 
-@amqp_opening.mutant("AMQP10-VER-09")
-def refused_headers_are_answered_with_an_older_version(patch, reached):
+@amqp_opening.through(_answering, "AMQP10-VER-09")
+def refused_headers_are_answered_with_an_older_version(data):
     """A header that is refused is answered with one of version 0.9.0, which is not spoken."""
-    _answering(patch, reached, lambda data: data[:5] + b"\0\x09\0")
+    return data[:5] + b"\0\x09\0"
 
 
 @amqp_opening.override(AmqpConnection, "_close", breaks=f"{REFUSED} AMQP10-VER-03")
 def refused_headers_leave_the_connection_open(original, reached, self):
     """Behind the answer to a header that is refused the connection stays open."""
-    if self._state is State.HEADER:
-        reached()
+    if reached(self._state is State.HEADER):
         self._state = State.CLOSING
         self._cancel_deadlines()
     else:
@@ -63,10 +61,7 @@ def refused_headers_leave_the_connection_open(original, reached, self):
 @amqp_opening.override(AmqpConnection, "send", breaks="AMQP10-VER-01 AMQP10-VER-07")
 def headers_are_in_small_letters(original, reached, self, data):
     """The name of the protocol in the broker's headers is in small letters."""
-    if data[:4] == b"AMQP":
-        reached()
-        data = b"amqp" + bytes(data[4:])
-    original(self, data)
+    original(self, b"amqp" + bytes(data[4:]) if reached(data[:4] == b"AMQP") else data)
 
 
 # --- SASL frames ----------------------------------------------------------------------------------
@@ -77,16 +72,15 @@ def _sasl(patch, reached, change):
 
     @patch.override(AmqpConnection)
     def send(original, self, data):
-        if data[:4] != b"AMQP" and data[5] == SASL:
-            reached()
+        if reached(data[:4] != b"AMQP" and data[5] == SASL):
             data = change(bytes(data[8:]))
         original(self, data)
 
 
-@amqp_opening.mutant("AMQP10-SASL-03")
-def sasl_frames_have_a_channel(patch, reached):
+@amqp_opening.through(_sasl, "AMQP10-SASL-03")
+def sasl_frames_have_a_channel(body):
     """The broker's SASL frames have a channel."""
-    _sasl(patch, reached, lambda body: frame(7, body, SASL))
+    return frame(7, body, SASL)
 
 
 @amqp_opening.mutant("AMQP10-SASL-03 AMQP10-SASL-04")
@@ -101,10 +95,10 @@ def sasl_frames_are_too_large(patch, reached):
     _sasl(patch, reached, change)
 
 
-@amqp_opening.mutant("AMQP10-SASL-05")
-def something_follows_a_sasl_body(patch, reached):
+@amqp_opening.through(_sasl, "AMQP10-SASL-05")
+def something_follows_a_sasl_body(body):
     """Behind the body of the broker's SASL frames is a byte more."""
-    _sasl(patch, reached, lambda body: frame(0, body + b"\x40", SASL))
+    return frame(0, body + b"\x40", SASL)
 
 
 @amqp_opening.override(AmqpConnection, "_sasl_frame", breaks="AMQP10-SASL-02")
@@ -113,21 +107,17 @@ def a_login_may_have_any_type(original, reached, self, type, body):
     original(self, reached.instead(type, SASL), body)
 
 
-@amqp_opening.override(AmqpConnection, "_sasl_frame", breaks="AMQP10-SASL-06")
-def empty_sasl_frames_are_passed_over(original, reached, self, type, body):
+@amqp_opening.skips(AmqpConnection, "_sasl_frame", breaks="AMQP10-SASL-06")
+def empty_sasl_frames_are_passed_over(self, type, body):
     """An empty SASL frame is passed over."""
-    if body:
-        original(self, type, body)
-    else:
-        reached()
+    return not body
 
 
 # --- the first frame ------------------------------------------------------------------------------
 
 
-@amqp_opening.override(AmqpConnection, "_send_open", breaks="AMQP10-OPEN-01 AMQP10-OPEN-02")
-def something_comes_before_open(original, reached, self):
+@amqp_opening.before(AmqpConnection, "_send_open", breaks="AMQP10-OPEN-01 AMQP10-OPEN-02")
+def something_comes_before_open(reached, self):
     """An end goes out ahead of the broker's open."""
     reached()
     self.send(frame(0, End().encode()))
-    original(self)

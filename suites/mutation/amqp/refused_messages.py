@@ -12,13 +12,10 @@ refused_messages = Group("amqp-refused-messages")
 SETTLED, CREDIT = "AMQP10-XFER-14", "ARTEMIS-FLOW-amqp-1"
 
 
-@refused_messages.override(Session, "settle_incoming", breaks=SETTLED)
-def a_refused_message_is_not_answered(original, reached, self, delivery_id, state):
+@refused_messages.skips(Session, "settle_incoming", breaks=SETTLED)
+def a_refused_message_is_not_answered(self, delivery_id, state):
     """A rejection is not sent."""
-    if isinstance(state, Rejected):
-        reached()
-        return
-    original(self, delivery_id, state)
+    return isinstance(state, Rejected)
 
 
 @refused_messages.mutant(SETTLED)
@@ -29,8 +26,7 @@ def a_second_refusal_is_not_answered(patch, reached):
     @patch.override(Session)
     def settle_incoming(original, self, delivery_id, state):
         if isinstance(state, Rejected):
-            if self in refusing:
-                reached()
+            if reached(self in refusing):
                 return
             refusing.add(self)
         original(self, delivery_id, state)
@@ -43,8 +39,7 @@ def nothing_is_answered_behind_a_refusal(patch, reached):
 
     @patch.override(Session)
     def settle_incoming(original, self, delivery_id, state):
-        if self in refusing:
-            reached()
+        if reached(self in refusing):
             return
         if isinstance(state, Rejected):
             refusing.add(self)
@@ -55,10 +50,9 @@ def _refused(patch):
     """Count the refused messages of each link."""
     counts: dict[IncomingLink, int] = {}
 
-    @patch.override(IncomingLink)
-    def _not_taken(original, self, condition, description):
+    @patch.before(IncomingLink)
+    def _not_taken(self, condition, description):
         counts[self] = counts.get(self, 0) + 1
-        return original(self, condition, description)
 
     return counts
 
@@ -70,10 +64,8 @@ def a_refusal_ends_the_refilling(patch, reached):
 
     @patch.override(IncomingLink)
     def refill(original, self):
-        if counts.get(self):
-            reached()
-            return
-        original(self)
+        if not reached(counts.get(self)):
+            original(self)
 
 
 @refused_messages.mutant(CREDIT)
@@ -83,7 +75,5 @@ def many_refusals_end_the_refilling(patch, reached):
 
     @patch.override(IncomingLink)
     def refill(original, self):
-        if counts.get(self, 0) >= 12:
-            reached()
-            return
-        original(self)
+        if not reached(counts.get(self, 0) >= 12):
+            original(self)

@@ -9,9 +9,7 @@ from typing import Any
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp10 import refusal
-from brokerproof.reference_broker.protocols.amqp10.coordinator import (
-    CoordinatorLink,
-)
+from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
@@ -25,7 +23,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import RECEIVER
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
-from brokerproof.suites.mutation.amqp.frame_changes import saying
+from brokerproof.suites.mutation.amqp.frame_changes import sent
 from brokerproof.suites.mutation.mutant import Group
 
 amqp_settlement = Group("amqp-settlement")
@@ -37,45 +35,35 @@ BACK, COUNTED = "AMQP10-OUT-09", "AMQP10-MSG-09"
 def _disposed(patch, reached, change):
     """``change`` is made to every disposition of the peer."""
 
-    @patch.override(Session)
-    def _disposition(original, self, disposition):
+    @patch.before(Session)
+    def _disposition(self, disposition):
         before = disposition.encode()
         change(disposition)
-        if disposition.encode() != before:
-            reached()
-        original(self, disposition)
+        reached(disposition.encode() != before)
 
 
 # --- ranges ---------------------------------------------------------------------------------------
 
 
-@amqp_settlement.mutant("AMQP10-DISP-03 AMQP10-DISP-05 AMQP10-DISP-02")
-def only_the_first_of_a_range(patch, reached):
+@amqp_settlement.through(_disposed, "AMQP10-DISP-03 AMQP10-DISP-05 AMQP10-DISP-02")
+def only_the_first_of_a_range(disposition):
     """Of a range only the first delivery is settled."""
-
-    def change(disposition: Disposition) -> None:
-        if disposition.last != disposition.first:
-            disposition.last = None
-
-    _disposed(patch, reached, change)
+    if disposition.last != disposition.first:
+        disposition.last = None
 
 
-@amqp_settlement.mutant("AMQP10-DISP-03 AMQP10-DISP-02")
-def one_more_than_the_range(patch, reached):
+@amqp_settlement.through(_disposed, "AMQP10-DISP-03 AMQP10-DISP-02")
+def one_more_than_the_range(disposition):
     """A disposition is about one delivery more than it names."""
-
-    def change(disposition: Disposition) -> None:
-        if disposition.role is RECEIVER:
-            last = disposition.first if disposition.last is None else disposition.last
-            disposition.last = serial_numbers.add(last, 1)
-
-    _disposed(patch, reached, change)
+    if disposition.role is RECEIVER:
+        last = disposition.first if disposition.last is None else disposition.last
+        disposition.last = serial_numbers.add(last, 1)
 
 
-@amqp_settlement.override(
+@amqp_settlement.before(
     Session, "_disposition", breaks="AMQP10-DISP-02 AMQP10-DISP-03 AMQP10-OUT-09"
 )
-def everything_before_too(original, reached, self, disposition):
+def everything_before_too(reached, self, disposition):
     """A disposition without last is about every unsettled delivery before, too."""
     oldest = next(iter(self.unsettled), disposition.first)
     if disposition.role is RECEIVER and disposition.last is None:
@@ -84,31 +72,19 @@ def everything_before_too(original, reached, self, disposition):
             disposition.first,
             oldest if serial_numbers.before(oldest, disposition.first) else disposition.first,
         )
-    original(self, disposition)
 
 
-@amqp_settlement.mutant("AMQP10-DISP-01")
-def role_not_looked_at(patch, reached):
+@amqp_settlement.through(sent(Disposition), "AMQP10-DISP-01")
+def role_not_looked_at(disposition):
     """The broker's dispositions say that they are the sender's."""
-
-    def change(performative: Any) -> Any:
-        if isinstance(performative, Disposition):
-            performative.role = not performative.role
-        return performative
-
-    saying(patch, reached, change)
+    disposition.role = not disposition.role
 
 
-@amqp_settlement.mutant("AMQP10-OUT-01 AMQP10-XFER-14")
-def settled_without_outcome(patch, reached):
+@amqp_settlement.through(sent(Disposition), "AMQP10-OUT-01 AMQP10-XFER-14")
+def settled_without_outcome(disposition):
     """The broker settles what it took without telling an outcome."""
-
-    def change(performative: Any) -> Any:
-        if isinstance(performative, Disposition) and performative.role is RECEIVER:
-            performative.state = None
-        return performative
-
-    saying(patch, reached, change)
+    if disposition.role is RECEIVER:
+        disposition.state = None
 
 
 @amqp_settlement.override(
@@ -119,19 +95,15 @@ def another_outcome_told_later(original, reached, self, disposition):
     next."""
     known = disposition.first in self.unsettled
     original(self, disposition)
-    if (
+    if reached(
         not known
         and disposition.role is RECEIVER
         and disposition.last is None
         and disposition.state is not None
     ):
-        reached()
         self.send(
             Disposition(
-                role=not RECEIVER,
-                first=disposition.first,
-                settled=True,
-                state=disposition.state,
+                role=not RECEIVER, first=disposition.first, settled=True, state=disposition.state
             )
         )
 
@@ -146,8 +118,7 @@ def _applying(patch, reached, change):
     @patch.override(OutgoingLink)
     def apply(original, self, deliveries, state):
         wrong, other = change(self, deliveries, state)
-        if wrong != deliveries or other != state:
-            reached()
+        reached(wrong != deliveries or other != state)
         original(self, wrong, other)
 
 
@@ -155,26 +126,22 @@ def _outcome(patch, reached, change):
     _applying(patch, reached, lambda link, deliveries, state: (deliveries, change(state)))
 
 
-@amqp_settlement.mutant("AMQP10-OUT-09 AMQP10-OUT-02 ARTEMIS-REDELIVERY-back-1")
-def released_is_gone(patch, reached):
+@amqp_settlement.through(_outcome, "AMQP10-OUT-09 AMQP10-OUT-02 ARTEMIS-REDELIVERY-back-1")
+def released_is_gone(state):
     """A released message is gone."""
-    _outcome(patch, reached, lambda state: Accepted() if isinstance(state, Released) else state)
+    return Accepted() if isinstance(state, Released) else state
 
 
-@amqp_settlement.mutant("AMQP10-TERM-08 AMQP10-OUT-02 AMQP10-OUT-19")
-def accepted_comes_again(patch, reached):
+@amqp_settlement.through(_outcome, "AMQP10-TERM-08 AMQP10-OUT-02 AMQP10-OUT-19")
+def accepted_comes_again(state):
     """An accepted message goes back to its queue."""
-    _outcome(patch, reached, lambda state: Released() if isinstance(state, Accepted) else state)
+    return Released() if isinstance(state, Accepted) else state
 
 
-@amqp_settlement.mutant("AMQP10-OUT-08 AMQP10-MSG-09")
-def release_counts(patch, reached):
+@amqp_settlement.through(_outcome, "AMQP10-OUT-08 AMQP10-MSG-09")
+def release_counts(state):
     """A release counts as a failed attempt."""
-    _outcome(
-        patch,
-        reached,
-        lambda state: Modified(delivery_failed=True) if isinstance(state, Released) else state,
-    )
+    return Modified(delivery_failed=True) if isinstance(state, Released) else state
 
 
 def _modified(**fields: Any) -> Callable[[Any], Any]:
@@ -209,16 +176,10 @@ def undeliverable_here_passed_over(patch, reached):
     _outcome(patch, reached, _modified(undeliverable_here=None))
 
 
-@amqp_settlement.mutant("AMQP10-OUT-20")
-def undeliverable_anywhere(patch, reached):
+@amqp_settlement.through(_outcome, "AMQP10-OUT-20")
+def undeliverable_anywhere(state):
     """A message that is undeliverable here is gone."""
-    _outcome(
-        patch,
-        reached,
-        lambda state: (
-            Accepted() if isinstance(state, Modified) and state.undeliverable_here else state
-        ),
-    )
+    return Accepted() if isinstance(state, Modified) and state.undeliverable_here else state
 
 
 @amqp_settlement.mutant("AMQP10-OUT-13")
@@ -227,34 +188,27 @@ def new_annotations_passed_over(patch, reached):
     _outcome(patch, reached, _modified(message_annotations=None))
 
 
-@amqp_settlement.override(OutgoingLink, "apply", breaks="AMQP10-OUT-05")
-def rejection_not_counted(original, reached, self, deliveries, state):
+@amqp_settlement.before(OutgoingLink, "apply", breaks="AMQP10-OUT-05")
+def rejection_not_counted(reached, self, deliveries, state):
     """A rejected message is found among the dead letters with its delivery-count as it was."""
     if isinstance(state, Rejected):
         for delivery in deliveries:
             reached()
             delivery.entry.failures -= 1
-    original(self, deliveries, state)
 
 
 @amqp_settlement.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-03")
 def default_is_accepted(original, reached, self, deliveries, state, settled):
     """A delivery settled without an outcome counts as accepted, whatever default-outcome the source
     names."""
-    if settled and state is None:
-        reached()
-        state = Accepted()
-    original(self, deliveries, state, settled)
+    original(self, deliveries, Accepted() if reached(settled and state is None) else state, settled)
 
 
-@amqp_settlement.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-02 AMQP10-DISP-03")
-def outcomes_need_settlement(original, reached, self, deliveries, state, settled):
+@amqp_settlement.skips(OutgoingLink, "disposed", breaks="AMQP10-OUT-02 AMQP10-DISP-03")
+def outcomes_need_settlement(self, deliveries, state, settled):
     """An outcome that is told without settling is not remembered: settled later without a state, it
     is the default."""
-    if not settled and not isinstance(state, TransactionalState):
-        reached()
-        return
-    original(self, deliveries, state, settled)
+    return not settled and not isinstance(state, TransactionalState)
 
 
 @amqp_settlement.override(OutgoingLink, "deliver", breaks="AMQP10-MSG-09 AMQP10-MSG-01")
@@ -266,37 +220,31 @@ def attempts_counted_from_one(original, reached, self, entry):
     entry.failures -= 1
 
 
-@amqp_settlement.override(
-    OutgoingLink, "show", breaks="AMQP10-OUT-04 AMQP10-TERM-04 AMQP10-TERM-08"
-)
-def copies_count(original, reached, self, entry):
+@amqp_settlement.after(OutgoingLink, "show", breaks="AMQP10-OUT-04 AMQP10-TERM-04 AMQP10-TERM-08")
+def copies_count(reached, self, entry):
     """A copy counts as a failed attempt of its message."""
-    original(self, entry)
     reached()
     entry.failures += 1
 
 
-@amqp_settlement.override(OutgoingLink, "offer", breaks="AMQP10-TERM-08")
-def copies_come_again(original, reached, self):
+@amqp_settlement.before(OutgoingLink, "offer", breaks="AMQP10-TERM-08")
+def copies_come_again(reached, self):
     """A copying link is shown everything again when it has seen all."""
-    if (
+    if reached(
         self.copies
         and not self._stopped
         and self.cursor
         and self.queue.unseen(self, self._selector) == 0
     ):
-        reached()
         self.cursor = 0
-    original(self)
 
 
 @amqp_settlement.mutant("AMQP10-TERM-04 AMQP10-LINK-05")
 def copies_are_taken(patch, reached):
     """A link of distribution-mode copy takes messages as any other does."""
 
-    @patch.override(OutgoingLink)
-    def _check(original, self, source):
-        original(self, source)
+    @patch.after(OutgoingLink)
+    def _check(self, source):
         self.said = self.copies
 
     @patch.override(OutgoingLink, "attach")
@@ -305,8 +253,7 @@ def copies_are_taken(patch, reached):
 
         def send(performative: Any) -> None:
             right(performative)
-            if self.copies:
-                reached()
+            if reached(self.copies):
                 self.copies = False
 
         self.session.send = send  # type: ignore[method-assign]
@@ -324,8 +271,7 @@ def given_back_to_the_end(original, reached, self, entries, outcome):
     back = [entry for entry in self._ready if id(entry) not in before]
     if back and len(back) < len(self._ready):
         others = [entry for entry in self._ready if id(entry) in before]
-        if [*others, *back] != list(self._ready):
-            reached()
+        if reached([*others, *back] != list(self._ready)):
             for returned in back:
                 self._order += 1
                 returned.order = self._order
@@ -333,17 +279,15 @@ def given_back_to_the_end(original, reached, self, entries, outcome):
             self._ready.extend([*others, *back])
 
 
-@amqp_settlement.override(
+@amqp_settlement.before(
     OutgoingLink, "give_back", breaks="AMQP10-OUT-09 ARTEMIS-REDELIVERY-back-1 AMQP10-MSG-09"
 )
-def kept_is_lost(original, reached, self):
+def kept_is_lost(reached, self):
     """Messages that a link holds when it ends are lost."""
     held = [delivery for delivery in self.session.unsettled.values() if delivery.link is self]
-    if held:
-        reached()
+    if reached(held):
         self.forget(held)
         self.apply(held, Accepted())
-    return original(self)
 
 
 # --- transactions ---------------------------------------------------------------------------------
@@ -352,27 +296,23 @@ def kept_is_lost(original, reached, self):
 @amqp_transactions.override(IncomingLink, "_take", breaks="AMQP10-TXN-06")
 def posts_seen_at_once(original, reached, self, message, send):
     """A message posted in a transaction can be had before the discharge."""
-    if send is not None:
-        reached()
+    reached(send is not None)
     return original(self, message, None)
 
 
 @amqp_transactions.override(OutgoingLink, "disposed", breaks="AMQP10-TXN-09 AMQP10-TXN-10")
 def outcomes_apply_at_once(original, reached, self, deliveries, state, settled):
     """An outcome in a transaction applies at once."""
-    if isinstance(state, TransactionalState):
-        reached()
+    if reached(isinstance(state, TransactionalState)):
         state = state.outcome
     original(self, deliveries, state, True)
 
 
 def _ending(patch, reached, commit):
-    @patch.override(CoordinatorLink)
-    def _discharge(original, self, arrival, discharge):
-        if discharge.fail is not (not commit):
-            reached()
+    @patch.before(CoordinatorLink)
+    def _discharge(self, arrival, discharge):
+        if reached(discharge.fail is not (not commit)):
             discharge.fail = not commit
-        return original(self, arrival, discharge)
 
 
 @amqp_transactions.mutant("AMQP10-TXN-05 AMQP10-TXN-07 AMQP10-TXN-06 AMQP10-TXN-10 AMQP10-TXN-13")
@@ -402,41 +342,33 @@ def a_lost_controller_commits(original, reached, self):
 @amqp_transactions.override(CoordinatorLink, "_discharge", breaks="AMQP10-TXN-04")
 def unknown_ids_accepted(original, reached, self, arrival, discharge):
     """A discharge with an unknown id is accepted."""
-    if discharge.txn_id not in self._opened:
-        reached()
+    if reached(discharge.txn_id not in self._opened):
         return ACCEPTED
     return original(self, arrival, discharge)
 
 
-@amqp_transactions.override(CoordinatorLink, "_declare", breaks="AMQP10-TXN-03")
-def global_ids_taken(original, reached, self, arrival, declare):
+@amqp_transactions.before(CoordinatorLink, "_declare", breaks="AMQP10-TXN-03")
+def global_ids_taken(reached, self, arrival, declare):
     """A declare that asks for a global transaction gets a local one."""
-    if declare.global_id is not None:
-        reached()
+    if reached(declare.global_id is not None):
         declare.global_id = None
-    return original(self, arrival, declare)
 
 
 @amqp_transactions.override(CoordinatorLink, "_declare", breaks="AMQP10-TXN-02")
 def settled_declares_taken(original, reached, self, arrival, declare):
     """A declare that was sent settled is taken."""
-    if arrival.settled:
-        reached()
-        return ACCEPTED
-    return original(self, arrival, declare)
+    return ACCEPTED if reached(arrival.settled) else original(self, arrival, declare)
 
 
-@amqp_transactions.override(IncomingLink, "arrived", breaks="AMQP10-TXN-06 AMQP10-TXN-04")
-def unknown_posts_taken(original, reached, self, arrival):
+@amqp_transactions.before(IncomingLink, "arrived", breaks="AMQP10-TXN-06 AMQP10-TXN-04")
+def unknown_posts_taken(reached, self, arrival):
     """A post in a transaction nobody declared is taken as if there were none."""
     state = arrival.state
-    if (
+    if reached(
         isinstance(state, TransactionalState)
         and state.txn_id not in self.session.connection.transactions
     ):
-        reached()
         arrival.state = None
-    return original(self, arrival)
 
 
 @amqp_transactions.override(CoordinatorLink, "_discharge", breaks="AMQP10-TXN-08")
@@ -451,11 +383,9 @@ def discharge_does_not_wait(original, reached, self, arrival, discharge):
         return ACCEPTED
 
 
-@amqp_transactions.override(CoordinatorLink, "_discharge", breaks="AMQP10-TXN-15")
-def failed_posts_do_not_doom(original, reached, self, arrival, discharge):
+@amqp_transactions.before(CoordinatorLink, "_discharge", breaks="AMQP10-TXN-15")
+def failed_posts_do_not_doom(reached, self, arrival, discharge):
     """A settled post that cannot be routed does not keep its transaction from success."""
     transaction: LiveTransaction | None = self._opened.get(discharge.txn_id)
-    if transaction is not None and transaction.doomed is not None:
-        reached()
+    if reached(transaction is not None and transaction.doomed is not None):
         transaction.doomed = None
-    return original(self, arrival, discharge)

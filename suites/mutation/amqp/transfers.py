@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
@@ -12,84 +13,67 @@ from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import SECOND, Transfer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.suites.mutation.amqp.frame_changes import saying
+from brokerproof.suites.mutation.amqp.frame_changes import sent
 from brokerproof.suites.mutation.mutant import Group
 
 amqp_transfers = Group("amqp-transfers")
 
 
-def _sending(patch, reached, change):
-    """``change`` is made to every transfer of ours."""
+def _first_sent(patch, reached, change):
+    """``change`` is made to the first transfer of each delivery of ours."""
 
-    def changed(performative: Any) -> Any:
-        if isinstance(performative, Transfer):
-            change(performative)
-        return performative
-
-    saying(patch, reached, changed)
-
-
-def _first(**fields: Any) -> Callable[[Transfer], None]:
-    def change(transfer: Transfer) -> None:
+    def first(transfer: Transfer) -> None:
         if transfer.delivery_id is not None:
-            for name, value in fields.items():
-                setattr(transfer, name, value)
+            change(transfer)
 
-    return change
+    sent(Transfer)(patch, reached, first)
 
 
 # --- on the way out -------------------------------------------------------------------------------
 
 
-@amqp_transfers.mutant("AMQP10-XFER-01")
-def no_delivery_id(patch, reached):
+@amqp_transfers.through(_first_sent, "AMQP10-XFER-01")
+def no_delivery_id(transfer):
     """The first transfer of a delivery has no delivery-id."""
-    _sending(patch, reached, _first(delivery_id=None))
+    transfer.delivery_id = None
 
 
-@amqp_transfers.mutant("AMQP10-XFER-04")
-def no_delivery_tag(patch, reached):
+@amqp_transfers.through(_first_sent, "AMQP10-XFER-04")
+def no_delivery_tag(transfer):
     """The first transfer of a delivery has no delivery-tag."""
-    _sending(patch, reached, _first(delivery_tag=None))
+    transfer.delivery_tag = None
 
 
-@amqp_transfers.mutant("AMQP10-XFER-06")
-def one_tag_for_all(patch, reached):
+@amqp_transfers.through(_first_sent, "AMQP10-XFER-06")
+def one_tag_for_all(transfer):
     """All deliveries have the same delivery-tag."""
-    _sending(patch, reached, _first(delivery_tag=b"tag"))
+    transfer.delivery_tag = b"tag"
 
 
-@amqp_transfers.mutant("AMQP10-XFER-05")
-def long_tags(patch, reached):
+@amqp_transfers.through(sent(Transfer), "AMQP10-XFER-05")
+def long_tags(transfer):
     """Delivery-tags have 36 bytes."""
-
-    def change(transfer: Transfer) -> None:
-        if transfer.delivery_tag is not None:
-            transfer.delivery_tag = transfer.delivery_tag * 9
-
-    _sending(patch, reached, change)
+    if transfer.delivery_tag is not None:
+        transfer.delivery_tag = transfer.delivery_tag * 9
 
 
-@amqp_transfers.mutant("AMQP10-XFER-07")
-def no_message_format(patch, reached):
+@amqp_transfers.through(_first_sent, "AMQP10-XFER-07")
+def no_message_format(transfer):
     """The first transfer of a delivery has no message-format."""
-    _sending(patch, reached, _first(message_format=None))
+    transfer.message_format = None
 
 
-@amqp_transfers.override(OutgoingLink, "deliver", breaks="AMQP10-DISP-06")
-def delivery_ids_skip(original, reached, self, entry):
+@amqp_transfers.after(OutgoingLink, "deliver", breaks="AMQP10-DISP-06")
+def delivery_ids_skip(reached, self, entry):
     """delivery-ids go up by two."""
-    original(self, entry)
     self.session.next_delivery_id = serial_numbers.add(self.session.next_delivery_id, 1)
     reached()
 
 
-@amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-DISP-06 AMQP10-MFS-05 AMQP10-WIN-12")
-def delivery_ids_count_transfers(original, reached, self, id, payload, large):
+@amqp_transfers.after(OutgoingLink, "_send", breaks="AMQP10-DISP-06 AMQP10-MFS-05 AMQP10-WIN-12")
+def delivery_ids_count_transfers(reached, self, id, payload, large):
     """A message in several transfers takes two delivery-ids."""
-    original(self, id, payload, large)
-    if len(payload) > self.session.connection.peer_max_frame_size:
-        reached()
+    if reached(len(payload) > self.session.connection.peer_max_frame_size):
         self.session.next_delivery_id = serial_numbers.add(self.session.next_delivery_id, 1)
 
 
@@ -105,16 +89,15 @@ def settled_is_not_said(original, reached, self, id, payload, large):
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-XFER-11")
 def settled_where_unsettled_was_agreed(original, reached, self, id, payload, large):
     """On a link agreed as unsettled deliveries are settled when they are sent."""
-    before = self._presettled
-    self._presettled = reached.instead(before, before or self.snd_settle_mode == 0)
-    original(self, id, payload, large)
-    self._presettled = before
+    settled = reached.instead(self._presettled, self._presettled or self.snd_settle_mode == 0)
+    with mock.patch.object(self, "_presettled", settled):
+        original(self, id, payload, large)
 
 
-@amqp_transfers.mutant("AMQP10-XFER-16")
-def second_where_first_was_agreed(patch, reached):
+@amqp_transfers.through(_first_sent, "AMQP10-XFER-16")
+def second_where_first_was_agreed(transfer):
     """Transfers say rcv-settle-mode second, whatever was agreed."""
-    _sending(patch, reached, _first(rcv_settle_mode=SECOND))
+    transfer.rcv_settle_mode = SECOND
 
 
 # --- on the way in --------------------------------------------------------------------------------
@@ -123,33 +106,23 @@ def second_where_first_was_agreed(patch, reached):
 def _taking(patch, reached, change):
     """``change`` is made to every transfer of the peer."""
 
-    @patch.override(IncomingLink, "transfer")
-    def incominglink_transfer(original, self, transfer, payload):
+    @patch.before(IncomingLink, "transfer")
+    def incominglink_transfer(self, transfer, payload):
         before = transfer.encode()
         change(self, transfer)
-        if transfer.encode() != before:
-            reached()
-        original(self, transfer, payload)
+        reached(transfer.encode() != before)
 
 
-@amqp_transfers.mutant("AMQP10-XFER-18 AMQP10-XFER-12")
-def aborted_passed_over(patch, reached):
+@amqp_transfers.through(_taking, "AMQP10-XFER-18 AMQP10-XFER-12")
+def aborted_passed_over(link, transfer):
     """An aborted transfer is taken for one that is not."""
-
-    def change(link: IncomingLink, transfer: Transfer) -> None:
-        transfer.aborted = False
-
-    _taking(patch, reached, change)
+    transfer.aborted = False
 
 
-@amqp_transfers.mutant("AMQP10-XFER-12")
-def more_counts_before_aborted(patch, reached):
+@amqp_transfers.through(_taking, "AMQP10-XFER-12")
+def more_counts_before_aborted(link, transfer):
     """Of more and aborted more counts: the delivery goes on."""
-
-    def change(link: IncomingLink, transfer: Transfer) -> None:
-        transfer.aborted = transfer.aborted and not transfer.more
-
-    _taking(patch, reached, change)
+    transfer.aborted = transfer.aborted and not transfer.more
 
 
 @amqp_transfers.override(IncomingLink, "transfer", breaks="AMQP10-XFER-18")
@@ -157,8 +130,7 @@ def aborted_is_answered(original, reached, self, transfer, payload):
     """An aborted delivery is settled by a disposition."""
     arrival = self.arriving
     original(self, transfer, payload)
-    if transfer.aborted and arrival is not None:
-        reached()
+    if reached(transfer.aborted and arrival is not None):
         self.session.settle_incoming(arrival.id, None)
 
 
@@ -166,37 +138,27 @@ def aborted_is_answered(original, reached, self, transfer, payload):
 def only_the_last_transfer_settles(patch, reached):
     """A delivery is settled only if its last transfer says so."""
 
-    @patch.override(IncomingLink)
-    def _check_settled(original, self, arrival):
+    @patch.before(IncomingLink)
+    def _check_settled(self, arrival):
         arrival.settled = reached.instead(arrival.settled, self.settles)
-        original(self, arrival)
 
-    @patch.override(IncomingLink, "transfer")
-    def incominglink_transfer(original, self, transfer, payload):
+    @patch.before(IncomingLink, "transfer")
+    def incominglink_transfer(self, transfer, payload):
         self.settles = bool(transfer.settled)
-        original(self, transfer, payload)
 
 
-@amqp_transfers.mutant("AMQP10-XFER-09")
-def only_the_first_transfer_settles(patch, reached):
+@amqp_transfers.through(_taking, "AMQP10-XFER-09")
+def only_the_first_transfer_settles(link, transfer):
     """A delivery is settled only if its first transfer says so."""
-
-    def change(link: IncomingLink, transfer: Transfer) -> None:
-        if link.arriving is not None:
-            transfer.settled = None
-
-    _taking(patch, reached, change)
+    if link.arriving is not None:
+        transfer.settled = None
 
 
-@amqp_transfers.mutant("AMQP10-XFER-08 AMQP10-XFER-14")
-def settled_where_nothing_is_said(patch, reached):
+@amqp_transfers.through(_taking, "AMQP10-XFER-08 AMQP10-XFER-14")
+def settled_where_nothing_is_said(link, transfer):
     """A delivery that does not say whether it is settled is."""
-
-    def change(link: IncomingLink, transfer: Transfer) -> None:
-        if transfer.settled is None:
-            transfer.settled = True
-
-    _taking(patch, reached, change)
+    if transfer.settled is None:
+        transfer.settled = True
 
 
 @amqp_transfers.mutant("AMQP10-XFER-14")
@@ -219,14 +181,12 @@ def waits_for_the_sender(patch, reached):
         return take
 
 
-@amqp_transfers.override(IncomingLink, "transfer", breaks="AMQP10-XFER-17")
-def mode_of_settled_transfers_read(original, reached, self, transfer, payload):
+@amqp_transfers.before(IncomingLink, "transfer", breaks="AMQP10-XFER-17")
+def mode_of_settled_transfers_read(reached, self, transfer, payload):
     """A settled transfer that says second on a link of mode first is refused."""
     settled = transfer.settled
-    if transfer.rcv_settle_mode == SECOND and settled:
-        reached()
+    if reached(transfer.rcv_settle_mode == SECOND and settled):
         transfer.settled = None
-    original(self, transfer, payload)
 
 
 @amqp_transfers.mutant("AMQP10-SESS-03 AMQP10-CLOSE-01")
@@ -240,8 +200,7 @@ def transfers_for_nothing_passed_over(patch, reached):
 
     @patch.override(Session)
     def _link(original, self, handle, what):
-        if what == "a transfer" and handle not in self.links:
-            reached()
+        if reached(what == "a transfer" and handle not in self.links):
             return None
         return original(self, handle, what)
 
@@ -252,62 +211,40 @@ def transfers_for_nothing_passed_over(patch, reached):
 def _arriving(patch, reached, change):
     """``change`` is made to every message that came by AMQP."""
 
-    @patch.override(IncomingLink)
-    def _take(original, self, message, send):
-        before = (
-            message.prefix,
-            message.ttl,
-            message.annotations,
-            message.bare,
-            message.arrived,
-        )
+    @patch.before(IncomingLink)
+    def _take(self, message, send):
+        before = (message.prefix, message.ttl, message.annotations, message.bare, message.arrived)
         change(message)
-        if before != (
-            message.prefix,
-            message.ttl,
-            message.annotations,
-            message.bare,
-            message.arrived,
-        ):
-            reached()
-        return original(self, message, send)
+        reached(
+            before
+            != (message.prefix, message.ttl, message.annotations, message.bare, message.arrived)
+        )
 
 
-@amqp_transfers.mutant("AMQP10-MSG-01 ARTEMIS-CROSSING-header-1")
-def durability_and_priority_lost(patch, reached):
+@amqp_transfers.through(_arriving, "AMQP10-MSG-01 ARTEMIS-CROSSING-header-1")
+def durability_and_priority_lost(message):
     """A header's durable and priority do not go on."""
-
-    def change(message: AmqpMessage) -> None:
-        message.prefix = b"\x40\x40"
-
-    _arriving(patch, reached, change)
+    message.prefix = b"\x40\x40"
 
 
-@amqp_transfers.override(OutgoingLink, "deliver", breaks="AMQP10-MSG-08")
-def ttl_as_it_came(original, reached, self, entry):
+@amqp_transfers.before(OutgoingLink, "deliver", breaks="AMQP10-MSG-08")
+def ttl_as_it_came(reached, self, entry):
     """A ttl goes on as it came, however long the message waited."""
     message = entry.message
-    if isinstance(message, AmqpMessage) and message.ttl is not None:
-        reached()
+    if reached(isinstance(message, AmqpMessage) and message.ttl is not None):
         message.arrived = self.session.shared.clock.unix()
-    original(self, entry)
 
 
-@amqp_transfers.mutant("AMQP10-MSG-10 AMQP10-OUT-13")
-def annotations_lost(patch, reached):
+@amqp_transfers.through(_arriving, "AMQP10-MSG-10 AMQP10-OUT-13")
+def annotations_lost(message):
     """Message-annotations do not go on."""
-
-    def change(message: AmqpMessage) -> None:
-        message.annotations = b""
-
-    _arriving(patch, reached, change)
+    message.annotations = b""
 
 
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-MSG-02 AMQP10-MFS-05")
 def last_byte_changed(original, reached, self, id, payload, large):
     """The last byte of a message of more than 1000 bytes is another one."""
-    if len(payload) > 1000:
-        reached()
+    if reached(len(payload) > 1000):
         payload = payload[:-1] + bytes([payload[-1] ^ 1])
     original(self, id, payload, large)
 

@@ -26,8 +26,7 @@ def as_mode(patch, reached, asked, got):
 
     @patch.override(COMMANDS, "SUBSCRIBE")
     def subscribe(original, session, frame):
-        if frame.get("ack") in asked:
-            reached()
+        if reached(frame.get("ack") in asked):
             rest = tuple(header for header in frame.head.headers if header[0] != "ack")
             frame = rewritten(frame, (*rest, ("ack", got)))
         return original(session, frame)
@@ -36,8 +35,7 @@ def as_mode(patch, reached, asked, got):
 @acks.override(Subscription, "take", breaks=CUMULATIVE)
 def client_is_individual(original, reached, self, delivery):
     """In mode client an ACK settles only the message that it names."""
-    if next(iter(self._unsettled.values())) is not delivery and self.mode is AckMode.CLIENT:
-        reached()
+    reached(next(iter(self._unsettled.values())) is not delivery and self.mode is AckMode.CLIENT)
     mode, self.mode = self.mode, AckMode.CLIENT_INDIVIDUAL
     taken = original(self, delivery)
     self.mode = mode
@@ -47,11 +45,10 @@ def client_is_individual(original, reached, self, delivery):
 @acks.override(Subscription, "take", breaks=INDIVIDUAL)
 def individual_is_cumulative(original, reached, self, delivery):
     """In mode client-individual an ACK settles all earlier messages too."""
-    if (
+    reached(
         next(iter(self._unsettled.values())) is not delivery
         and self.mode is AckMode.CLIENT_INDIVIDUAL
-    ):
-        reached()
+    )
     mode, self.mode = self.mode, AckMode.CLIENT
     taken = original(self, delivery)
     self.mode = mode
@@ -83,16 +80,13 @@ def cumulative_stops_short(original, reached, self, delivery):
     return original(self, earlier)
 
 
-@acks.override(COMMANDS, "ACK", breaks=UNTIL_THEN)
-def cumulative_covers_all_subscriptions(original, reached, session, frame):
+@acks.after(COMMANDS, "ACK", breaks=UNTIL_THEN)
+def cumulative_covers_all_subscriptions(reached, session, frame):
     """In mode client an ACK settles what all subscriptions of the connection hold."""
-    after = original(session, frame)
     for subscription in session.subscriptions.values():
         held = list(subscription._unsettled.values())
-        if held and subscription.mode is AckMode.CLIENT and len(session.subscriptions) > 1:
-            reached()
+        if reached(held and subscription.mode is AckMode.CLIENT and len(session.subscriptions) > 1):
             subscription.queue.settle(subscription.take(held[-1]), Outcome.ACCEPTED)
-    return after
 
 
 @acks.override(
@@ -109,19 +103,17 @@ def acknowledged_comes_back(patch, reached):
     """A message that was acknowledged is put back into its queue when its connection is lost."""
     settled: dict[int, list[tuple[Queue, list[Entry]]]] = {}
 
-    @patch.override(Subscription)
-    def take(original, self, delivery):
-        taken = original(self, delivery)
+    @patch.result(Subscription)
+    def take(taken, self, delivery):
         settled.setdefault(self._conn, []).append((self.queue, taken))
         return taken
 
-    @patch.override(StompConnection)
-    def on_peer_gone(original, self):
+    @patch.before(StompConnection)
+    def on_peer_gone(self):
         for queue, entries in settled.pop(self.conn, []):
             reached()
             queue.unsettled += len(entries)
             queue.settle(entries, Outcome.RELEASED)
-        original(self)
 
 
 @acks.mutant("STOMP12-ACK-01 STOMP12-FH-06", recreates="rabbitmq-server#16206")
@@ -130,8 +122,7 @@ def names_of_1_1_in_1_2(patch, reached):
     asked for."""
 
     def demand(original, session, frame):
-        if session.version is Version.V1_2 and frame.get("message-id") is None:
-            reached()
+        if reached(session.version is Version.V1_2 and frame.get("message-id") is None):
             raise Refusal(
                 refusal.ACK_UNKNOWN,
                 session.version,
@@ -147,8 +138,7 @@ def names_of_1_1_in_1_2(patch, reached):
 def nameless_acks_settle_the_oldest(original, reached, session, frame):
     """An ACK that names no message settles the oldest one."""
     name = "id" if session.version is Version.V1_2 else "message-id"
-    if frame.get(name) is None and session.deliveries:
-        reached()
+    if reached(frame.get(name) is None and session.deliveries):
         key, delivery = next(iter(session.deliveries.items()))
         named = ((name, key), ("subscription", delivery.subscription.id or ""))
         frame = rewritten(frame, (*named, *frame.head.headers))
@@ -168,8 +158,7 @@ def auto_waits_for_acks(patch, reached):
 def client_is_auto(original, reached, self):
     """In mode client messages count as consumed when they are sent."""
     left = original(self)
-    if self.mode is AckMode.CLIENT and left:
-        reached()
+    if reached(self.mode is AckMode.CLIENT and left):
         self.queue.settle(left, Outcome.ACCEPTED)
         return []
     return left
@@ -179,8 +168,7 @@ def client_is_auto(original, reached, self):
 def individual_is_auto(original, reached, self):
     """In mode client-individual messages count as consumed when they are sent."""
     left = original(self)
-    if self.mode is AckMode.CLIENT_INDIVIDUAL and left:
-        reached()
+    if reached(self.mode is AckMode.CLIENT_INDIVIDUAL and left):
         self.queue.settle(left, Outcome.ACCEPTED)
         return []
     return left
@@ -200,16 +188,13 @@ def names_forgotten(patch, reached):
     """A connection remembers the last ten unsettled messages; an ACK for an older one is
     refused."""
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
-        original(self, entry)
-        if self.mode is not AckMode.AUTO and len(self._unsettled) > 10:
-            reached()
+    @patch.after(Subscription)
+    def deliver(self, entry):
+        reached(self.mode is not AckMode.AUTO and len(self._unsettled) > 10)
 
-    @patch.override(COMMANDS, "ACK")
-    def ack(original, session, frame):
+    @patch.before(COMMANDS, "ACK")
+    def ack(session, frame):
         key = frame.get("id" if session.version is Version.V1_2 else "message-id")
         delivery = session.deliveries.get(key or "")
         if delivery is not None and key not in list(delivery.subscription._unsettled)[-10:]:
             raise Refusal(refusal.ACK_UNKNOWN, session.version, "that was long ago")
-        return original(session, frame)

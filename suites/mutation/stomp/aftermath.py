@@ -17,12 +17,10 @@ NO_BEATS = "STOMP11-HB-07 STOMP12-HB-07"
 LARGE = 1 << 40
 
 
-@aftermath.override(StompConnection, "tell", breaks=f"{FOR_SUCCESS} {THE_LAST_FRAME}")
-def refused_and_confirmed(original, reached, self, problem, frame=None):
+@aftermath.after(StompConnection, "tell", breaks=f"{FOR_SUCCESS} {THE_LAST_FRAME}")
+def refused_and_confirmed(reached, self, problem, frame=None):
     """ERROR is followed by the RECEIPT of the frame that was refused."""
-    original(self, problem, frame)
-    if problem.receipt is not None:
-        reached()
+    if reached(problem.receipt is not None):
         self.shared.outbox.send(self.conn, self.encoder.receipt(problem.receipt))
 
 
@@ -33,8 +31,7 @@ def confirmed_and_refused(original, reached, self, frame):
     try:
         original(self, frame)
     except Refusal:
-        if receipt is not None:
-            reached()
+        if reached(receipt is not None):
             self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
         raise
 
@@ -44,14 +41,12 @@ def _ends(self, now):
         self._refuse(Refusal(refusal.TOO_SLOW, self.version, "the timer's number overflowed"))
 
 
-@aftermath.override(StompConnection, "_connect", breaks=PROMISE)
-def large_interval_ends_the_session(original, reached, self, now, frame):
+@aftermath.after(StompConnection, "_connect", breaks=PROMISE)
+def large_interval_ends_the_session(reached, self, now, frame):
     """A session whose client promises a heartbeat in 2^40 ms or more ends after 0.6 s: its timer
     overflows."""
-    original(self, now, frame)
     first = (frame.get("heart-beat") or "0").partition(",")[0]
-    if first.isdigit() and int(first) >= LARGE and self.is_open:
-        reached()
+    if reached(first.isdigit() and int(first) >= LARGE and self.is_open):
         self.shared.deadlines.call_at(now + seconds(0.6), lambda now: _ends(self, now))
 
 
@@ -60,18 +55,15 @@ def idle_session_ends_without_a_word(patch, reached):
     """A session that was idle for two seconds is closed, whatever heartbeats were agreed on."""
     heard: dict[int, int] = {}
 
-    @patch.override(StompConnection)
-    def receive(original, self, now, data):
+    @patch.before(StompConnection)
+    def receive(self, now, data):
         heard[self.conn] = now
-        original(self, now, data)
 
-    @patch.override(StompConnection)
-    def _connect(original, self, now, frame):
-        original(self, now, frame)
+    @patch.after(StompConnection)
+    def _connect(self, now, frame):
 
         def look(at):
-            if self.is_open and heard[self.conn] + seconds(2) <= at:
-                reached()
+            if reached(self.is_open and heard[self.conn] + seconds(2) <= at):
                 self.close()
             elif self.is_open:
                 self.shared.deadlines.call_at(at + seconds(1), look)
@@ -79,15 +71,13 @@ def idle_session_ends_without_a_word(patch, reached):
         self.shared.deadlines.call_at(now + seconds(2), look)
 
 
-@aftermath.override(StompConnection, "_connect", breaks=NO_BEATS)
-def beats_that_nobody_wants(original, reached, self, now, frame):
+@aftermath.after(StompConnection, "_connect", breaks=NO_BEATS)
+def beats_that_nobody_wants(reached, self, now, frame):
     """Line ends arrive every second on a connection that asked for no heartbeats."""
-    original(self, now, frame)
     if (frame.get("heart-beat") or "0,0").endswith(",0"):
 
         def beat(at):
-            if self.is_open:
-                reached()
+            if reached(self.is_open):
                 self.shared.outbox.send(self.conn, b"\n")
                 self.shared.deadlines.call_at(at + seconds(1), beat)
 

@@ -24,20 +24,16 @@ def stomp_not_known(patch, reached):
     """A session can be opened with CONNECT and not with STOMP."""
     patch.set(grammar, "OPENING", replace(grammar.OPENING, commands=frozenset({"CONNECT"})))
 
-    @patch.override(FrameParser)
-    def feed(original, self, data):
-        if self._grammar.version is None and data.startswith(b"STOMP"):
-            reached()
-        original(self, data)
+    @patch.before(FrameParser)
+    def feed(self, data):
+        reached(self._grammar.version is None and data.startswith(b"STOMP"))
 
 
-@connecting.override(StompConnection, "_connect", breaks="STOMP11-CONNECT-06 STOMP12-CONNECT-04")
-def stomp_needs_accept_version(original, reached, self, now, frame):
+@connecting.before(StompConnection, "_connect", breaks="STOMP11-CONNECT-06 STOMP12-CONNECT-04")
+def stomp_needs_accept_version(reached, self, now, frame):
     """STOMP without accept-version is refused, where CONNECT opens a 1.0 session."""
-    if frame.head.command == "STOMP" and frame.get("accept-version") is None:
-        reached()
+    if reached(frame.head.command == "STOMP" and frame.get("accept-version") is None):
         raise Refusal(refusal.NO_COMMON_VERSION, self.version, "STOMP needs accept-version")
-    original(self, now, frame)
 
 
 @connecting.mutant(SESSION)
@@ -76,12 +72,10 @@ def wrong_login_kept(patch, reached):
     kept(patch, reached, refusal.BAD_LOGIN)
 
 
-@connecting.override(StompConnection, "_refuse", breaks=TURNED_AWAY)
-def connected_behind_the_refusal(original, reached, self, problem, frame=None):
+@connecting.after(StompConnection, "_refuse", breaks=TURNED_AWAY)
+def connected_behind_the_refusal(reached, self, problem, frame=None):
     """A wrong login gets ERROR and, right behind it, CONNECTED."""
-    original(self, problem, frame)
-    if problem.message == refusal.BAD_LOGIN.message:
-        reached()
+    if reached(problem.message == refusal.BAD_LOGIN.message):
         version = () if self.version.wire == "1.0" else (("version", self.version.wire),)
         self.shared.outbox.send(self.conn, self.encoder.frame("CONNECTED", version))
 
@@ -92,26 +86,21 @@ def lost_connections_count(patch, reached):
     in."""
     lost = [0]
 
-    @patch.override(StompConnection)
-    def __init__(original, self, conn, acceptor, shared, now):
-        original(self, conn, acceptor, shared, now)
-        if lost[0] >= 10:
-            reached()
+    @patch.after(StompConnection)
+    def __init__(self, conn, acceptor, shared, now):
+        if reached(lost[0] >= 10):
             self.close()
 
-    @patch.override(StompConnection)
-    def on_peer_gone(original, self):
+    @patch.before(StompConnection)
+    def on_peer_gone(self):
         lost[0] += self._state.name == "OPENING"
-        original(self)
 
 
-@connecting.override(StompConnection, "_connect", breaks="ARTEMIS-STOMP-host-1")
-def only_its_own_host(original, reached, self, now, frame):
+@connecting.before(StompConnection, "_connect", breaks="ARTEMIS-STOMP-host-1")
+def only_its_own_host(reached, self, now, frame):
     """A host other than localhost is turned away."""
-    if frame.get("host") not in (None, "localhost"):
-        reached()
+    if reached(frame.get("host") not in (None, "localhost")):
         raise Refusal(refusal.NO_HOST, self.version, "there is no such host")
-    original(self, now, frame)
 
 
 @connecting.mutant("STOMP10-CONNECT-02 STOMP11-CONNECT-01 STOMP12-CONNECT-01")
@@ -121,19 +110,17 @@ def no_answer_beside_others(patch, reached):
 
     @patch.override(StompConnection)
     def _connect(original, self, now, frame):
-        if len(sessions) >= 10:
-            reached()
+        if reached(len(sessions) >= 10):
             return
         original(self, now, frame)
         sessions.add(self.conn)
 
-    @patch.override(StompConnection)
-    def _end(original, self):
+    @patch.before(StompConnection)
+    def _end(self):
         sessions.discard(self.conn)
-        original(self)
 
 
-@connecting.override(
+@connecting.result(
     FrameEncoder,
     "frame",
     breaks=(
@@ -141,7 +128,6 @@ def no_answer_beside_others(patch, reached):
         " STOMP11-CONNECT-01 STOMP12-CONNECT-01"
     ),
 )
-def connected_twice(original, reached, self, command, headers, body=b""):
+def connected_twice(right, self, command, headers, body=b""):
     """CONNECTED comes twice."""
-    right = original(self, command, headers, body)
-    return reached.instead(right, right + right) if command == "CONNECTED" else right
+    return right + right if command == "CONNECTED" else right

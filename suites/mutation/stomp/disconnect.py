@@ -35,13 +35,11 @@ def answered_with_error(original, reached, session, frame):
     return end
 
 
-@disconnect.override(COMMANDS, "DISCONNECT", breaks="STOMP10-DISCONNECT-01 STOMP12-FH-08")
-def receipt_demanded(original, reached, session, frame):
+@disconnect.before(COMMANDS, "DISCONNECT", breaks="STOMP10-DISCONNECT-01 STOMP12-FH-08")
+def receipt_demanded(reached, session, frame):
     """A DISCONNECT without the header receipt is refused."""
-    if frame.get("receipt") is None:
-        reached()
+    if reached(frame.get("receipt") is None):
         raise Refusal(refusal.UNKNOWN_COMMAND, session.version, "DISCONNECT needs a receipt")
-    return original(session, frame)
 
 
 @disconnect.override(
@@ -52,10 +50,7 @@ def receipt_demanded(original, reached, session, frame):
 def what_came_with_it_forgotten(original, reached, self, now, data):
     """A DISCONNECT undoes the SENDs that arrived in the same piece."""
     at = data.rfind(b"\0DISCONNECT\n")
-    if at >= 0 and data.startswith(b"SEND\n"):
-        reached()
-        data = data[at + 1 :]
-    original(self, now, data)
+    original(self, now, data[at + 1 :] if reached(at >= 0 and data.startswith(b"SEND\n")) else data)
 
 
 @disconnect.mutant(
@@ -65,36 +60,30 @@ def last_sends_undone(patch, reached):
     """DISCONNECT takes back the last message that the session sent and nobody has got yet."""
     sent: dict[int, int] = {}
 
-    @patch.override(COMMANDS, "SEND")
-    def send(original, session, frame):
-        after = original(session, frame)
+    @patch.after(COMMANDS, "SEND")
+    def send(session, frame):
         sent[session.conn] = session.shared.router._messages
-        return after
 
-    @patch.override(COMMANDS, "DISCONNECT")
-    def handler(original, session, frame):
+    @patch.before(COMMANDS, "DISCONNECT")
+    def handler(session, frame):
         number = sent.get(session.conn)
         for address in session.shared.router.addresses.by_name.values():
             for queue in address.anycast:
-                if queue._ready and queue._ready[-1].message.number == number:
-                    reached()
+                if reached(queue._ready and queue._ready[-1].message.number == number):
                     queue._ready.pop()
-        return original(session, frame)
 
 
-@disconnect.override(
+@disconnect.before(
     COMMANDS, "DISCONNECT", breaks="STOMP10-DISCONNECT-01 STOMP12-FH-08 ARTEMIS-REDELIVERY-back-1"
 )
-def what_is_held_is_consumed(original, reached, session, frame):
+def what_is_held_is_consumed(reached, session, frame):
     """DISCONNECT acknowledges everything that the session holds."""
     for subscription in session.subscriptions.values():
         held = list(subscription._unsettled.values())
-        if held:
-            reached()
+        if reached(held):
             for delivery in held:
                 del subscription._unsettled[delivery.key], subscription._deliveries[delivery.key]
             subscription.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
-    return original(session, frame)
 
 
 @disconnect.override(

@@ -17,12 +17,10 @@ SELECTOR = "ARTEMIS-STOMP-selector-1 ARTEMIS-FILTER-syntax-1 ARTEMIS-FILTER-conv
 NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 
 
-@durable.override(AddressBook, "tidy", breaks=OUTLIVES)
-def ends_with_its_connection(original, reached, self, queue):
+@durable.after(AddressBook, "tidy", breaks=OUTLIVES)
+def ends_with_its_connection(reached, self, queue):
     """A durable subscription ends with the connection that made it."""
-    original(self, queue)
-    if queue.name in self.durable and not queue.has_consumers:
-        reached()
+    if reached(queue.name in self.durable and not queue.has_consumers):
         self.delete(*self.durable[queue.name])
 
 
@@ -45,8 +43,9 @@ def deleted_without_its_name(original, reached, session, frame):
     after = original(session, frame)
     router = session.shared.router
     queue = None if subscription is None else subscription.queue
-    if queue is not None and queue.name in router.addresses.durable and not queue.has_consumers:
-        reached()
+    if reached(
+        queue is not None and queue.name in router.addresses.durable and not queue.has_consumers
+    ):
         router.durable.delete(queue.name)
     return after
 
@@ -54,8 +53,7 @@ def deleted_without_its_name(original, reached, session, frame):
 @durable.override(DurableSubscriptions, "delete", breaks=DELETED)
 def never_deleted(original, reached, self, called):
     """UNSUBSCRIBE with the name of a durable subscription ends its consumer and deletes nothing."""
-    if called in self._queues:
-        reached()
+    reached(called in self._queues)
 
 
 @durable.mutant(OUTLIVES)
@@ -64,8 +62,7 @@ def named_without_the_client(patch, reached):
 
     @patch.override(DurableSubscriptions, "open")
     def open_durable(original, self, name, routing, called, *rest):
-        if called.partition(".")[2] in self._queues:
-            reached()
+        reached(called.partition(".")[2] in self._queues)
         return original(self, name, routing, called.partition(".")[2], *rest)
 
     @patch.override(DurableSubscriptions)
@@ -78,8 +75,7 @@ def two_consumers_get_copies(original, reached, self, name, routing, called, *re
     """Two connections that subscribe to the same durable subscription both get in, and each gets
     every message."""
     entry = self._queues.get(called)
-    if entry is not None and entry[1].has_consumers:
-        reached()
+    if reached(entry is not None and entry[1].has_consumers):
         queue = self._addresses.make(entry[0], f"{called}#twin", entry[1].routing)
         entry[0].bind(queue)
         self._addresses.on_demand[queue] = entry[0]
@@ -93,10 +89,7 @@ def last_name_counts(patch, reached):
 
     def last(original, session, frame):
         given = [name for name in NAMES if frame.get(name) is not None]
-        if len(given) > 1:
-            reached()
-            frame = without(frame, *given[:-1])
-        return original(session, frame)
+        return original(session, without(frame, *given[:-1]) if reached(len(given) > 1) else frame)
 
     for command in ("SUBSCRIBE", "UNSUBSCRIBE"):
         patch.override(COMMANDS, command)(last)
@@ -118,15 +111,14 @@ def called_otherwise(patch, reached):
         original(self, f"{subscription}.{client}")
 
 
-@durable.override(Router, "publish", breaks="ARTEMIS-STOMP-durable-1 STOMP12-SUB-02")
-def only_what_comes_while_connected(original, reached, self, message):
+@durable.after(Router, "publish", breaks="ARTEMIS-STOMP-durable-1 STOMP12-SUB-02")
+def only_what_comes_while_connected(reached, self, message):
     """A durable subscription keeps nothing while nobody consumes it."""
-    taken = original(self, message)
     for _, queue in self.addresses.durable.values():
-        if not queue.has_consumers and queue._ready and queue._ready[-1].message is message:
-            reached()
+        if reached(
+            not queue.has_consumers and queue._ready and queue._ready[-1].message is message
+        ):
             queue._ready.pop()
-    return taken
 
 
 # --- selectors ------------------------------------------------------------------------------------
@@ -151,23 +143,19 @@ def selectors_ignored(patch, reached):
     _selecting(patch, reached, lambda text: None)
 
 
-@durable.mutant(SELECTOR)
-def less_means_less_or_equal(patch, reached):
+@durable.through(_selecting, SELECTOR)
+def less_means_less_or_equal(text):
     """In a selector < lets equal numbers through."""
-
-    def change(text: str) -> str:
-        return (
-            text.replace("<>", "\0")
-            .replace("<=", "\1")
-            .replace("<", "<=")
-            .replace("\1", "<=")
-            .replace("\0", "<>")
-        )
-
-    _selecting(patch, reached, change)
+    return (
+        text.replace("<>", "\0")
+        .replace("<=", "\1")
+        .replace("<", "<=")
+        .replace("\1", "<=")
+        .replace("\0", "<>")
+    )
 
 
-@durable.mutant(SELECTOR)
-def or_means_and(patch, reached):
+@durable.through(_selecting, SELECTOR)
+def or_means_and(text):
     """In a selector OR is taken for AND."""
-    _selecting(patch, reached, lambda text: text.replace(" OR ", " AND "))
+    return text.replace(" OR ", " AND ")

@@ -29,37 +29,30 @@ def _kept_open(patch, reached, keeps):
 
     @patch.override(StompConnection)
     def close(original, self):
-        if self in kept:
-            reached()
-        else:
+        if not reached(self in kept):
             original(self)
 
 
-@errors.mutant(
+@errors.through(
+    _kept_open,
     "STOMP12-ERR-02 STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-SUB-03 STOMP12-SUB-03",
     recreates="ARTEMIS (no id) 1.2 disconnect",
 )
-def not_closed(patch, reached):
+def not_closed(connection, frame):
     """After the ERROR for a frame the connection stays open, in every version."""
-    _kept_open(patch, reached, lambda connection, frame: connection._state.name == "SESSION")
+    return connection._state.name == "SESSION"
 
 
-@errors.mutant("STOMP12-ERR-02 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
-def refused_login_not_closed(patch, reached):
+@errors.through(_kept_open, "STOMP12-ERR-02 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
+def refused_login_not_closed(connection, frame):
     """A client whose login is refused gets its ERROR, and the connection stays open."""
-    _kept_open(
-        patch,
-        reached,
-        lambda connection, frame: (
-            frame.head.command == "CONNECT" and connection._state.name != "SESSION"
-        ),
-    )
+    return frame.head.command == "CONNECT" and connection._state.name != "SESSION"
 
 
-@errors.mutant(SUBSCRIBE_FAILED)
-def subscribe_not_closed(patch, reached):
+@errors.through(_kept_open, SUBSCRIBE_FAILED)
+def subscribe_not_closed(connection, frame):
     """A SUBSCRIBE that fails gets its ERROR, and the connection stays open."""
-    _kept_open(patch, reached, lambda connection, frame: frame.head.command == "SUBSCRIBE")
+    return frame.head.command == "SUBSCRIBE"
 
 
 @errors.override(
@@ -69,24 +62,18 @@ def subscribe_not_closed(patch, reached):
 )
 def closed_without_a_word(original, reached, self, problem, frame=None):
     """A frame that cannot be processed ends the connection without an ERROR."""
-    if self._state.name == "SESSION":
-        reached()
+    if reached(self._state.name == "SESSION"):
         self.close()
     else:
         original(self, problem, frame)
 
 
 @errors.override(
-    COMMANDS,
-    "SEND",
-    breaks=("STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-RCPT-01 STOMP12-RCPT-01"),
+    COMMANDS, "SEND", breaks=("STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-RCPT-01 STOMP12-RCPT-01")
 )
 def send_to_nowhere_confirmed(original, reached, session, frame):
     """A SEND without a destination is confirmed and thrown away."""
-    if not frame.get("destination"):
-        reached()
-        return None
-    return original(session, frame)
+    return None if reached(not frame.get("destination")) else original(session, frame)
 
 
 @errors.mutant("STOMP10-ERROR-02 STOMP11-ERR-02 STOMP12-ERR-03")
@@ -135,19 +122,16 @@ def type_is_no_mime_type(patch, reached):
 def receipt_behind_error(patch, reached):
     """Behind the ERROR for a frame comes the RECEIPT of an earlier one."""
 
-    @patch.override(StompConnection)
-    def close(original, self):
-        if self._failing:
-            reached()
+    @patch.before(StompConnection)
+    def close(self):
+        if reached(self._failing):
             self.shared.outbox.send(self.conn, self.encoder.receipt("earlier"))
-        original(self)
 
     patch.set(StompConnection, "_failing", False)
 
-    @patch.override(StompConnection)
-    def _refuse(original, self, problem, frame=None):
+    @patch.before(StompConnection)
+    def _refuse(self, problem, frame=None):
         self._failing = self._state.name == "SESSION"
-        original(self, problem, frame)
 
 
 @errors.mutant("STOMP11-SUB-02 STOMP12-SUB-02")
@@ -155,47 +139,31 @@ def subscribers_beside_dropped(patch, reached):
     """An error on one connection ends the subscriptions of all others, which are not told."""
     sessions: list[StompConnection] = []
 
-    @patch.override(StompConnection)
-    def __init__(original, self, conn, acceptor, shared, now):
-        original(self, conn, acceptor, shared, now)
+    @patch.after(StompConnection)
+    def __init__(self, conn, acceptor, shared, now):
         sessions.append(self)
 
-    @patch.override(StompConnection)
-    def _refuse(original, self, problem, frame=None):
-        original(self, problem, frame)
+    @patch.after(StompConnection)
+    def _refuse(self, problem, frame=None):
         for session in sessions:
-            if session is not self and session.subscriptions:
-                reached()
+            if reached(session is not self and session.subscriptions):
                 subscriptions = list(session.subscriptions.values())
                 session.subscriptions.clear()
                 session.release(subscriptions)
 
 
-@errors.override(
-    COMMANDS,
-    "SUBSCRIBE",
-    breaks="STOMP11-SUB-03 STOMP12-SUB-03",
-)
+@errors.override(COMMANDS, "SUBSCRIBE", breaks="STOMP11-SUB-03 STOMP12-SUB-03")
 def subscribe_to_nowhere_confirmed(original, reached, session, frame):
     """A SUBSCRIBE without a destination is confirmed."""
-    if frame.get("destination") is None:
-        reached()
-        return None
-    return original(session, frame)
+    return None if reached(frame.get("destination") is None) else original(session, frame)
 
 
 @errors.override(
-    COMMANDS,
-    "SUBSCRIBE",
-    breaks="STOMP11-SUB-03 STOMP12-SUB-03",
-    recreates="AMQ-7125",
+    COMMANDS, "SUBSCRIBE", breaks="STOMP11-SUB-03 STOMP12-SUB-03", recreates="AMQ-7125"
 )
 def subscribe_to_an_empty_name_confirmed(original, reached, session, frame):
     """A SUBSCRIBE whose destination is empty is confirmed."""
-    if frame.get("destination") == "":
-        reached()
-        return None
-    return original(session, frame)
+    return None if reached(frame.get("destination") == "") else original(session, frame)
 
 
 @errors.override(COMMANDS, "SUBSCRIBE", breaks="STOMP11-SUB-03 STOMP12-SUB-03")

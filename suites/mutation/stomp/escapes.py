@@ -46,18 +46,15 @@ def carriage_return_escape_in_1_1(patch, reached):
     escapes = {**(right.escapes or {}), "r": "\r"}
     patch.set(GRAMMARS, Version.V1_1, replace(right, escapes=escapes))
 
-    @patch.override(FrameParser)
-    def _unescape(original, self, text, number):
-        if self._grammar.version is Version.V1_1 and "\\r" in text:
-            reached()
-        return original(self, text, number)
+    @patch.before(FrameParser)
+    def _unescape(self, text, number):
+        reached(self._grammar.version is Version.V1_1 and "\\r" in text)
 
 
 def _without_escape(patch, reached, letter):
     @patch.override(FrameParser)
     def _unescape(original, self, text, number):
-        if f"\\{letter}" in text and self._grammar.escapes is not None:
-            reached()
+        if reached(f"\\{letter}" in text and self._grammar.escapes is not None):
             kept = f"\\{letter}".replace("\\", "\\\\")
             return original(self, text.replace(f"\\{letter}", kept), number)
         return original(self, text, number)
@@ -106,11 +103,9 @@ def connect_read_with_escapes(patch, reached):
     escapes = GRAMMARS[Version.V1_2].escapes
     patch.set(grammar, "OPENING", replace(grammar.OPENING, escapes=escapes))
 
-    @patch.override(FrameParser)
-    def _header(original, self, line, number):
-        if self._grammar.version is None and b"\\" in line:
-            reached()
-        return original(self, line, number)
+    @patch.before(FrameParser)
+    def _header(self, line, number):
+        reached(self._grammar.version is None and b"\\" in line)
 
 
 @escapes.mutant("STOMP11-ENC-03 STOMP12-ENC-03")
@@ -118,11 +113,9 @@ def connect_without_colons(patch, reached):
     """A colon in a value of CONNECT is refused, as in later frames."""
     patch.set(grammar, "OPENING", replace(grammar.OPENING, colon_in_value=False))
 
-    @patch.override(FrameParser)
-    def _header(original, self, line, number):
-        if self._grammar.version is None and line.count(b":") > 1:
-            reached()
-        return original(self, line, number)
+    @patch.before(FrameParser)
+    def _header(self, line, number):
+        reached(self._grammar.version is None and line.count(b":") > 1)
 
 
 @escapes.mutant("STOMP10-RECEIPT-02")
@@ -131,31 +124,27 @@ def read_in_1_0(patch, reached):
     escapes = GRAMMARS[Version.V1_1].escapes
     patch.set(GRAMMARS, Version.V1_0, replace(GRAMMARS[Version.V1_0], escapes=escapes))
 
-    @patch.override(FrameParser)
-    def _header(original, self, line, number):
-        if self._grammar.version is Version.V1_0 and b"\\" in line:
-            reached()
-        return original(self, line, number)
+    @patch.before(FrameParser)
+    def _header(self, line, number):
+        reached(self._grammar.version is Version.V1_0 and b"\\" in line)
 
 
 # --- writing --------------------------------------------------------------------------------------
 
 
 def _written(patch, reached, changes, only=None):
-    @patch.override(FrameEncoder)
-    def __init__(original, self, version):
-        original(self, version)
+    @patch.after(FrameEncoder)
+    def __init__(self, version):
         self._right = self._escapes
         if self._escapes and only in (None, version):
             kept = {**self._escapes, **changes}
             self._escapes = {key: value for key, value in kept.items() if value is not None}
 
-    @patch.override(FrameEncoder)
-    def header(original, self, name, value):
+    @patch.before(FrameEncoder)
+    def header(self, name, value):
         if self._right != self._escapes:
             both = name + value
             reached.instead(both.translate(self._right), both.translate(self._escapes))
-        return original(self, name, value)
 
 
 @escapes.mutant(WRITTEN)
@@ -195,7 +184,7 @@ def written_in_passes(original, reached, self, name, value):
     return reached.instead(right, f"{name}:{value}\n".encode())
 
 
-@escapes.override(
+@escapes.result(
     FrameEncoder,
     "receipt",
     breaks=(
@@ -203,13 +192,12 @@ def written_in_passes(original, reached, self, name, value):
         " STOMP12-HDR-17"
     ),
 )
-def receipts_not_escaped(original, reached, self, receipt):
+def receipts_not_escaped(right, self, receipt):
     """The receipt-id of a RECEIPT is written without escapes."""
-    right = original(self, receipt)
-    return reached.instead(right, f"RECEIPT\nreceipt-id:{receipt}\n\n\0".encode())
+    return f"RECEIPT\nreceipt-id:{receipt}\n\n\0".encode()
 
 
-@escapes.override(
+@escapes.result(
     FrameEncoder,
     "header",
     breaks=(
@@ -217,12 +205,9 @@ def receipts_not_escaped(original, reached, self, receipt):
         " STOMP12-MSG-08 STOMP11-SEND-06 STOMP12-SEND-06"
     ),
 )
-def names_not_written(original, reached, self, name, value):
+def names_not_written(right, self, name, value):
     """The names of headers leave without escapes."""
-    right = original(self, name, value)
-    if not self._escapes:
-        return right
-    return reached.instead(right, f"{name}:{value.translate(self._escapes)}\n".encode())
+    return right if not self._escapes else f"{name}:{value.translate(self._escapes)}\n".encode()
 
 
 @escapes.override(FrameEncoder, "header", breaks="STOMP10-RECEIPT-02")
@@ -239,31 +224,26 @@ def encoded_once_for_all(patch, reached):
     """Headers are encoded once per message, for the version of its first subscriber, and sent so to
     all others."""
 
-    @patch.override(FrameEncoder)
-    def __init__(original, self, version):
-        original(self, version)
+    @patch.after(FrameEncoder)
+    def __init__(self, version):
         self._own, self._key = self._key, "stomp"
 
-    @patch.override(FrameEncoder)
-    def _headers(original, self, envelope):
+    @patch.before(FrameEncoder)
+    def _headers(self, envelope):
         envelope.wire[self._own] = b""
-        return original(self, envelope)
 
-    @patch.override(FrameEncoder, "message")
-    def frameencoder_message(original, self, opening, message, ack, redelivered):
+    @patch.before(FrameEncoder, "message")
+    def frameencoder_message(self, opening, message, ack, redelivered):
         wire = message.envelope.wire
-        if self._key in wire and self._own not in wire:
-            reached()
-        return original(self, opening, message, ack, redelivered)
+        reached(self._key in wire and self._own not in wire)
 
 
 @escapes.mutant("STOMP10-FRAME-03")
 def sent_to_1_0_as_received(patch, reached):
     """A line end in a header that a later version brought is sent to 1.0 subscribers as it is."""
 
-    @patch.override(FrameEncoder)
-    def header(original, self, name, value):
-        right = original(self, name, value)
+    @patch.result(FrameEncoder)
+    def header(right, self, name, value):
         return right if self._escapes else reached.instead(right, f"{name}:{value}\n".encode())
 
     @patch.override(FrameEncoder)

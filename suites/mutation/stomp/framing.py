@@ -31,22 +31,18 @@ def cr_lf_not_known(patch, reached):
     """In 1.2 a line may end with LF only: the CR before it is taken for part of the line."""
     regrammar(patch, Version.V1_2, crlf=False, bare_cr=True)
 
-    @patch.override(FrameParser)
-    def feed(original, self, data):
-        if self._grammar.version is Version.V1_2 and b"\r\n" in data:
-            reached()
-        original(self, data)
+    @patch.before(FrameParser)
+    def feed(self, data):
+        reached(self._grammar.version is Version.V1_2 and b"\r\n" in data)
 
 
-@framing.override(FrameParser, "feed", breaks="STOMP12-FRAME-01", recreates="AMQ-3729")
-def cr_lf_blank_line_not_seen(original, reached, self, data):
+@framing.before(FrameParser, "feed", breaks="STOMP12-FRAME-01", recreates="AMQ-3729")
+def cr_lf_blank_line_not_seen(reached, self, data):
     """CR LF ends a header line, but an empty line of CR LF does not end the headers: the parser
     waits for ever."""
     if self._grammar.crlf:
         self._blank = re.compile(rb"\n\n")
-        if b"\n\r\n" in data:
-            reached()
-    original(self, data)
+        reached(b"\n\r\n" in data)
 
 
 @framing.mutant("STOMP11-FRAME-04")
@@ -54,11 +50,9 @@ def cr_lf_in_1_1(patch, reached):
     """In 1.1 the CR before an LF is dropped, as in 1.2."""
     regrammar(patch, Version.V1_1, crlf=True)
 
-    @patch.override(FrameParser)
-    def feed(original, self, data):
-        if self._grammar.version is Version.V1_1 and b"\r\n" in data:
-            reached()
-        original(self, data)
+    @patch.before(FrameParser)
+    def feed(self, data):
+        reached(self._grammar.version is Version.V1_1 and b"\r\n" in data)
 
 
 @framing.mutant("STOMP12-FRAME-01")
@@ -66,21 +60,17 @@ def connect_without_cr_lf(patch, reached):
     """CONNECT may not end its lines with CR LF."""
     patch.set(grammar, "OPENING", replace(grammar.OPENING, crlf=False, bare_cr=False))
 
-    @patch.override(FrameParser)
-    def feed(original, self, data):
-        if self._grammar.version is None and b"\r\n" in data:
-            reached()
-        original(self, data)
+    @patch.before(FrameParser)
+    def feed(self, data):
+        reached(self._grammar.version is None and b"\r\n" in data)
 
 
-@framing.override(FrameParser, "next", breaks="STOMP10-FRAME-04 STOMP11-FRAME-01 STOMP12-FRAME-02")
-def one_end_of_line_between_frames(original, reached, self):
+@framing.before(FrameParser, "next", breaks="STOMP10-FRAME-04 STOMP11-FRAME-01 STOMP12-FRAME-02")
+def one_end_of_line_between_frames(reached, self):
     """More than one end of line between two frames is refused."""
     behind = self._data[self._at :].replace(b"\r", b"")
-    if self._grammar.version is not None and behind.startswith(b"\n\n"):
-        reached()
+    if reached(self._grammar.version is not None and behind.startswith(b"\n\n")):
         raise self._refuse(refusal.UNKNOWN_COMMAND, "a frame begins with an empty line")
-    return original(self)
 
 
 @framing.override(FrameParser, "_head", breaks="STOMP11-FRAME-02 STOMP12-FRAME-03")
@@ -128,8 +118,7 @@ def connect_trimmed(original, reached, self, line, number):
 def empty_values_refused(original, reached, self, line, number):
     """A header without a value is taken for malformed."""
     name, value = original(self, line, number)
-    if not value and self._grammar.version is not None:
-        reached()
+    if reached(not value and self._grammar.version is not None):
         raise self._refuse(refusal.MALFORMED_HEADER, f"line {number} has no value")
     return name, value
 
@@ -142,17 +131,16 @@ def last_entry_counts(original, reached, self, block):
     return head
 
 
-@framing.override(FrameParser, "_header", breaks="STOMP10-FRAME-03")
-def value_from_the_last_colon(original, reached, self, line, number):
+@framing.result(FrameParser, "_header", breaks="STOMP10-FRAME-03")
+def value_from_the_last_colon(right, self, line, number):
     """In 1.0 a value begins at the last colon of its line."""
-    right = original(self, line, number)
     if self._grammar.version is not Version.V1_0:
         return right
     name, _, value = self._text(line, number).rpartition(":")
-    return reached.instead(right, (name, value.lstrip(" ")))
+    return (name, value.lstrip(" "))
 
 
-@framing.override(
+@framing.result(
     FrameParser,
     "_text",
     breaks=(
@@ -160,33 +148,30 @@ def value_from_the_last_colon(original, reached, self, line, number):
         " STOMP12-SEND-06"
     ),
 )
-def headers_in_latin_1(original, reached, self, line, number):
+def headers_in_latin_1(right, self, line, number):
     """Header text is read as ISO 8859-1."""
-    return reached.instead(original(self, line, number), line.decode("latin-1"))
+    return line.decode("latin-1")
 
 
-@framing.override(
+@framing.result(
     FrameParser,
     "_text",
     breaks="STOMP11-ENC-01 STOMP12-ENC-01 STOMP11-HDR-10 STOMP12-HDR-14",
     recreates="AMQ-8398",
 )
-def supplementary_characters_lost(original, reached, self, line, number):
+def supplementary_characters_lost(right, self, line, number):
     """Characters beyond the basic plane are lost on the way through the broker's own text
     encoding."""
-    right = original(self, line, number)
-    return reached.instead(
-        right, "".join(character if character <= "\uffff" else "??" for character in right)
-    )
+    return "".join(character if character <= "\uffff" else "??" for character in right)
 
 
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-@framing.override(FrameParser, "_content_length", breaks=LENGTH)
-def content_length_ignored(original, reached, self, headers):
+@framing.result(FrameParser, "_content_length", breaks=LENGTH)
+def content_length_ignored(right, self, headers):
     """The body ends at the first NUL although there is a content-length."""
-    return reached.instead(original(self, headers), None)
+    return
 
 
 @framing.mutant(LENGTH, recreates="AMQ-2822")
@@ -198,19 +183,16 @@ def content_length_lost_in_pieces(patch, reached):
     @patch.override(FrameParser)
     def _wait(original, self, at, body_at=None, whole=None):
         self.forget = self.forget or body_at is not None
-        if whole is not None:
-            reached()
+        if reached(whole is not None):
             self._heads.clear()
         original(self, at, body_at)
 
-    @patch.override(FrameParser)
-    def _content_length(original, self, headers):
-        right = original(self, headers)
+    @patch.result(FrameParser)
+    def _content_length(right, self, headers):
         return None if self.forget else right
 
-    @patch.override(FrameParser)
-    def next(original, self):
-        token = original(self)
+    @patch.result(FrameParser)
+    def next(token, self):
         if token is not None:
             self.forget = False
             self._heads.clear()
@@ -222,8 +204,7 @@ def content_length_only_for_send(original, reached, self, block):
     """ACK, BEGIN and the other frames without a body are refused when they have a content-length of
     0."""
     head = original(self, block)
-    if head.content_length is not None and head.command not in self._grammar.with_body:
-        reached()
+    if reached(head.content_length is not None and head.command not in self._grammar.with_body):
         raise self._refuse(refusal.BODY_NOT_ALLOWED, f"a {head.command} frame has no length", head)
     return head
 
@@ -236,8 +217,7 @@ def content_length_only_for_send(original, reached, self, block):
 )
 def bad_content_length_ends_in_silence(original, reached, self, problem, frame=None):
     """A content-length that is no number crashes the reader: the connection ends without a word."""
-    if problem.message == refusal.BAD_CONTENT_LENGTH.message:
-        reached()
+    if reached(problem.message == refusal.BAD_CONTENT_LENGTH.message):
         self.close()
     else:
         original(self, problem, frame)
@@ -247,8 +227,7 @@ def bad_content_length_ends_in_silence(original, reached, self, problem, frame=N
 def nul_left_behind(original, reached, self):
     """The NUL behind a counted body is taken for the beginning of the next frame."""
     frame = original(self)
-    if frame is not None and frame.head.content_length:
-        reached()
+    if reached(frame is not None and frame.head.content_length):
         self._at -= 1
     return frame
 
@@ -287,9 +266,7 @@ def body_of_subscribe_refused(patch, reached):
     """A 1.0 SUBSCRIBE with a body is refused instead of its body being ignored."""
     regrammar(patch, Version.V1_0, with_body=frozenset({"SEND"}))
 
-    @patch.override(FrameParser)
-    def _check_body(original, self, head, size):
+    @patch.before(FrameParser)
+    def _check_body(self, head, size):
         without_body = head.command not in self._grammar.with_body
-        if size and without_body and self._grammar.version is Version.V1_0:
-            reached()
-        original(self, head, size)
+        reached(size and without_body and self._grammar.version is Version.V1_0)

@@ -14,8 +14,7 @@ framing_pieces = Group("framing")
 @framing_pieces.override(FrameParser, "feed", breaks=FRAME)
 def waits_for_one_byte_more(original, reached, self, data):
     """A frame that came in pieces is read only when a byte of the next one is there."""
-    if self._pending and data.endswith(b"\0"):
-        reached()
+    if reached(self._pending and data.endswith(b"\0")):
         self._pending += data
         return
     original(self, data)
@@ -25,10 +24,7 @@ def waits_for_one_byte_more(original, reached, self, data):
 def end_of_line_in_a_piece_dropped(original, reached, self, data):
     """A piece that begins with an end of line loses it: it is taken for a heartbeat within the
     frame."""
-    if self._pending and data.startswith(b"\n"):
-        reached()
-        data = data[1:]
-    original(self, data)
+    original(self, data[1:] if reached(self._pending and data.startswith(b"\n")) else data)
 
 
 @framing_pieces.override(
@@ -46,18 +42,15 @@ def only_the_first_frame_of_a_piece(patch, reached):
     """Of several frames in one piece only the first three are read."""
     patch.set(FrameParser, "read", 0)
 
-    @patch.override(FrameParser)
-    def feed(original, self, data):
+    @patch.before(FrameParser)
+    def feed(self, data):
         self.read = 0
-        original(self, data)
 
-    @patch.override(FrameParser)
-    def next(original, self):
-        frame = original(self)
+    @patch.result(FrameParser)
+    def next(frame, self):
         if frame is not None and self._grammar.version is not None:
             self.read += 1
-            if self.read > 3:
-                reached()
+            if reached(self.read > 3):
                 self._data, self._at = b"", 0
                 return None
         return frame
@@ -73,8 +66,7 @@ def body_up_to_the_last_nul(original, reached, self):
         return frame
     rest = self._data[self._at :]
     last = rest.rfind(b"\0")
-    if last >= 0:
-        reached()
+    if reached(last >= 0):
         frame.body += b"\0" + rest[:last]
         self._at += last + 1
     return frame
@@ -85,11 +77,9 @@ def abort_not_known_in_1_0(patch, reached):
     """ABORT is no command of 1.0."""
     regrammar(patch, Version.V1_0, commands=GRAMMARS[Version.V1_0].commands - {"ABORT"})
 
-    @patch.override(FrameParser)
-    def _head(original, self, block):
-        if self._grammar.version is Version.V1_0 and block.startswith(b"ABORT\n"):
-            reached()
-        return original(self, block)
+    @patch.before(FrameParser)
+    def _head(self, block):
+        reached(self._grammar.version is Version.V1_0 and block.startswith(b"ABORT\n"))
 
 
 @framing_pieces.mutant("STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08")

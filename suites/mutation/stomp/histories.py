@@ -17,18 +17,18 @@ LONG = 12
 """Deliveries behind which a history is long."""
 
 
-@histories.override(Subscription, "take", breaks=f"{CUMULATIVE} {GONE}")
-def cumulative_goes_by_age(original, reached, self, delivery):
+@histories.before(Subscription, "take", breaks=f"{CUMULATIVE} {GONE}")
+def cumulative_goes_by_age(reached, self, delivery):
     """A cumulative ACK is about the messages that are as old as its own or older, and not about
     those that were delivered before it."""
     younger = [
         other for other in self._unsettled.values() if other.entry.order > delivery.entry.order
     ]
     for other in younger if self.mode is AckMode.CLIENT else ():
-        if list(self._unsettled).index(other.key) < list(self._unsettled).index(delivery.key):
-            reached()
+        if reached(
+            list(self._unsettled).index(other.key) < list(self._unsettled).index(delivery.key)
+        ):
             self._unsettled.move_to_end(other.key)
-    return original(self, delivery)
 
 
 @histories.override(Subscription, "deliver", breaks=WINDOW)
@@ -36,8 +36,7 @@ def one_frame_in_twelve_is_free(original, reached, self, entry):
     """Each twelfth frame of a subscription is not charged."""
     before = self.window.credit
     original(self, entry)
-    if self._delivered % LONG == LONG - 1:
-        reached()
+    if reached(self._delivered % LONG == LONG - 1):
         self.window.credit = before
 
 
@@ -46,8 +45,7 @@ def long_ranges_pay_for_three(original, reached, self, delivery):
     """An ACK of more than three messages gives back the bytes of three."""
     before = self.window.credit
     taken = original(self, delivery)
-    if len(taken) > 3 and self.window.size > 0:
-        reached()
+    if reached(len(taken) > 3 and self.window.size > 0):
         self.window.credit = before + (self.window.credit - before) * 3 // len(taken)
     return taken
 
@@ -59,20 +57,17 @@ def long_ranges_leave_the_oldest(original, reached, self, delivery):
         return original(self, delivery)
     oldest = next(iter(self._unsettled.values()))
     taken = original(self, delivery)
-    if len(taken) > 3:
-        reached()
+    if reached(len(taken) > 3):
         self._unsettled[oldest.key] = self._deliveries[oldest.key] = oldest
         del taken[0]
     return taken
 
 
-@histories.override(ByteWindow, "give_back", breaks=WINDOW)
-def overdrafts_are_forgiven(original, reached, self, size):
+@histories.before(ByteWindow, "give_back", breaks=WINDOW)
+def overdrafts_are_forgiven(reached, self, size):
     """Bytes by which a frame overdrew the window are not taken off what an ACK gives back."""
-    if self.credit < 0:
-        reached()
+    if reached(self.credit < 0):
         self.credit = 0
-    original(self, size)
 
 
 @histories.mutant(WINDOW)
@@ -80,15 +75,12 @@ def a_subscription_inherits_the_window(patch, reached):
     """A subscription begins with what its predecessor of the same id had left of the window."""
     kept = {}
 
-    @patch.override(Subscription)
-    def unsubscribe(original, self):
+    @patch.before(Subscription)
+    def unsubscribe(self):
         kept[self._conn, self.id] = self.window.credit
-        return original(self)
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
+    @patch.before(Subscription)
+    def deliver(self, entry):
         left = kept.pop((self._conn, self.id), None)
-        if left is not None and self.window.size > 0 and left != self.window.size:
-            reached()
+        if reached(left is not None and self.window.size > 0 and left != self.window.size):
             self.window.credit = min(self.window.credit, max(1, left))
-        original(self, entry)

@@ -33,8 +33,7 @@ def exceeded_and_ignored(patch, reached):
 
     @patch.override(StompConnection)
     def _refuse(original, self, problem, frame=None):
-        if problem.message == refusal.TOO_LARGE.message:
-            reached()
+        if reached(problem.message == refusal.TOO_LARGE.message):
             self.deaf = True
         else:
             original(self, problem, frame)

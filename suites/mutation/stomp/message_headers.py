@@ -23,9 +23,8 @@ def _rewritten(patch, reached, pattern, instead):
     """MESSAGE frames in which the first match of ``pattern`` in the headers is replaced."""
     compiled = re.compile(pattern)
 
-    @patch.override(FrameEncoder, "message")
-    def frameencoder_message(original, self, opening, message, ack, redelivered):
-        right = original(self, opening, message, ack, redelivered)
+    @patch.result(FrameEncoder, "message")
+    def frameencoder_message(right, self, opening, message, ack, redelivered):
         head, end, body = right.partition(b"\n\n")
         return reached.instead(right, compiled.sub(instead, head, count=1) + end + body)
 
@@ -36,22 +35,20 @@ def no_destination(patch, reached):
     _rewritten(patch, reached, rb"\ndestination:[^\n]*", b"")
 
 
-@message_headers.override(FrameEncoder, "_headers", breaks="STOMP12-MSG-02")
-def destination_in_small_letters(original, reached, self, envelope):
+@message_headers.result(FrameEncoder, "_headers", breaks="STOMP12-MSG-02")
+def destination_in_small_letters(right, self, envelope):
     """The destination of MESSAGE is not letter for letter that of SEND: it is turned into small
     letters."""
-    right = original(self, envelope)
     line = self.header("destination", envelope.destination)
-    return reached.instead(right, line.lower() + right[len(line) :])
+    return line.lower() + right[len(line) :]
 
 
-@message_headers.override(FrameEncoder, "_headers", breaks="STOMP12-MSG-02")
-def destination_without_prefix(original, reached, self, envelope):
+@message_headers.result(FrameEncoder, "_headers", breaks="STOMP12-MSG-02")
+def destination_without_prefix(right, self, envelope):
     """The destination of MESSAGE is the broker's address, without the prefix that the sender
     wrote."""
-    right = original(self, envelope)
     line = self.header("destination", envelope.destination)
-    return reached.instead(right, self.header("destination", envelope.address) + right[len(line) :])
+    return self.header("destination", envelope.address) + right[len(line) :]
 
 
 @message_headers.mutant("STOMP10-MESSAGE-02 STOMP11-MSG-02 STOMP12-MSG-03 STOMP12-FH-09")
@@ -60,12 +57,11 @@ def no_message_id(patch, reached):
     _rewritten(patch, reached, rb"\nmessage-id:[^\n]*", b"")
 
 
-@message_headers.override(FrameEncoder, "message", breaks=ID)
-def same_message_id(original, reached, self, opening, message, ack, redelivered):
+@message_headers.result(FrameEncoder, "message", breaks=ID)
+def same_message_id(right, self, opening, message, ack, redelivered):
     """Every MESSAGE of a subscription has the same message-id."""
-    right = original(self, opening, message, ack, redelivered)
     number = b"%010d" % message.number
-    return reached.instead(right, right.replace(number, b"0" * 10, 1))
+    return right.replace(number, b"0" * 10, 1)
 
 
 @message_headers.mutant(
@@ -84,14 +80,12 @@ def message_id_shared_by_subscriptions(patch, reached):
         self._delivered = entry.message.number - 1
         before = len(self._deliveries)
         original(self, entry)
-        if self.mode is not AckMode.AUTO and len(self._deliveries) == before:
-            reached()
+        reached(self.mode is not AckMode.AUTO and len(self._deliveries) == before)
 
-    @patch.override(Subscription)
-    def unsubscribe(original, self):
+    @patch.before(Subscription)
+    def unsubscribe(self):
         for key in self._unsettled:
             self._deliveries.setdefault(key, self._unsettled[key])
-        return original(self)
 
 
 @message_headers.mutant(ID, recreates="AMQ-2817")
@@ -100,21 +94,19 @@ def message_id_of_the_sender(patch, reached):
     broker's."""
     written: dict[int, str] = {}
 
-    @patch.override(FrameEncoder, "message")
-    def frameencoder_message(original, self, opening, message, ack, redelivered):
-        right = original(self, opening, message, ack, redelivered)
+    @patch.result(FrameEncoder, "message")
+    def frameencoder_message(right, self, opening, message, ack, redelivered):
         theirs = written.get(message.number)
         if theirs is None:
             return right
         line = self.header("message-id", theirs)
         return reached.instead(right, right.replace(b"MESSAGE\n", b"MESSAGE\n" + line, 1))
 
-    @patch.override(COMMANDS, "SEND")
-    def send(original, session, frame):
+    @patch.before(COMMANDS, "SEND")
+    def send(session, frame):
         theirs = frame.get("message-id")
         if theirs is not None:
             written[session.shared.router._messages + 1] = theirs
-        return original(session, frame)
 
 
 @message_headers.mutant("STOMP10-SUBSCRIBE-09 STOMP11-MSG-03 STOMP12-MSG-04 STOMP12-FH-09")
@@ -150,18 +142,17 @@ def no_length(patch, reached):
     _rewritten(patch, reached, rb"\ncontent-length:[^\n]*", b"")
 
 
-@message_headers.override(
+@message_headers.result(
     FrameEncoder, "message", breaks="STOMP10-MESSAGE-03", recreates="ARTEMIS-234"
 )
-def no_length_in_1_0(original, reached, self, opening, message, ack, redelivered):
+def no_length_in_1_0(right, self, opening, message, ack, redelivered):
     """MESSAGE to a 1.0 client has no content-length although its SEND had one."""
-    right = original(self, opening, message, ack, redelivered)
     if self._length_always:
         return right
-    return reached.instead(right, re.sub(rb"\ncontent-length:[^\n]*(?=\n\n)", b"", right, count=1))
+    return re.sub(rb"\ncontent-length:[^\n]*(?=\n\n)", b"", right, count=1)
 
 
-@message_headers.override(
+@message_headers.result(
     FrameEncoder,
     "message",
     breaks=(
@@ -169,12 +160,11 @@ def no_length_in_1_0(original, reached, self, opening, message, ack, redelivered
         " STOMP11-HDR-02 STOMP12-HDR-06 STOMP11-HDR-03 STOMP12-HDR-03 STOMP10-SEND-05"
     ),
 )
-def length_in_characters(original, reached, self, opening, message, ack, redelivered):
+def length_in_characters(right, self, opening, message, ack, redelivered):
     """The content-length of MESSAGE counts characters instead of bytes."""
-    right = original(self, opening, message, ack, redelivered)
     characters = len(message.body.decode(errors="replace"))
     line = b"content-length:%d\n\n"
-    return reached.instead(right, right.replace(line % len(message.body), line % characters, 1))
+    return right.replace(line % len(message.body), line % characters, 1)
 
 
 @message_headers.mutant(
@@ -190,9 +180,8 @@ def content_type_lost(patch, reached):
 
 
 def _dropping(patch, reached, drop):
-    @patch.override(FrameEncoder)
-    def _headers(original, self, envelope):
-        right = original(self, envelope)
+    @patch.result(FrameEncoder)
+    def _headers(right, self, envelope):
         kept = [
             header for number, header in enumerate(envelope.headers) if not drop(number, *header)
         ]  # type: ignore[operator]
@@ -202,45 +191,43 @@ def _dropping(patch, reached, drop):
         )
 
 
-@message_headers.mutant(
+@message_headers.through(
+    _dropping,
     "STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-FH-13"
-    " STOMP10-FRAME-02 STOMP10-FRAME-03 STOMP12-REPEAT-02"
+    " STOMP10-FRAME-02 STOMP10-FRAME-03 STOMP12-REPEAT-02",
 )
-def users_headers_dropped(patch, reached):
+def users_headers_dropped(number, name, value):
     """No header of the application comes out in MESSAGE."""
-    _dropping(patch, reached, lambda number, name, value: name.startswith("x"))
+    return name.startswith("x")
 
 
-@message_headers.mutant(
+@message_headers.through(
+    _dropping,
     "STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-FH-13"
-    " STOMP10-FRAME-02 STOMP10-FRAME-03"
+    " STOMP10-FRAME-02 STOMP10-FRAME-03",
 )
-def only_ten_headers(patch, reached):
+def only_ten_headers(number, name, value):
     """At most ten headers of a SEND come out in MESSAGE."""
-    _dropping(patch, reached, lambda number, name, value: number >= 10)
+    return number >= 10
 
 
-@message_headers.mutant(
+@message_headers.through(
+    _dropping,
     "STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-FH-13"
-    " STOMP11-FRAME-03 STOMP12-FRAME-05"
+    " STOMP11-FRAME-03 STOMP12-FRAME-05",
 )
-def empty_headers_dropped(patch, reached):
+def empty_headers_dropped(number, name, value):
     """Headers without a value do not come out in MESSAGE."""
-    _dropping(patch, reached, lambda number, name, value: not value)
+    return not value
 
 
-@message_headers.override(FrameEncoder, "_headers", breaks="STOMP12-REPEAT-02")
-def repeated_headers_turned_round(original, reached, self, envelope):
+@message_headers.result(FrameEncoder, "_headers", breaks="STOMP12-REPEAT-02")
+def repeated_headers_turned_round(right, self, envelope):
     """Repeated headers come out in reverse, so that the last entry becomes the first."""
-    right = original(self, envelope)
     lines = [self.header("destination", envelope.destination)]
     lines += [self.header(*header) for header in reversed(envelope.headers)]
     wrong = b"".join(lines)
-    return (
-        reached.instead(right, wrong)
-        if len(dict(envelope.headers)) < len(envelope.headers)
-        else right
-    )
+    return wrong if len(dict(envelope.headers)) < len(envelope.headers) else right
 
 
 @message_headers.override(
@@ -265,13 +252,8 @@ def a_header_without_name(patch, reached):
     _rewritten(patch, reached, rb"\ndestination:", b"\n:extra\ndestination:")
 
 
-@message_headers.override(FrameEncoder, "message", breaks=ID)
-def message_ids_come_again(original, reached, self, opening, message, ack, redelivered):
+@message_headers.result(FrameEncoder, "message", breaks=ID)
+def message_ids_come_again(right, self, opening, message, ack, redelivered):
     """The numbers in message-ids come again after sixteen messages."""
-    right = original(self, opening, message, ack, redelivered)
     again = b"%010d" % (message.number % 16)
-    return (
-        reached.instead(right, right.replace(b"%010d" % message.number, again, 1))
-        if b"ack:" in ack
-        else right
-    )
+    return right.replace(b"%010d" % message.number, again, 1) if b"ack:" in ack else right

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 from brokerproof.harness.model.enums import AckMode
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
@@ -22,11 +23,9 @@ def not_supported(patch, reached):
     for version, grammar in GRAMMARS.items():
         patch.set(GRAMMARS, version, replace(grammar, commands=grammar.commands - {"NACK"}))
 
-    @patch.override(FrameParser)
-    def feed(original, self, data):
-        if self._grammar.version is not None and b"NACK\n" in data:
-            reached()
-        original(self, data)
+    @patch.before(FrameParser)
+    def feed(self, data):
+        reached(self._grammar.version is not None and b"NACK\n" in data)
 
 
 def _extent(patch, reached, asked, done):
@@ -37,13 +36,9 @@ def _extent(patch, reached, asked, done):
         if delivery is None or delivery.subscription.mode is not asked:
             return original(session, frame)
         subscription = delivery.subscription
-        if next(iter(subscription._unsettled.values())) is not delivery:
-            reached()
-        subscription.mode = done
-        try:
+        reached(next(iter(subscription._unsettled.values())) is not delivery)
+        with mock.patch.object(subscription, "mode", done):
             return original(session, frame)
-        finally:
-            subscription.mode = asked
 
 
 @nacks.mutant(EXTENT)

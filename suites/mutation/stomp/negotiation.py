@@ -19,34 +19,26 @@ HIGHEST = "STOMP11-NEGO-04 STOMP12-NEGO-04"
 NONE = "STOMP11-NEGO-05 STOMP12-NEGO-05"
 
 
-@negotiation.override(opening, "choose_version", breaks=HIGHEST)
-def lowest_version(original, reached, accepted):
+@negotiation.result(opening, "choose_version", breaks=HIGHEST)
+def lowest_version(right, accepted):
     """The session uses the lowest version that both sides have."""
-    right = original(accepted)
     offered = (accepted or "1.0").split(",")
-    return reached.instead(
-        right, next((other for other in Version if other.wire in offered), right)
-    )
+    return next((other for other in Version if other.wire in offered), right)
 
 
-@negotiation.override(opening, "choose_version", breaks=HIGHEST)
-def first_listed(original, reached, accepted):
+@negotiation.result(opening, "choose_version", breaks=HIGHEST)
+def first_listed(right, accepted):
     """The session uses the first version of the client's list that the server has."""
-    right = original(accepted)
     by_name = {other.wire: other for other in Version}
-    return reached.instead(
-        right,
-        next((by_name[x] for x in (accepted or "").split(",") if x in by_name), right),
-    )
+    return next((by_name[x] for x in (accepted or "").split(",") if x in by_name), right)
 
 
-@negotiation.override(opening, "choose_version", breaks=HIGHEST)
-def last_listed(original, reached, accepted):
+@negotiation.result(opening, "choose_version", breaks=HIGHEST)
+def last_listed(right, accepted):
     """The session uses the last version of the client's list that the server has."""
-    right = original(accepted)
     by_name = {other.wire: other for other in Version}
     known = [by_name[x] for x in (accepted or "").split(",") if x in by_name]
-    return reached.instead(right, known[-1] if known else right)
+    return known[-1] if known else right
 
 
 @negotiation.override(
@@ -61,11 +53,10 @@ def beginning_is_enough(original, reached, accepted):
     return original(reached.instead(accepted, ",".join(part[:3] for part in accepted.split(","))))
 
 
-@negotiation.override(opening, "choose_version", breaks="STOMP11-NEGO-03 STOMP12-NEGO-03")
-def newest_without_header(original, reached, accepted):
+@negotiation.result(opening, "choose_version", breaks="STOMP11-NEGO-03 STOMP12-NEGO-03")
+def newest_without_header(right, accepted):
     """A CONNECT without accept-version opens a session of 1.2."""
-    right = original(accepted)
-    return right if accepted is not None else reached.instead(right, Version.V1_2)
+    return right if accepted is not None else Version.V1_2
 
 
 @negotiation.override(
@@ -131,11 +122,9 @@ def reads_as_1_0(patch, reached):
     for version in Version:
         patch.set(GRAMMARS, version, old)
 
-    @patch.override(StompConnection)
-    def _connect(original, self, now, frame):
-        original(self, now, frame)
-        if self.version is not Version.V1_0:
-            reached()
+    @patch.after(StompConnection)
+    def _connect(self, now, frame):
+        reached(self.version is not Version.V1_0)
 
 
 @negotiation.override(
@@ -146,7 +135,6 @@ def reads_as_1_0(patch, reached):
 def without_1_0(original, reached, accepted):
     """Clients of 1.0 are turned away."""
     right = original(accepted)
-    if right is Version.V1_0:
-        reached()
+    if reached(right is Version.V1_0):
         raise Refusal(refusal.NO_COMMON_VERSION, Version.V1_2, "1.0 is too old")
     return right

@@ -29,19 +29,17 @@ def a_third_look(patch, reached):
     ending(patch, reached, TwoMissedChecks, 1)
 
 
-@whole_seconds.override(TwoMissedChecks, "deadline", breaks=GIVEN_UP)
-def given_up_a_tenth_late(original, reached, self):
+@whole_seconds.result(TwoMissedChecks, "deadline", breaks=GIVEN_UP)
+def given_up_a_tenth_late(right, self):
     """A client is given up a tenth later than at the look that should."""
-    right = original(self)
     late = self.last_heard + (right - self.last_heard) * 11 // 10
-    return right if right >= NEVER else reached.instead(right, late)
+    return right if right >= NEVER else late
 
 
-@whole_seconds.override(TwoMissedChecks, "deadline", breaks=GIVEN_UP)
-def given_up_a_fifth_early(original, reached, self):
+@whole_seconds.result(TwoMissedChecks, "deadline", breaks=GIVEN_UP)
+def given_up_a_fifth_early(right, self):
     """A client is given up by a timer of its own, a fifth before two intervals are over."""
-    right = original(self)
-    return right if right >= NEVER else reached.instead(right, self.last_heard + self.ttl * 8 // 5)
+    return right if right >= NEVER else self.last_heard + self.ttl * 8 // 5
 
 
 @whole_seconds.override(RabbitHeartBeats, "negotiate", breaks=HALVES)

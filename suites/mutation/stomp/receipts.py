@@ -18,8 +18,7 @@ SUCCESS = "STOMP11-RCPT-01 STOMP12-RCPT-01"
 def _missing(patch, reached, command):
     @patch.override(StompConnection)
     def _command(original, self, frame):
-        if frame.head.command == command and frame.get("receipt") is not None:
-            reached()
+        if reached(frame.head.command == command and frame.get("receipt") is not None):
             frame = without(frame, "receipt")
         original(self, frame)
 
@@ -60,21 +59,17 @@ def none_for_disconnect(patch, reached):
 @receipts.override(StompConnection, "_command", breaks=EVERY)
 def none_in_transactions(original, reached, self, frame):
     """A SEND in a transaction gets no receipt."""
-    if frame.head.command == "SEND" and frame.get("transaction") and frame.get("receipt"):
-        reached()
+    if reached(frame.head.command == "SEND" and frame.get("transaction") and frame.get("receipt")):
         frame = without(frame, "receipt")
     original(self, frame)
 
 
-@receipts.override(COMMANDS, "SUBSCRIBE", breaks=EVERY, recreates="ARTEMIS-2289")
-def two_for_subscribe(original, reached, session, frame):
+@receipts.after(COMMANDS, "SUBSCRIBE", breaks=EVERY, recreates="ARTEMIS-2289")
+def two_for_subscribe(reached, session, frame):
     """A SUBSCRIBE that asks for a receipt gets two."""
-    after = original(session, frame)
     receipt = frame.get("receipt")
-    if receipt is not None:
-        reached()
+    if reached(receipt is not None):
         session.shared.outbox.send(session.conn, session.encoder.receipt(receipt))
-    return after
 
 
 @receipts.override(FrameEncoder, "receipt", breaks=VALUE)
@@ -95,15 +90,14 @@ def of_the_frame_before(patch, reached):
     one."""
     patch.set(FrameParser, "first", None)
 
-    @patch.override(FrameParser)
-    def _receipt(original, self, value, number):
-        right = original(self, value, number)
+    @patch.result(FrameParser)
+    def _receipt(right, self, value, number):
         if self.first is None:
             self.first = right
         return reached.instead(right, self.first)
 
 
-@receipts.override(
+@receipts.result(
     FrameEncoder,
     "receipt",
     breaks=(
@@ -111,41 +105,34 @@ def of_the_frame_before(patch, reached):
         " STOMP11-HDR-13 STOMP12-HDR-17 STOMP12-FH-10"
     ),
 )
-def under_another_name(original, reached, self, receipt):
+def under_another_name(right, self, receipt):
     """RECEIPT has its value in a header receipt instead of receipt-id."""
-    right = original(self, receipt)
-    return reached.instead(right, right.replace(b"receipt-id:", b"receipt:", 1))
+    return right.replace(b"receipt-id:", b"receipt:", 1)
 
 
-@receipts.override(
+@receipts.result(
     FrameEncoder,
     "receipt",
     breaks="STOMP10-RECEIPT-03 STOMP11-RCPT-03 STOMP11-BODY-02 STOMP12-BODY-02",
 )
-def with_a_body(original, reached, self, receipt):
+def with_a_body(right, self, receipt):
     """RECEIPT has a body."""
-    right = original(self, receipt)
-    return reached.instead(right, right[:-1] + b"ok\0")
+    return right[:-1] + b"ok\0"
 
 
-@receipts.override(StompConnection, "_refuse", breaks=SUCCESS)
-def for_failed_frames(original, reached, self, problem, frame=None):
+@receipts.before(StompConnection, "_refuse", breaks=SUCCESS)
+def for_failed_frames(reached, self, problem, frame=None):
     """A frame that failed gets its RECEIPT before the ERROR."""
     receipt = None if frame is None else frame.get("receipt")
-    if receipt is not None:
-        reached()
+    if reached(receipt is not None):
         self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
-    original(self, problem, frame)
 
 
-@receipts.override(COMMANDS, "SEND", breaks=SUCCESS)
-def unasked_for_send(original, reached, session, frame):
+@receipts.after(COMMANDS, "SEND", breaks=SUCCESS)
+def unasked_for_send(reached, session, frame):
     """A SEND that asks for no receipt gets one."""
-    after = original(session, frame)
-    if frame.get("receipt") is None:
-        reached()
+    if reached(frame.get("receipt") is None):
         session.shared.outbox.send(session.conn, session.encoder.receipt("send"))
-    return after
 
 
 @receipts.mutant("STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-04")
@@ -155,11 +142,10 @@ def before_the_deed(patch, reached):
     publish = COMMANDS["SEND"]
     waiting = {}
 
-    @patch.override(StompConnection)
-    def receive(original, self, now, data):
+    @patch.before(StompConnection)
+    def receive(self, now, data):
         for frame in waiting.pop(self.conn, []):
             publish(self, without(frame, "receipt"))
-        original(self, now, data)
 
     @patch.override(COMMANDS, "SEND")
     def send(original, session, frame):
@@ -191,8 +177,7 @@ def one_for_a_batch(patch, reached):
             original(self, frame)
             return
         original(self, without(frame, "receipt"))
-        if self.last is not None:
-            reached()
+        reached(self.last is not None)
         self.last = receipt
 
 
@@ -203,13 +188,12 @@ def before_the_subscription(patch, reached):
     subscribed = COMMANDS["SUBSCRIBE"]
     waiting = {}
 
-    @patch.override(StompConnection)
-    def receive(original, self, now, data):
+    @patch.before(StompConnection)
+    def receive(self, now, data):
         for frame in waiting.pop(self.conn, []):
             after = subscribed(self, frame)
             if after is not None:
                 after()
-        original(self, now, data)
 
     @patch.override(COMMANDS, "SUBSCRIBE")
     def subscribe(original, session, frame):
@@ -231,7 +215,4 @@ def none_after_fifty(patch, reached):
     @patch.override(FrameEncoder, "receipt")
     def frameencoder_receipt(original, self, receipt):
         self.sent += 1
-        if self.sent > 50:
-            reached()
-            return b""
-        return original(self, receipt)
+        return b"" if reached(self.sent > 50) else original(self, receipt)

@@ -28,16 +28,14 @@ UNSETTLED = "ARTEMIS-REDELIVERY-back-1 STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP
 @redelivery.override(Queue, "_take_back", breaks=ORDER)
 def at_the_tail(original, reached, self, back):
     """Returned messages go behind those that wait."""
-    if back and self._ready:
-        reached()
+    reached(back and self._ready)
     self._ready.extend(sorted(back, key=attrgetter("order")))
 
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER)
 def backwards(original, reached, self, back):
     """Returned messages are put at the head one by one, so that the newest is first."""
-    if len(back) > 1:
-        reached()
+    reached(len(back) > 1)
     for entry in sorted(back, key=attrgetter("order")):
         self._ready.appendleft(entry)
 
@@ -47,8 +45,7 @@ def at_the_head_whatever_waits(original, reached, self, back):
     """Messages returned by several consumers go to the head as they arrive: a younger one before an
     older one."""
     back.sort(key=attrgetter("order"))
-    if back and self._ready and self._ready[0].order < back[-1].order:
-        reached()
+    reached(back and self._ready and self._ready[0].order < back[-1].order)
     self._ready.extendleft(reversed(back))
 
 
@@ -73,16 +70,13 @@ def marked_after_nack_only(original, reached, self, entry):
     entry.deliveries = right + 1
 
 
-@redelivery.override(FrameEncoder, "message", breaks=MARKED)
-def marked_false(original, reached, self, opening, message, ack, redelivered):
+@redelivery.result(FrameEncoder, "message", breaks=MARKED)
+def marked_false(right, self, opening, message, ack, redelivered):
     """A message that is delivered again says redelivered:false."""
-    right = original(self, opening, message, ack, redelivered)
-    return reached.instead(
-        right, right.replace(b"\nredelivered:true\n", b"\nredelivered:false\n", 1)
-    )
+    return right.replace(b"\nredelivered:true\n", b"\nredelivered:false\n", 1)
 
 
-@redelivery.override(
+@redelivery.before(
     StompConnection,
     "on_peer_gone",
     breaks=(
@@ -90,16 +84,14 @@ def marked_false(original, reached, self, opening, message, ack, redelivered):
         " ARTEMIS-CONCEPTS-queue-1"
     ),
 )
-def lost_with_the_connection(original, reached, self):
+def lost_with_the_connection(reached, self):
     """Messages held by a lost connection are lost."""
     for subscription in self.subscriptions.values():
         held = list(subscription._unsettled.values())
-        if held:
-            reached()
+        if reached(held):
             for delivery in held:
                 del subscription._unsettled[delivery.key], subscription._deliveries[delivery.key]
             subscription.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
-    original(self)
 
 
 @redelivery.mutant(AUTO)
@@ -107,20 +99,16 @@ def of_another_subscription(patch, reached):
     """In mode auto the first message that another subscription gets behind an UNSUBSCRIBE comes
     twice, as from Artemis 2.56."""
 
-    @patch.override(COMMANDS, "UNSUBSCRIBE")
-    def unsubscribe(original, session, frame):
-        after = original(session, frame)
+    @patch.after(COMMANDS, "UNSUBSCRIBE")
+    def unsubscribe(session, frame):
         for subscription in session.subscriptions.values():
             subscription.twice = subscription.mode is AckMode.AUTO  # type: ignore[attr-defined]
-        return after
 
     patch.set(Subscription, "twice", False)
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
-        original(self, entry)
-        if self.twice and entry.message.large is None:
-            reached()
+    @patch.after(Subscription)
+    def deliver(self, entry):
+        if reached(self.twice and entry.message.large is None):
             self.twice = False
             self._put(self._encoder.message(self._opening, entry.message, b"", True), entry.message)
 
@@ -144,8 +132,7 @@ def lost_with_the_subscription(patch, reached):
 
     @patch.override(Queue)
     def settle(original, self, entries, outcome):
-        if self.settle_released and entries and outcome is Outcome.RELEASED:
-            reached()
+        if reached(self.settle_released and entries and outcome is Outcome.RELEASED):
             outcome = Outcome.ACCEPTED
         original(self, entries, outcome)
 
@@ -160,8 +147,7 @@ def only_the_oldest_comes_back(original, reached, self, back):
 def given_up_after_two(original, reached, self, entries, outcome):
     """A lost connection counts as a failed delivery, and after two of these a message is given
     up."""
-    if outcome is Outcome.RELEASED and any(entry.deliveries >= 2 for entry in entries):
-        reached()
+    if reached(outcome is Outcome.RELEASED and any(entry.deliveries >= 2 for entry in entries)):
         outcome = Outcome.REJECTED
     original(self, entries, outcome)
 
@@ -172,17 +158,15 @@ def not_offered_to_who_waits(patch, reached):
     does not get it."""
     patch.set(Queue, "held_back", False)
 
-    @patch.override(Queue)
-    def settle(original, self, entries, outcome):
-        original(self, entries, outcome)
+    @patch.after(Queue)
+    def settle(self, entries, outcome):
         self.held_back = outcome is Outcome.RELEASED and bool(entries)
 
     @patch.override(Queue)
     def dispatch(original, self):
         if self.held_back:
             self.held_back = False
-            if len(self._dispatcher):
-                reached()
+            reached(len(self._dispatcher))
             return
         original(self)
 

@@ -27,18 +27,16 @@ def half_as_often(original, reached, self, period, now):
     reached()
 
 
-@beats.override(Beats, "__init__", breaks=AT_ALL, recreates="rabbitmq-web-stomp#71")
-def promised_and_never_sent(original, reached, self, period, now):
+@beats.after(Beats, "__init__", breaks=AT_ALL, recreates="rabbitmq-web-stomp#71")
+def promised_and_never_sent(reached, self, period, now):
     """CONNECTED promises beats and none is ever sent."""
-    original(self, period, now)
     self.deadline = NEVER
     reached()
 
 
-@beats.override(Beats, "__init__", breaks=IN_TIME, recreates="RabbitMQ first heartbeat")
-def first_one_late(original, reached, self, period, now):
+@beats.after(Beats, "__init__", breaks=IN_TIME, recreates="RabbitMQ first heartbeat")
+def first_one_late(reached, self, period, now):
     """The first beat comes after two periods, the others in time."""
-    original(self, period, now)
     self.deadline += period
     reached()
 
@@ -48,14 +46,11 @@ def stop_after_two(patch, reached):
     """After two beats no more come."""
     patch.set(Beats, "sent", 0)
 
-    @patch.override(Beats)
-    def beat(original, self, now):
-        data = original(self, now)
+    @patch.after(Beats)
+    def beat(self, now):
         self.sent += 1
-        if self.sent == 2:
-            reached()
+        if reached(self.sent == 2):
             self.deadline = NEVER
-        return data
 
 
 @beats.mutant(IN_TIME)
@@ -63,14 +58,11 @@ def stop_after_ten(patch, reached):
     """After ten beats no more come."""
     patch.set(Beats, "sent", 0)
 
-    @patch.override(Beats)
-    def beat(original, self, now):
-        data = original(self, now)
+    @patch.after(Beats)
+    def beat(self, now):
         self.sent += 1
-        if self.sent == 10:
-            reached()
+        if reached(self.sent == 10):
             self.deadline = NEVER
-        return data
 
 
 @beats.override(StompConnection, "receive", breaks=IN_TIME)
@@ -78,19 +70,16 @@ def put_off_by_the_clients(original, reached, self, now, data):
     """Whatever the client sends puts the server's next beat off by a period."""
     before = self._beats
     original(self, now, data)
-    if before is not None and self.is_open and before.deadline != now + before.period:
-        reached()
+    if reached(before is not None and self.is_open and before.deadline != now + before.period):
         before.deadline = now + before.period
         self._next_beat.move(before.deadline)
 
 
-@beats.override(StompConnection, "_on_beat", breaks="STOMP11-HB-10")
-def cr_lf_in_1_1(original, reached, self, now):
+@beats.before(StompConnection, "_on_beat", breaks="STOMP11-HB-10")
+def cr_lf_in_1_1(reached, self, now):
     """A beat is CR LF, also in 1.1, where an end of line is LF alone."""
-    if self._beats is not None and self.version.wire == "1.1":
-        reached()
+    if reached(self._beats is not None and self.version.wire == "1.1"):
         self.shared.outbox.send(self.conn, b"\r")
-    original(self, now)
 
 
 @beats.override(Beats, "beat", breaks="STOMP11-HB-10 STOMP12-HB-10")
@@ -102,16 +91,13 @@ def nul_for_a_beat(original, reached, self, now):
 
 
 @beats.override(
-    StompConnection,
-    "receive",
-    breaks="STOMP11-HB-03 STOMP12-HB-03 STOMP11-HB-05 STOMP12-HB-05",
+    StompConnection, "receive", breaks="STOMP11-HB-03 STOMP12-HB-03 STOMP11-HB-05 STOMP12-HB-05"
 )
 def although_not_wanted(original, reached, self, now, data):
     """Beats come every half second although the client wants none and CONNECTED promises none."""
     before = self._state.name
     original(self, now, data)
     opened = before != "SESSION" and self._state.name == "SESSION"
-    if opened and self._beats is None and self.is_open:
-        reached()
+    if reached(opened and self._beats is None and self.is_open):
         self._beats = Beats(500_000_000, now)
         self._next_beat.move(self._beats.deadline)

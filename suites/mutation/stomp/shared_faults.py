@@ -11,8 +11,7 @@ def cut_off(patch, reached, fault):
 
     @patch.override(StompConnection)
     def _refuse(original, self, problem, frame=None):
-        if problem.message == fault.message:
-            reached()
+        if reached(problem.message == fault.message):
             self.close()
         else:
             original(self, problem, frame)
@@ -30,9 +29,7 @@ def kept(patch, reached, fault):
 
     @patch.override(StompConnection)
     def close(original, self):
-        if self.keep:
-            reached()
-        else:
+        if not reached(self.keep):
             original(self)
 
 

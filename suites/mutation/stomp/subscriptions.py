@@ -18,8 +18,9 @@ NAMED = "STOMP10-UNSUBSCRIBE-01 STOMP11-UNSUB-01 STOMP12-UNSUB-01"
 @subscriptions.override(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)
 def unsubscribe_has_no_effect(original, reached, session, frame):
     """UNSUBSCRIBE is confirmed and the subscription goes on."""
-    if any(subscription.id == frame.get("id") for subscription in session.subscriptions.values()):
-        reached()
+    if reached(
+        any(subscription.id == frame.get("id") for subscription in session.subscriptions.values())
+    ):
         return None
     return original(session, frame)
 
@@ -29,17 +30,15 @@ def one_more_message_behind_the_receipt(patch, reached):
     """A message that was on its way comes behind the RECEIPT of UNSUBSCRIBE."""
     last: dict[int, tuple[bytes, str | None]] = {}
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
-        original(self, entry)
+    @patch.after(Subscription)
+    def deliver(self, entry):
         last[self._conn] = (
             self._encoder.message(self._opening, entry.message, b"", False),
             self.id,
         )
 
-    @patch.override(COMMANDS, "UNSUBSCRIBE")
-    def unsubscribe(original, session, frame):
-        after = original(session, frame)
+    @patch.result(COMMANDS, "UNSUBSCRIBE")
+    def unsubscribe(after, session, frame):
         late = last.get(session.conn)
         if late is None or late[1] != frame.get("id"):
             return after
@@ -47,16 +46,13 @@ def one_more_message_behind_the_receipt(patch, reached):
         return lambda: session.shared.outbox.send(session.conn, late[0])
 
 
-@subscriptions.override(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)
-def unsubscribe_ends_all(original, reached, session, frame):
+@subscriptions.after(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)
+def unsubscribe_ends_all(reached, session, frame):
     """UNSUBSCRIBE ends every subscription of the connection."""
-    after = original(session, frame)
     others = list(session.subscriptions.values())
-    if others:
-        reached()
+    if reached(others):
         session.subscriptions.clear()
         session.release(others)
-    return after
 
 
 @subscriptions.override(COMMANDS, "UNSUBSCRIBE", breaks="STOMP11-UNSUB-01 STOMP12-UNSUB-02")
@@ -78,39 +74,34 @@ def unknown_ids_confirmed(original, reached, session, frame):
 )
 def without_id_the_first(original, reached, session, frame):
     """UNSUBSCRIBE without an id ends the first subscription of the connection."""
-    if frame.get("id") is None and frame.get("destination") is None and session.subscriptions:
-        reached()
+    if reached(
+        frame.get("id") is None and frame.get("destination") is None and session.subscriptions
+    ):
         session.release([session.subscriptions.pop(next(iter(session.subscriptions)))])
         return None
     return original(session, frame)
 
 
-@subscriptions.override(COMMANDS, "UNSUBSCRIBE", breaks="STOMP10-UNSUBSCRIBE-01")
-def not_by_destination(original, reached, session, frame):
+@subscriptions.before(COMMANDS, "UNSUBSCRIBE", breaks="STOMP10-UNSUBSCRIBE-01")
+def not_by_destination(reached, session, frame):
     """In 1.0 a subscription cannot be ended by its destination."""
-    if (
+    if reached(
         session.version is Version.V1_0
         and frame.get("id") is None
         and frame.get("destination") is not None
     ):
-        reached()
         raise Refusal(refusal.UNSUB_NO_ID, session.version, "give an id")
-    return original(session, frame)
 
 
-@subscriptions.override(
-    COMMANDS, "UNSUBSCRIBE", breaks="STOMP10-SUBSCRIBE-08 STOMP10-UNSUBSCRIBE-01"
-)
-def not_by_id_in_1_0(original, reached, session, frame):
+@subscriptions.before(COMMANDS, "UNSUBSCRIBE", breaks="STOMP10-SUBSCRIBE-08 STOMP10-UNSUBSCRIBE-01")
+def not_by_id_in_1_0(reached, session, frame):
     """In 1.0 the id of a subscription means nothing to UNSUBSCRIBE."""
-    if (
+    if reached(
         session.version is Version.V1_0
         and frame.get("id") is not None
         and frame.get("destination") is None
     ):
-        reached()
         raise Refusal(refusal.UNSUB_NO_ID, session.version, "give a destination")
-    return original(session, frame)
 
 
 @subscriptions.override(COMMANDS, "UNSUBSCRIBE", breaks="STOMP11-UNSUB-02 STOMP12-UNSUB-03")
@@ -131,8 +122,7 @@ def one_consumer_per_queue_and_connection(original, reached, session, frame):
             for key, candidate in session.subscriptions.items()
             if candidate.queue is ended.queue
         ]
-        if twins:
-            reached()
+        if reached(twins):
             session.release([session.subscriptions.pop(key) for key in twins])
     return after
 
@@ -144,15 +134,12 @@ def not_its_own_messages(patch, reached):
 
     @patch.override(Subscription)
     def deliver(original, self, entry):
-        if senders.get(entry.message.number) == self._conn:
-            reached()
-            return
-        original(self, entry)
+        if not reached(senders.get(entry.message.number) == self._conn):
+            original(self, entry)
 
-    @patch.override(COMMANDS, "SEND")
-    def send(original, session, frame):
+    @patch.before(COMMANDS, "SEND")
+    def send(session, frame):
         senders[session.shared.router._messages + 1] = session.conn
-        return original(session, frame)
 
 
 @subscriptions.mutant(
@@ -161,9 +148,8 @@ def not_its_own_messages(patch, reached):
 def auto_stops_after_a_hundred(patch, reached):
     """An auto subscription gets a hundred messages and no more."""
 
-    @patch.override(Subscription)
-    def __init__(original, self, *args):
-        original(self, *args)
+    @patch.after(Subscription)
+    def __init__(self, *args):
         self.sent = 0
         room = self.has_room
         if self.mode.name == "AUTO":
@@ -174,9 +160,7 @@ def auto_stops_after_a_hundred(patch, reached):
         if self.mode.name != "AUTO":
             original(self, paused)
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
+    @patch.before(Subscription)
+    def deliver(self, entry):
         self.sent += 1
-        if self.sent == 100 and self.mode.name == "AUTO":
-            reached()
-        original(self, entry)
+        reached(self.sent == 100 and self.mode.name == "AUTO")

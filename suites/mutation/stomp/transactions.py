@@ -34,13 +34,12 @@ Publish = Callable[[Message], None]
 )
 def sent_at_once(original, reached, session, frame):
     """A SEND in a transaction takes effect at once."""
-    if frame.get("transaction") in session.transactions:
-        reached()
+    if reached(frame.get("transaction") in session.transactions):
         frame = without(frame, "transaction")
     return original(session, frame)
 
 
-@transactions.override(
+@transactions.before(
     Transaction,
     "commit",
     breaks=(
@@ -48,13 +47,12 @@ def sent_at_once(original, reached, session, frame):
         " STOMP11-BEGIN-02 STOMP12-BEGIN-03"
     ),
 )
-def only_the_first_committed(original, reached, self, publish):
+def only_the_first_committed(reached, self, publish):
     """COMMIT publishes the first message of the transaction and loses the others."""
     self._sends = reached.instead(self._sends, self._sends[:1])
-    return original(self, publish)
 
 
-@transactions.override(
+@transactions.before(
     Transaction,
     "commit",
     breaks=(
@@ -63,17 +61,15 @@ def only_the_first_committed(original, reached, self, publish):
         " STOMP12-COMMIT-01"
     ),
 )
-def commit_has_no_effect(original, reached, self, publish):
+def commit_has_no_effect(reached, self, publish):
     """COMMIT is confirmed and publishes nothing."""
     self._sends = reached.instead(self._sends, [])
-    return original(self, publish)
 
 
-@transactions.override(Transaction, "commit", breaks="ARTEMIS-GROUPING-fifo-1")
-def committed_backwards(original, reached, self, publish):
+@transactions.before(Transaction, "commit", breaks="ARTEMIS-GROUPING-fifo-1")
+def committed_backwards(reached, self, publish):
     """COMMIT publishes the messages of the transaction in reverse."""
     self._sends = reached.instead(self._sends, self._sends[::-1])
-    return original(self, publish)
 
 
 @transactions.override(
@@ -91,26 +87,24 @@ def abort_commits(original, reached, session, frame):
     return COMMANDS["COMMIT"](session, frame)
 
 
-@transactions.override(COMMANDS, "DISCONNECT", breaks=IMPLICIT)
-def disconnect_commits(original, reached, session, frame):
+@transactions.before(COMMANDS, "DISCONNECT", breaks=IMPLICIT)
+def disconnect_commits(reached, session, frame):
     """DISCONNECT commits the transactions that are open."""
     for transaction in session.transactions.values():
         reached()
         for queue in transaction.commit(session.shared.router.publish):
             queue.dispatch()
     session.transactions.clear()
-    return original(session, frame)
 
 
-@transactions.override(StompConnection, "on_peer_gone", breaks=IMPLICIT)
-def lost_connections_commit(original, reached, self):
+@transactions.before(StompConnection, "on_peer_gone", breaks=IMPLICIT)
+def lost_connections_commit(reached, self):
     """When a connection is lost its open transactions are committed."""
     for transaction in self.transactions.values():
         reached()
         for queue in transaction.commit(self.shared.router.publish):
             queue.dispatch()
     self.transactions.clear()
-    original(self)
 
 
 @transactions.mutant("STOMP12-BEGIN-02")
@@ -121,18 +115,15 @@ def names_for_the_whole_broker(patch, reached):
 
     sessions: list[StompConnection] = []
 
-    @patch.override(StompConnection)
-    def __init__(original, self, conn, acceptor, shared, now):
-        original(self, conn, acceptor, shared, now)
+    @patch.after(StompConnection)
+    def __init__(self, conn, acceptor, shared, now):
         sessions.append(self)
 
-    @patch.override(COMMANDS, "BEGIN")
-    def begin(original, session, frame):
+    @patch.before(COMMANDS, "BEGIN")
+    def begin(session, frame):
         name = frame.get("transaction")
-        if any(name in other.transactions for other in sessions if other is not session):
-            reached()
+        if reached(any(name in other.transactions for other in sessions if other is not session)):
             raise Refusal(refusal.BEGIN_AGAIN, session.version, "somebody else uses that name")
-        return original(session, frame)
 
 
 @transactions.mutant(
@@ -144,8 +135,7 @@ def unknown_ones_confirmed(patch, reached):
 
     def confirm(original, session, frame):
         name = frame.get("transaction")
-        if name is not None and name not in session.transactions:
-            reached()
+        if reached(name is not None and name not in session.transactions):
             return None
         return original(session, frame)
 
@@ -173,10 +163,7 @@ def ended_ones_stay(patch, reached):
 def _nameless(patch, reached, command):
     @patch.override(COMMANDS, command)
     def confirm(original, session, frame):
-        if frame.get("transaction") is None:
-            reached()
-            return None
-        return original(session, frame)
+        return None if reached(frame.get("transaction") is None) else original(session, frame)
 
 
 @transactions.mutant("STOMP10-BEGIN-01 STOMP11-BEGIN-01 STOMP12-BEGIN-01 STOMP12-FH-07")
@@ -205,8 +192,7 @@ def one_transaction_per_connection(original, reached, session, frame):
     that ends."""
     open_one = next(iter(session.transactions.values()), None)
     after = original(session, frame)
-    if open_one is not None:
-        reached()
+    if reached(open_one is not None):
         session.transactions[frame.get("transaction") or ""] = open_one
     return after
 
@@ -221,10 +207,7 @@ def acks_take_effect_at_once(original, reached, self, queue, entries, outcome):
 @transactions.override(COMMANDS, "ACK", breaks=ACK)
 def acks_ignored(original, reached, session, frame):
     """An ACK in a transaction does nothing, not even at COMMIT."""
-    if frame.get("transaction") is not None:
-        reached()
-        return None
-    return original(session, frame)
+    return None if reached(frame.get("transaction") is not None) else original(session, frame)
 
 
 @transactions.override(Transaction, "undo", breaks=ACK, recreates="AMQ-6697")
@@ -254,13 +237,12 @@ def acks_undone_by_commit(original, reached, self, publish):
 def unknown_transaction_for_send(original, reached, session, frame):
     """A SEND in a transaction that was never begun is taken as one outside of any."""
     name = frame.get("transaction")
-    if name is not None and name not in session.transactions:
-        reached()
+    if reached(name is not None and name not in session.transactions):
         frame = without(frame, "transaction")
     return original(session, frame)
 
 
-@transactions.override(
+@transactions.before(
     Transaction,
     "commit",
     breaks=(
@@ -269,10 +251,9 @@ def unknown_transaction_for_send(original, reached, session, frame):
         " STOMP12-COMMIT-01"
     ),
 )
-def at_most_sixteen(original, reached, self, publish):
+def at_most_sixteen(reached, self, publish):
     """A transaction holds sixteen messages; what is sent beyond them is lost."""
     self._sends = reached.instead(self._sends, self._sends[:16])
-    return original(self, publish)
 
 
 @transactions.mutant("STOMP10-ACK-01 STOMP11-ACK-01 STOMP12-ACK-01", recreates="AMQ-7218")
@@ -281,20 +262,16 @@ def aborted_messages_have_no_name(patch, reached):
     forgotten."""
     aborted: set[int] = set()
 
-    @patch.override(Transaction)
-    def undo(original, self):
+    @patch.before(Transaction)
+    def undo(self):
         aborted.update(id(entry) for _, entries, _ in self._settlements for entry in entries)
-        return original(self)
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
-        original(self, entry)
-        if id(entry) in aborted and self.mode is not AckMode.AUTO:
-            reached()
+    @patch.after(Subscription)
+    def deliver(self, entry):
+        if reached(id(entry) in aborted and self.mode is not AckMode.AUTO):
             self._deliveries.pop(next(reversed(self._unsettled)))
 
-    @patch.override(Subscription)
-    def unsubscribe(original, self):
+    @patch.before(Subscription)
+    def unsubscribe(self):
         for key, delivery in self._unsettled.items():
             self._deliveries.setdefault(key, delivery)
-        return original(self)

@@ -22,10 +22,9 @@ def _silent(patch: Patch, reached: Callable[[], None], when: Callable[[str], boo
     deaf: set[FrameParser] = set()
     words: dict[FrameParser, str] = {}
 
-    @patch.override(FrameParser)
-    def _head(original, self, block):
+    @patch.before(FrameParser)
+    def _head(self, block):
         words[self] = block.split(b"\n")[0].decode(errors="replace")
-        return original(self, block)
 
     @patch.override(FrameParser)
     def feed(original, self, data):
@@ -39,8 +38,7 @@ def _silent(patch: Patch, reached: Callable[[], None], when: Callable[[str], boo
     @patch.override(StompConnection)
     def _refuse(original, self, problem, frame=None):
         unknown = problem.message == refusal.UNKNOWN_COMMAND.message
-        if unknown and when(words[self._parser]):
-            reached()
+        if reached(unknown and when(words[self._parser])):
             deaf.add(self._parser)
             return
         original(self, problem, frame)
@@ -51,10 +49,10 @@ def _resembled(word: str) -> str | None:
     return next((command for command in sorted(KNOWN) if command[:2] == word[:2]), None)
 
 
-@unlisted_frames.mutant(ANSWERED)
-def nothing_is_read_behind_an_unlisted_command(patch, reached):
+@unlisted_frames.through(_silent, ANSWERED)
+def nothing_is_read_behind_an_unlisted_command(word):
     """Behind any unlisted command nothing is read any more."""
-    _silent(patch, reached, lambda word: True)
+    return True
 
 
 @unlisted_frames.mutant(ANSWERED)
@@ -63,17 +61,17 @@ def a_servers_command_never_ends(patch, reached):
     _silent(patch, reached, SERVER_COMMANDS.__contains__)
 
 
-@unlisted_frames.mutant(ANSWERED)
-def the_rest_of_a_short_command_is_waited_for(patch, reached):
+@unlisted_frames.through(_silent, ANSWERED)
+def the_rest_of_a_short_command_is_waited_for(word):
     """A command is known by two letters, and the others of its length are waited for."""
-    _silent(patch, reached, lambda word: len(word) < len(_resembled(word) or ""))
+    return len(word) < len(_resembled(word) or "")
 
 
-@unlisted_frames.mutant(ANSWERED)
-def another_end_of_a_command_stops_the_reader(patch, reached):
+@unlisted_frames.through(_silent, ANSWERED)
+def another_end_of_a_command_stops_the_reader(word):
     """A command as long as the listed one that it begins like stops the reader if it ends
     otherwise."""
-    _silent(patch, reached, lambda word: len(word) == len(_resembled(word) or ""))
+    return len(word) == len(_resembled(word) or "")
 
 
 @unlisted_frames.mutant(ANSWERED)
@@ -83,8 +81,7 @@ def the_next_frame_is_passed_over_too(patch, reached):
 
     @patch.override(StompConnection)
     def _refuse(original, self, problem, frame=None):
-        if problem.message == refusal.UNKNOWN_COMMAND.message:
-            reached()
+        if reached(problem.message == refusal.UNKNOWN_COMMAND.message):
             passing.add(self)
             self._parser._data, self._parser._at = b"", 0
             return
@@ -105,8 +102,7 @@ def nothing_is_confirmed_behind_an_unlisted_command(patch, reached):
 
     @patch.override(StompConnection)
     def _refuse(original, self, problem, frame=None):
-        if problem.message == refusal.UNKNOWN_COMMAND.message:
-            reached()
+        if reached(problem.message == refusal.UNKNOWN_COMMAND.message):
             silent.add(self)
             self._parser._data, self._parser._at = b"", 0
             return

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 from wsproto.frame_protocol import Opcode
 
 from brokerproof.reference_broker.protocols.websocket import framing
 from brokerproof.reference_broker.protocols.websocket.connection import State, WebSocketConnection
-from brokerproof.reference_broker.protocols.websocket.framing import (
-    Broken,
-    Data,
-    Frames,
-    Ping,
-)
+from brokerproof.reference_broker.protocols.websocket.framing import Broken, Data, Frames, Ping
 from brokerproof.reference_broker.protocols.websocket.upgrade import Upgrade
 from brokerproof.suites.mutation.mutant import Group
 
@@ -45,16 +37,16 @@ def accepts_another_key(patch, reached):
     _answering(patch, reached, lambda data: pattern.sub(rb"\1s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", data))
 
 
-@websockets.mutant("RFC6455-HS-04")
-def connection_does_not_name_upgrade(patch, reached):
+@websockets.through(_answering, "RFC6455-HS-04")
+def connection_does_not_name_upgrade(data):
     """The answer has no header Connection."""
-    _answering(patch, reached, lambda data: re.sub(rb"(?i)\r\nconnection: upgrade", b"", data))
+    return re.sub(rb"(?i)\r\nconnection: upgrade", b"", data)
 
 
-@websockets.mutant("RFC6455-HS-03")
-def opened_with_another_status(patch, reached):
+@websockets.through(_answering, "RFC6455-HS-03")
+def opened_with_another_status(data):
     """The answer has status 200."""
-    _answering(patch, reached, lambda data: data.replace(b" 101 ", b" 200 ", 1))
+    return data.replace(b" 101 ", b" 200 ", 1)
 
 
 @websockets.mutant("RFC6455-HS-06 RFC6455-HS-07")
@@ -109,78 +101,53 @@ def any_request_taken(patch, reached):
 def _sending(patch, reached, change):
     """``change`` is made to every data frame of ours."""
 
-    @patch.override(WebSocketConnection)
-    def outgoing(original, self, data):
-        right = original(self, data)
+    @patch.result(WebSocketConnection)
+    def outgoing(right, self, data):
         return reached.instead(right, change(right))
 
 
-@websockets.mutant("RFC6455-FRAME-02")
-def masks_its_frames(patch, reached):
+@websockets.through(_sending, "RFC6455-FRAME-02")
+def masks_its_frames(data):
     """Short frames of the server are masked, with a mask of zeros."""
-
-    def change(data: bytes) -> bytes:
-        if data[1] >= 126:
-            return data
-        return data[:1] + bytes([data[1] | 0x80]) + bytes(4) + data[2:]
-
-    _sending(patch, reached, change)
+    return data if data[1] >= 126 else data[:1] + bytes([data[1] | 0x80]) + bytes(4) + data[2:]
 
 
-@websockets.mutant("RFC6455-FRAME-05")
-def lengths_in_long_form(patch, reached):
+@websockets.through(_sending, "RFC6455-FRAME-05")
+def lengths_in_long_form(data):
     """Short lengths are written with two bytes more."""
-
-    def change(data: bytes) -> bytes:
-        return data if data[1] >= 126 else data[:1] + b"\x7e\0" + data[1:]
-
-    _sending(patch, reached, change)
+    return data if data[1] >= 126 else data[:1] + b"\x7e\0" + data[1:]
 
 
-@websockets.mutant("RFC6455-FRAME-06")
-def a_reserved_bit_set(patch, reached):
+@websockets.through(_sending, "RFC6455-FRAME-06")
+def a_reserved_bit_set(data):
     """Frames of the server have a reserved bit set."""
-    _sending(patch, reached, lambda data: bytes([data[0] | 0x40]) + data[1:])
+    return bytes([data[0] | 0x40]) + data[1:]
 
 
-@websockets.override(WebSocketConnection, "outgoing", breaks="ARTEMIS-STOMP-ws-3")
-def always_text(original, reached, self, data):
+@websockets.result(WebSocketConnection, "outgoing", breaks="ARTEMIS-STOMP-ws-3")
+def always_text(right, self, data):
     """The server's messages are text where they can be, whatever the acceptor says."""
-    right = original(self, data)
-    return reached.instead(right, self._frames.message(data, text=True))
+    return self._frames.message(data, text=True)
 
 
-@websockets.override(WebSocketConnection, "outgoing", breaks="RFC6455-DATA-01")
-def text_that_is_no_utf8(original, reached, self, data):
+@websockets.result(WebSocketConnection, "outgoing", breaks="RFC6455-DATA-01")
+def text_that_is_no_utf8(right, self, data):
     """On an acceptor for text, bytes that are no UTF-8 go out as text all the same."""
-    right = original(self, data)
     if not self._text or right[0] & 0x0F != Opcode.BINARY or len(data) > 60_000:
         return right
-    return reached.instead(right, framing.encode(Opcode.TEXT, data))
-
-
-def _reading(patch, change):
-    """``change`` gets the frames, the right way to feed them and the bytes, and yields what they
-    are taken for."""
-
-    @patch.override(Frames)
-    def feed(original, self, data):
-        return change(self, partial(original, self), data)
+    return framing.encode(Opcode.TEXT, data)
 
 
 def _passing_over(patch, reached, *codes):
-    def change(
-        frames: Frames, right: Callable[[bytes], Iterator[Any]], data: bytes
-    ) -> Iterator[Any]:
+    @patch.override(Frames)
+    def feed(original, self, data):
         try:
-            yield from right(data)
+            yield from original(self, data)
         except Broken as problem:
             if problem.code not in codes:
                 raise
             reached()
-            frames._messages = type(frames._messages)()
-
-    _reading(patch, change)
+            self._messages = type(self._messages)()
 
 
 @websockets.mutant(
@@ -197,18 +164,16 @@ def any_text_taken(patch, reached):
     _passing_over(patch, reached, 1007)
 
 
-@websockets.override(WebSocketConnection, "__init__", breaks="RFC6455-LIMIT-01 ARTEMIS-STOMP-ws-2")
-def frames_of_any_size(original, reached, self, conn, acceptor, shared, inner):
+@websockets.after(WebSocketConnection, "__init__", breaks="RFC6455-LIMIT-01 ARTEMIS-STOMP-ws-2")
+def frames_of_any_size(reached, self, conn, acceptor, shared, inner):
     """A frame may be eight times as large as the acceptor says."""
-    original(self, conn, acceptor, shared, inner)
     self._frames = Frames(8 * acceptor.web_socket.max_frame_payload_length)
     reached()
 
 
-@websockets.override(WebSocketConnection, "__init__", breaks="ARTEMIS-STOMP-ws-2")
-def frames_of_the_limit_refused(original, reached, self, conn, acceptor, shared, inner):
+@websockets.after(WebSocketConnection, "__init__", breaks="ARTEMIS-STOMP-ws-2")
+def frames_of_the_limit_refused(reached, self, conn, acceptor, shared, inner):
     """A frame must be smaller than the acceptor says."""
-    original(self, conn, acceptor, shared, inner)
     self._frames = Frames(acceptor.web_socket.max_frame_payload_length - 1)
     reached()
 
@@ -218,87 +183,58 @@ def each_frame_a_line(patch, reached):
     """Where a message is cut into frames an end of line is read."""
     last: dict[Frames, bytes] = {}
 
-    def change(
-        frames: Frames, right: Callable[[bytes], Iterator[Any]], data: bytes
-    ) -> Iterator[Any]:
-        for frame in right(data):
+    @patch.override(Frames)
+    def feed(original, self, data):
+        for frame in original(self, data):
             if isinstance(frame, Data):
-                before, last[frames] = last.get(frames, b"\0"), frame.payload
-                if before[-1:] not in (b"\0", b"\n"):
-                    reached()
+                before, last[self] = last.get(self, b"\0"), frame.payload
+                if reached(before[-1:] not in (b"\0", b"\n")):
                     frame = Data(b"\n" + frame.payload)
             yield frame
 
-    _reading(patch, change)
 
-
-@websockets.mutant("RFC6455-FRAG-02 RFC6455-CTRL-02")
-def pings_not_answered(patch, reached):
+@websockets.override(Frames, "feed", breaks="RFC6455-FRAG-02 RFC6455-CTRL-02")
+def pings_not_answered(original, reached, self, data):
     """A Ping is not answered."""
-
-    def change(
-        frames: Frames, right: Callable[[bytes], Iterator[Any]], data: bytes
-    ) -> Iterator[Any]:
-        for frame in right(data):
-            if isinstance(frame, Ping):
-                reached()
-            else:
-                yield frame
-
-    _reading(patch, change)
+    for frame in original(self, data):
+        if not reached(isinstance(frame, Ping)):
+            yield frame
 
 
-@websockets.mutant("RFC6455-CTRL-04")
-def pongs_are_empty(patch, reached):
+@websockets.override(Frames, "feed", breaks="RFC6455-CTRL-04")
+def pongs_are_empty(original, reached, self, data):
     """A Pong has no application data."""
-
-    def change(
-        frames: Frames, right: Callable[[bytes], Iterator[Any]], data: bytes
-    ) -> Iterator[Any]:
-        for frame in right(data):
-            yield Ping(reached.instead(frame.payload, b"")) if isinstance(frame, Ping) else frame
-
-    _reading(patch, change)
+    for frame in original(self, data):
+        yield Ping(reached.instead(frame.payload, b"")) if isinstance(frame, Ping) else frame
 
 
 # --- the end --------------------------------------------------------------------------------------
 
 
-@websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-01")
-def close_not_answered(original, reached, self, data):
+@websockets.skips(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-01")
+def close_not_answered(self, data):
     """A Close is answered by the end of the connection alone."""
-    if data and data[0] == 0x88 and self._state is State.OPEN:
-        reached()
-    else:
-        original(self, data)
+    return data and data[0] == 0x88 and self._state is State.OPEN
 
 
 @websockets.mutant("RFC6455-CLOSE-04")
 def left_open_behind_close(patch, reached):
     """After both have sent Close the connection stays open."""
 
-    @patch.override(WebSocketConnection)
-    def receive(original, self, now, data):
-        self.receiving = True
-        original(self, now, data)
-        self.receiving = False
+    receiving = patch.during(WebSocketConnection, "receive")
 
     @patch.override(WebSocketConnection)
     def _end(original, self):
-        if getattr(self, "receiving", False) and self._state is not State.UPGRADING:
-            reached()
+        if reached(receiving and self._state is not State.UPGRADING):
             self._finish()
         else:
             original(self)
 
 
-@websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-05")
-def failed_without_close(original, reached, self, data):
+@websockets.skips(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-05")
+def failed_without_close(self, data):
     """A connection whose peer broke the protocol ends without a Close."""
-    if data[:1] == b"\x88" and len(data) > 4:
-        reached()
-    else:
-        original(self, data)
+    return data[:1] == b"\x88" and len(data) > 4
 
 
 @websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-06")
@@ -313,6 +249,5 @@ def close_with_one_byte(original, reached, self, data):
 def data_behind_close(original, reached, self, data):
     """Behind its Close the server sends one more end of line."""
     original(self, data)
-    if data[:1] == b"\x88":
-        reached()
+    if reached(data[:1] == b"\x88"):
         original(self, framing.encode(Opcode.BINARY, b"\n"))

@@ -12,13 +12,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import StompConnect
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.mutation.mutant import Group, rewritten, without
-from brokerproof.suites.mutation.stomp.windows import (
-    DEFAULTS,
-    NAMES,
-    OURS,
-    POSITIVE,
-    THEIRS,
-)
+from brokerproof.suites.mutation.stomp.windows import DEFAULTS, NAMES, OURS, POSITIVE, THEIRS
 
 window_sizes = Group("windows")
 
@@ -26,8 +20,7 @@ window_sizes = Group("windows")
 @window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES)
 def precedence_turned_round(original, reached, session, frame):
     """activemq.prefetchSize wins over consumer-window-size."""
-    if frame.get(OURS) is not None and frame.get(THEIRS) is not None:
-        reached()
+    if reached(frame.get(OURS) is not None and frame.get(THEIRS) is not None):
         frame = without(frame, OURS)
     return original(session, frame)
 
@@ -35,8 +28,7 @@ def precedence_turned_round(original, reached, session, frame):
 @window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES)
 def prefetch_size_ignored(original, reached, session, frame):
     """activemq.prefetchSize is not known."""
-    if frame.get(THEIRS) is not None and frame.get(OURS) is None:
-        reached()
+    reached(frame.get(THEIRS) is not None and frame.get(OURS) is None)
     return original(session, without(frame, THEIRS))
 
 
@@ -50,16 +42,14 @@ def prefetch_size_ignored(original, reached, session, frame):
 )
 def window_size_ignored(original, reached, session, frame):
     """consumer-window-size is not known: the acceptor's default holds."""
-    if frame.get(OURS) is not None:
-        reached()
+    reached(frame.get(OURS) is not None)
     return original(session, without(frame, OURS))
 
 
 @window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES, recreates="AMQ-4234")
 def prefetch_size_lost_with_a_receipt(original, reached, session, frame):
     """activemq.prefetchSize is not applied when the SUBSCRIBE asks for a receipt."""
-    if frame.get(THEIRS) is not None and frame.get("receipt") is not None:
-        reached()
+    if reached(frame.get(THEIRS) is not None and frame.get("receipt") is not None):
         frame = without(frame, THEIRS)
     return original(session, frame)
 
@@ -71,37 +61,32 @@ def prefetch_size_in_messages(patch, reached):
     limits = {}
     unsettled = Counter()
 
-    @patch.override(ByteWindow)
-    def has_room(original, self):
-        right = original(self)
+    @patch.result(ByteWindow)
+    def has_room(right, self):
         if self not in limits:
             return right
         return reached.instead(right, unsettled[self] < max(1, limits[self]))
 
-    @patch.override(ByteWindow)
-    def charge(original, self, size):
-        original(self, size)
+    @patch.after(ByteWindow)
+    def charge(self, size):
         unsettled[self] += 1
 
-    @patch.override(Subscription)
-    def __init__(original, self, *arguments):
-        original(self, *arguments)
+    @patch.after(Subscription)
+    def __init__(self, *arguments):
         if asked is not None:
             limits[self.window] = asked
 
-    @patch.override(Subscription)
-    def take(original, self, delivery):
-        taken = original(self, delivery)
+    @patch.result(Subscription)
+    def take(taken, self, delivery):
         unsettled[self.window] -= len(taken)
         return taken
 
-    @patch.override(COMMANDS, "SUBSCRIBE")
-    def subscribe(original, session, frame):
+    @patch.before(COMMANDS, "SUBSCRIBE")
+    def subscribe(session, frame):
         nonlocal asked
         size = frame.get(THEIRS)
         theirs = size is not None and frame.get(OURS) is None and size.isdecimal()
         asked = int(size) if theirs else None
-        return original(session, frame)
 
 
 @window_sizes.override(StompConnection, "__init__", breaks=DEFAULTS)
@@ -127,8 +112,7 @@ def auto_has_the_default(original, reached, session, frame):
     """An auto subscription gets the acceptor's window too, which nothing ever opens again."""
     if frame.get("ack") in (None, "auto") and frame.get(OURS) is None and frame.get(THEIRS) is None:
         size = session.acceptor.stomp.consumer_window_size
-        if size != UNLIMITED:
-            reached()
+        if reached(size != UNLIMITED):
             frame = rewritten(frame, ((OURS, str(size)), *frame.head.headers))
     return original(session, frame)
 
@@ -137,8 +121,7 @@ def auto_has_the_default(original, reached, session, frame):
 def individual_without_default(original, reached, session, frame):
     """Only mode client has the acceptor's window; client-individual has none."""
     named = frame.get(OURS) is not None or frame.get(THEIRS) is not None
-    if frame.get("ack") == "client-individual" and not named:
-        reached()
+    if reached(frame.get("ack") == "client-individual" and not named):
         frame = rewritten(frame, ((OURS, "-1"), *frame.head.headers))
     return original(session, frame)
 
@@ -148,12 +131,10 @@ def one_window_per_connection(patch, reached):
     """All subscriptions of a connection share the window of the first."""
     first: dict[int, ByteWindow] = {}
 
-    @patch.override(Subscription)
-    def __init__(original, self, *args):
-        original(self, *args)
+    @patch.after(Subscription)
+    def __init__(self, *args):
         shared = first.setdefault(self._conn, self.window)
-        if shared is not self.window:
-            reached()
+        reached(shared is not self.window)
         self.window = shared
         self.has_room = shared.has_room
 
@@ -177,8 +158,7 @@ def shut_window_drops(original, reached, self, message, *rest):
     """A message that would go to a subscription whose window is shut is dropped instead of kept."""
     waiting = len(self)
     original(self, message, *rest)
-    if len(self) > waiting and len(self._dispatcher) > 0:
-        reached()
+    if reached(len(self) > waiting and len(self._dispatcher) > 0):
         self._ready.pop()
 
 
@@ -187,8 +167,7 @@ def a_byte_leaks_with_every_ack(original, reached, self, size):
     """Every settlement gives back one byte less than it should: after many of them the window is
     shut for good."""
     original(self, size - 1 if self.size > 0 else size)
-    if self.size > 0:
-        reached()
+    reached(self.size > 0)
 
 
 @window_sizes.override(

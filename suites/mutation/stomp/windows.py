@@ -40,8 +40,7 @@ def nothing_charged(patch, reached):
 
     @patch.override(ByteWindow)
     def charge(original, self, size):
-        if self.size != UNLIMITED:
-            reached()
+        reached(self.size != UNLIMITED)
 
     @patch.override(ByteWindow)
     def give_back(original, self, size):
@@ -55,8 +54,7 @@ def a_few_bytes_forgotten(patch, reached):
     @patch.override(ByteWindow)
     def charge(original, self, size):
         original(self, size - 1)
-        if self.size != UNLIMITED:
-            reached()
+        reached(self.size != UNLIMITED)
 
     @patch.override(ByteWindow)
     def give_back(original, self, size):
@@ -69,29 +67,26 @@ def must_fit(patch, reached):
     exceeded."""
     last = {}
 
-    @patch.override(ByteWindow)
-    def has_room(original, self):
-        right = original(self)
+    @patch.result(ByteWindow)
+    def has_room(right, self):
         return reached.instead(
             right, right and (self.size <= 0 or self.credit >= last.get(self, 0))
         )
 
-    @patch.override(ByteWindow)
-    def charge(original, self, size):
-        original(self, size)
+    @patch.after(ByteWindow)
+    def charge(self, size):
         last[self] = size
 
 
-@windows.override(ByteWindow, "has_room", breaks=POSITIVE)
-def one_more_at_zero(original, reached, self):
+@windows.result(ByteWindow, "has_room", breaks=POSITIVE)
+def one_more_at_zero(right, self):
     """The window shuts when its credit is below zero and not when it is zero: >= for >."""
-    return reached.instead(original(self), self.credit >= 0 or self.size == UNLIMITED)
+    return self.credit >= 0 or self.size == UNLIMITED
 
 
-@windows.override(ByteWindow, "__init__", breaks=POSITIVE)
-def counted_from_half(original, reached, self, size):
+@windows.after(ByteWindow, "__init__", breaks=POSITIVE)
+def counted_from_half(reached, self, size):
     """A window starts with half its size."""
-    original(self, size)
     self.credit = reached.instead(self.credit, self.credit // 2 if size > 1 else self.credit)
 
 
@@ -102,36 +97,26 @@ def counted_from_half(original, reached, self, size):
 def given_back_twice(original, reached, self, size):
     """A settlement gives back twice what its messages cost."""
     original(self, 2 * size)
-    if self.size != UNLIMITED:
-        reached()
+    reached(self.size != UNLIMITED)
 
 
 @windows.override(ByteWindow, "give_back", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2")
 def nothing_given_back(original, reached, self, size):
     """Settlements give nothing back: a window that was used up stays shut."""
-    if self.size != UNLIMITED:
-        reached()
+    reached(self.size != UNLIMITED)
 
 
 @windows.mutant(ZERO)
 def nothing_given_back_by_nack(patch, reached):
     """ACK gives its bytes back and NACK does not."""
-    refusing = [False]
+    refusing = patch.during(COMMANDS, "NACK")
 
     @patch.override(ByteWindow)
     def give_back(original, self, size):
-        if not refusing[0]:
+        if not refusing:
             original(self, size)
-        elif self.size != UNLIMITED:
-            reached()
-
-    @patch.override(COMMANDS, "NACK")
-    def nack(original, session, frame):
-        refusing[0] = True
-        try:
-            return original(session, frame)
-        finally:
-            refusing[0] = False
+        else:
+            reached(self.size != UNLIMITED)
 
 
 @windows.override(Subscription, "take", breaks=POSITIVE, recreates="ARTEMIS-589")
@@ -145,10 +130,9 @@ def cumulative_ack_pays_for_one(original, reached, self, delivery):
     return taken
 
 
-@windows.override(ByteWindow, "give_back", breaks=POSITIVE)
-def opened_whole_by_any_ack(original, reached, self, size):
+@windows.after(ByteWindow, "give_back", breaks=POSITIVE)
+def opened_whole_by_any_ack(reached, self, size):
     """Any settlement opens the window to its full size, whatever is still held."""
-    original(self, size)
     if self.size > 0:
         self.credit = reached.instead(self.credit, self.size)
 
@@ -158,9 +142,8 @@ def paid_by_the_last(patch, reached):
     """A settlement gives back what the last delivery cost, not what the settled ones did."""
     last = {}
 
-    @patch.override(ByteWindow)
-    def charge(original, self, size):
-        original(self, size)
+    @patch.after(ByteWindow)
+    def charge(self, size):
         last[self] = size
 
     @patch.override(ByteWindow)
@@ -182,34 +165,29 @@ def zero_gives_two(patch, reached):
     """A window of 0 lets two messages out before it wants a settlement."""
     unsettled = Counter()
 
-    @patch.override(ByteWindow)
-    def has_room(original, self):
-        right = original(self)
+    @patch.result(ByteWindow)
+    def has_room(right, self):
         return reached.instead(right, right or (self.size == 0 and unsettled[self] < 2))
 
-    @patch.override(ByteWindow)
-    def charge(original, self, size):
-        original(self, size)
+    @patch.after(ByteWindow)
+    def charge(self, size):
         unsettled[self] += 1
 
-    @patch.override(ByteWindow)
-    def give_back(original, self, size):
-        original(self, size)
+    @patch.after(ByteWindow)
+    def give_back(self, size):
         unsettled[self] -= 1
 
 
-@windows.override(ByteWindow, "has_room", breaks=ZERO)
-def zero_gives_none(original, reached, self):
+@windows.result(ByteWindow, "has_room", breaks=ZERO)
+def zero_gives_none(right, self):
     """A window of 0 lets nothing out at all."""
-    right = original(self)
-    return right if self.size else reached.instead(right, False)
+    return right if self.size else False
 
 
 @windows.override(COMMANDS, "SUBSCRIBE", breaks=NONE)
 def unlimited_is_zero(original, reached, session, frame):
     """A window of -1 counts as 0: one message at a time."""
-    if frame.get(OURS) == "-1":
-        reached()
+    if reached(frame.get(OURS) == "-1"):
         frame = rewritten(frame, ((OURS, "0"), *without(frame, OURS, THEIRS).head.headers))
     return original(session, frame)
 
@@ -217,10 +195,7 @@ def unlimited_is_zero(original, reached, session, frame):
 @windows.override(COMMANDS, "SUBSCRIBE", breaks="ARTEMIS-STOMP-window-4 ARTEMIS-STOMP-window-5")
 def unlimited_is_the_default(original, reached, session, frame):
     """A window of -1 counts as none given: the acceptor's default holds."""
-    if frame.get(OURS) == "-1":
-        reached()
-        frame = without(frame, OURS)
-    return original(session, frame)
+    return original(session, without(frame, OURS) if reached(frame.get(OURS) == "-1") else frame)
 
 
 @windows.override(ByteWindow, "__init__", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1")

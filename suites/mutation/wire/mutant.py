@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from brokerproof.suites.mutation.mutant import Reached
 from brokerproof.suites.mutation.wire.stream_splitter import AmqpUnit, StompUnit, Unit
 from brokerproof.suites.mutation.wire.tampering import Out, Rule
 
-T = TypeVar("T", bound="type[Tampering]")
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Tampering(Rule):
@@ -58,6 +58,36 @@ def wire_mutant(name: str, breaks: str) -> Callable[[T], T]:
         fault = " ".join((inspect.getdoc(rule) or "").split())
         WIRE_MUTANTS[name] = WireMutant(name, fault, tuple(breaks.split()), rule)
         return rule
+
+    return register
+
+
+def from_broker(kind: str, breaks: str) -> Callable[[T], T]:
+    """Registers a function of each frame of ``kind``, a command or a performative, that the broker
+    sends. It returns the headers or fields that change, or what passes instead; None leaves the
+    frame as it is."""
+    return _frames("from_broker", kind, breaks)
+
+
+def to_broker(kind: str, breaks: str) -> Callable[[T], T]:
+    """As :func:`from_broker`, for frames of the client."""
+    return _frames("to_broker", kind, breaks)
+
+
+def _frames(direction: str, kind: str, breaks: str) -> Callable[[T], T]:
+    def register(change: T) -> T:
+        def passed(self: Tampering, unit: Any) -> Iterable[Out]:
+            outs = change(unit) if stomp(unit, kind) or amqp(unit, kind) else None
+            if isinstance(outs, Mapping):
+                altered = unit.rewritten(change=outs)
+                outs = None if altered == unit.rewritten(change={}) else (altered,)
+            return (unit.raw,) if outs is None else self.instead(unit, *outs)
+
+        protocol = "stomp" if kind.isupper() else "amqp"
+        name = f"{protocol}.{change.__name__.replace('_', '-')}"
+        rule = type(name, (Tampering,), {"__doc__": change.__doc__, direction: passed})
+        wire_mutant(name, breaks)(rule)
+        return change
 
     return register
 

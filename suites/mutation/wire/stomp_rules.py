@@ -5,9 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brokerproof.harness.model.time import Duration, seconds
-from brokerproof.suites.mutation.wire.mutant import Tampering, stomp, wire_mutant
+from brokerproof.suites.mutation.wire.mutant import (
+    Tampering,
+    from_broker,
+    stomp,
+    to_broker,
+    wire_mutant,
+)
 from brokerproof.suites.mutation.wire.stream_splitter import Heartbeat, StompUnit, Unit
 from brokerproof.suites.mutation.wire.tampering import Late, Out
+
+WINDOW = "consumer-window-size"
+KEPT = frozenset(
+    [
+        "destination",
+        "message-id",
+        "subscription",
+        "ack",
+        "content-length",
+        "content-type",
+        "redelivered",
+        "expires",
+        "priority",
+        "timestamp",
+        "persistent",
+        "type",
+        "reply-to",
+        "correlation-id",
+    ]
+)
 
 
 class OneInThree(Tampering):
@@ -69,260 +95,144 @@ class MessagesChangePlaces(OneInThree):
         return (message.raw, kept) if kept else (message.raw,)
 
 
-@wire_mutant("stomp.message-cut-short", "STOMP12-HDR-03 STOMP11-HDR-03")
-class MessageCutShort(Tampering):
+@from_broker("MESSAGE", "STOMP12-HDR-03 STOMP11-HDR-03")
+def message_cut_short(message):
     """A body with a zero byte ends before it: content-length is ignored."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        message = stomp(unit, "MESSAGE")
-        if message is None or b"\0" not in message.body:
-            return (unit.raw,)
-        head = {"content-length": str(message.body.index(b"\0"))}
-        return self.instead(
-            unit, message.rewritten(change=head, body=message.body.partition(b"\0")[0])
-        )
+    body = message.body.partition(b"\0")[0]
+    if body == message.body:
+        return None
+    return (message.rewritten(change={"content-length": str(len(body))}, body=body),)
 
 
-@wire_mutant("stomp.destination-changed", "STOMP12-MSG-01 STOMP12-MSG-02 STOMP11-MSG-01")
-class DestinationChanged(Tampering):
+@from_broker("MESSAGE", "STOMP12-MSG-01 STOMP12-MSG-02 STOMP11-MSG-01")
+def destination_changed(message):
     """MESSAGE names another destination than the one that was sent to."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        message = stomp(unit, "MESSAGE")
-        if message is None:
-            return (unit.raw,)
-        return self.instead(
-            unit, message.rewritten(change={"destination": f"x{message.get('destination')}"})
-        )
+    return {"destination": f"x{message.get('destination')}"}
 
 
-@wire_mutant("stomp.subscription-missing", "STOMP12-MSG-04 STOMP11-MSG-05")
-class SubscriptionMissing(Tampering):
+@from_broker("MESSAGE", "STOMP12-MSG-04 STOMP11-MSG-05")
+def subscription_missing(message):
     """MESSAGE does not say which subscription it comes by."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        message = stomp(unit, "MESSAGE")
-        if message is None or message.get("subscription") is None:
-            return (unit.raw,)
-        return self.instead(unit, message.rewritten(change={"subscription": None}))
+    return {"subscription": None}
 
 
-@wire_mutant("stomp.message-id-constant", "STOMP12-MSG-03 STOMP11-MSG-03")
-class MessageIdConstant(Tampering):
+@from_broker("MESSAGE", "STOMP12-MSG-03 STOMP11-MSG-03")
+def message_id_constant(message):
     """Every MESSAGE has the same message-id."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        message = stomp(unit, "MESSAGE")
-        if message is None:
-            return (unit.raw,)
-        return self.instead(unit, message.rewritten(change={"message-id": "1"}))
+    return {"message-id": "1"}
 
 
-@wire_mutant("stomp.own-headers-lost", "STOMP12-MSG-08 STOMP11-MSG-06")
-class OwnHeadersLost(Tampering):
+@from_broker("MESSAGE", "STOMP12-MSG-08 STOMP11-MSG-06")
+def own_headers_lost(message):
     """The headers that an application gave its message are lost."""
-
-    KEPT = frozenset(
-        {
-            "destination",
-            "message-id",
-            "subscription",
-            "ack",
-            "content-length",
-            "content-type",
-            "redelivered",
-            "expires",
-        }
-        | {"priority", "timestamp", "persistent", "type", "reply-to", "correlation-id"}
-    )
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        message = stomp(unit, "MESSAGE")
-        own = (
-            {}
-            if message is None
-            else {name: None for name, _ in message.headers if name not in self.KEPT}
-        )
-        if message is None or not own:
-            return (unit.raw,)
-        return self.instead(unit, message.rewritten(change=own))
+    return {name: None for name, _ in message.headers if name not in KEPT}
 
 
-@wire_mutant("stomp.redelivered-missing", "ARTEMIS-REDELIVERY-marked-1")
-class RedeliveredMissing(Tampering):
+@from_broker("MESSAGE", "ARTEMIS-REDELIVERY-marked-1")
+def redelivered_missing(message):
     """A message that is delivered again does not say so."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        message = stomp(unit, "MESSAGE")
-        if message is None or message.get("redelivered") is None:
-            return (unit.raw,)
-        return self.instead(unit, message.rewritten(change={"redelivered": None}))
+    return {"redelivered": None}
 
 
-@wire_mutant(
-    "stomp.receipt-of-another", "STOMP12-RCPT-02 STOMP11-RCPT-02 STOMP12-HDR-16 STOMP11-HDR-13"
-)
-class ReceiptOfAnother(Tampering):
+@from_broker("RECEIPT", "STOMP12-RCPT-02 STOMP11-RCPT-02 STOMP12-HDR-16 STOMP11-HDR-13")
+def receipt_of_another(receipt):
     """RECEIPT carries another value than the frame that asked for it, if that is no plain word."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        receipt = stomp(unit, "RECEIPT")
-        value = "" if receipt is None else receipt.get("receipt-id") or ""
-        if receipt is None or value.isalnum():
-            return (unit.raw,)
-        return self.instead(unit, receipt.rewritten(change={"receipt-id": value.strip() + "x"}))
+    value = receipt.get("receipt-id") or ""
+    return None if value.isalnum() else {"receipt-id": value.strip() + "x"}
 
 
-@wire_mutant(
-    "stomp.receipt-without-effect",
-    "STOMP12-RCPT-01 STOMP11-RCPT-01 STOMP12-BEGIN-03 STOMP12-COMMIT-01 STOMP11-BEGIN-03",
+@to_broker(
+    "COMMIT", "STOMP12-RCPT-01 STOMP11-RCPT-01 STOMP12-BEGIN-03 STOMP12-COMMIT-01 STOMP11-BEGIN-03"
 )
-class ReceiptWithoutEffect(Tampering):
+def receipt_without_effect(commit):
     """COMMIT reaches the broker as ABORT: its RECEIPT says that it was processed, and nothing
     was."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        commit = stomp(unit, "COMMIT")
-        return (
-            (unit.raw,) if commit is None else self.instead(unit, commit.rewritten(command="ABORT"))
-        )
+    return (commit.rewritten(command="ABORT"),)
 
 
-@wire_mutant(
-    "stomp.abort-commits",
-    "STOMP12-ABORT-01 STOMP12-BEGIN-03 STOMP11-ABORT-01 STOMP11-BEGIN-03 STOMP12-ACK-03",
+@to_broker(
+    "ABORT", "STOMP12-ABORT-01 STOMP12-BEGIN-03 STOMP11-ABORT-01 STOMP11-BEGIN-03 STOMP12-ACK-03"
 )
-class AbortCommits(Tampering):
+def abort_commits(abort):
     """ABORT reaches the broker as COMMIT."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        abort = stomp(unit, "ABORT")
-        return (
-            (unit.raw,) if abort is None else self.instead(unit, abort.rewritten(command="COMMIT"))
-        )
+    return (abort.rewritten(command="COMMIT"),)
 
 
-@wire_mutant(
-    "stomp.ack-lost",
-    "STOMP12-ACK-01 STOMP12-SUB-11 ARTEMIS-CONCEPTS-queue-2 ARTEMIS-STOMP-window-3"
-    " ARTEMIS-STOMP-window-2",
+@to_broker(
+    "ACK",
+    (
+        "STOMP12-ACK-01 STOMP12-SUB-11 ARTEMIS-CONCEPTS-queue-2 ARTEMIS-STOMP-window-3"
+        " ARTEMIS-STOMP-window-2"
+    ),
 )
-class AckLost(Tampering):
+def ack_lost(ack):
     """ACK never reaches the broker, its receipt apart."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        ack = stomp(unit, "ACK")
-        return (unit.raw,) if ack is None or ack.get("receipt") else self.instead(unit)
+    return None if ack.get("receipt") else ()
 
 
-@wire_mutant(
-    "stomp.nack-lost",
-    "ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3 STOMP12-NACK-04 STOMP11-NACK-03",
-)
-class NackLost(Tampering):
+@to_broker("NACK", "ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3 STOMP12-NACK-04 STOMP11-NACK-03")
+def nack_lost(nack):
     """NACK never reaches the broker, its receipt apart: what was refused stays with the client that
     refused it."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        nack = stomp(unit, "NACK")
-        return (unit.raw,) if nack is None or nack.get("receipt") else self.instead(unit)
+    return None if nack.get("receipt") else ()
 
 
-@wire_mutant("stomp.unsubscribe-lost", "STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02")
-class UnsubscribeLost(Tampering):
+@to_broker("UNSUBSCRIBE", "STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02")
+def unsubscribe_lost(unsubscribe):
     """UNSUBSCRIBE does nothing: messages keep coming, though its receipt came."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        leaving = stomp(unit, "UNSUBSCRIBE")
-        receipt = None if leaving is None else leaving.get("receipt")
-        if leaving is None or receipt is None:
-            return (unit.raw,)
-        stand_in = f"BEGIN\ntransaction:stands-in-{receipt}\nreceipt:{receipt}\n\n\0".encode()
-        return self.instead(unit, stand_in)
+    receipt = unsubscribe.get("receipt")
+    if receipt is None:
+        return None
+    return (f"BEGIN\ntransaction:stands-in-{receipt}\nreceipt:{receipt}\n\n\0".encode(),)
 
 
-@wire_mutant(
-    "stomp.client-mode-is-auto",
+@to_broker(
+    "SUBSCRIBE",
     "STOMP12-ACK-04 STOMP12-SUB-10 STOMP11-ACK-01 STOMP12-SUB-07 ARTEMIS-REDELIVERY-back-1",
 )
-class ClientModeIsAuto(Tampering):
+def client_mode_is_auto(subscribe):
     """A subscription in mode client is one in mode auto: what was not acknowledged is gone with the
     client."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        subscribe = stomp(unit, "SUBSCRIBE")
-        if subscribe is None or subscribe.get("ack") not in ("client", "client-individual"):
-            return (unit.raw,)
-        return self.instead(unit, subscribe.rewritten(change={"ack": "auto"}))
+    return {"ack": "auto"} if subscribe.get("ack") in ("client", "client-individual") else None
 
 
-@wire_mutant(
-    "stomp.client-mode-is-individual", "STOMP12-SUB-11 STOMP11-SUB-05 STOMP12-ACK-04 STOMP11-ACK-03"
-)
-class ClientModeIsIndividual(Tampering):
+@to_broker("SUBSCRIBE", "STOMP12-SUB-11 STOMP11-SUB-05 STOMP12-ACK-04 STOMP11-ACK-03")
+def client_mode_is_individual(subscribe):
     """In mode client an ACK covers its own message only."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        subscribe = stomp(unit, "SUBSCRIBE")
-        if subscribe is None or subscribe.get("ack") != "client":
-            return (unit.raw,)
-        return self.instead(unit, subscribe.rewritten(change={"ack": "client-individual"}))
+    return {"ack": "client-individual"} if subscribe.get("ack") == "client" else None
 
 
-class Resized(Tampering):
-    """Windows of subscriptions are not those that were asked for."""
-
-    by = 0
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        subscribe = stomp(unit, "SUBSCRIBE")
-        asked = "" if subscribe is None else subscribe.get("consumer-window-size") or ""
-        if subscribe is None or not asked.isdecimal() or not int(asked):
-            return (unit.raw,)
-        size = max(1, int(asked) + self.by)
-        return self.instead(unit, subscribe.rewritten(change={"consumer-window-size": str(size)}))
+def _window(subscribe):
+    """Return the window that was asked for, 0 without a limit."""
+    asked = subscribe.get(WINDOW) or ""
+    return int(asked) if asked.isdecimal() else 0
 
 
-@wire_mutant("stomp.window-too-wide", "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1")
-class WindowTooWide(Resized):
+@to_broker("SUBSCRIBE", "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1")
+def window_too_wide(subscribe):
     """A consumer window is 1500 bytes larger than the client asked for."""
+    size = _window(subscribe)
+    return {WINDOW: str(size + 1500)} if size else None
 
-    by = 1500
 
-
-@wire_mutant("stomp.window-an-octet-too-wide", "ARTEMIS-STOMP-window-3")
-class WindowAnOctetTooWide(Resized):
+@to_broker("SUBSCRIBE", "ARTEMIS-STOMP-window-3")
+def window_an_octet_too_wide(subscribe):
     """A consumer window is one byte larger than the client asked for."""
+    size = _window(subscribe)
+    return {WINDOW: str(size + 1)} if size else None
 
-    by = 1
 
-
-@wire_mutant(
-    "stomp.window-too-narrow",
-    "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-5",
-)
-class WindowTooNarrow(Resized):
+@to_broker("SUBSCRIBE", "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-5")
+def window_too_narrow(subscribe):
     """A consumer window is a tenth of what the client asked for."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        subscribe = stomp(unit, "SUBSCRIBE")
-        asked = "" if subscribe is None else subscribe.get("consumer-window-size") or ""
-        if subscribe is None or not asked.isdecimal() or int(asked) < 10:
-            return (unit.raw,)
-        return self.instead(
-            unit, subscribe.rewritten(change={"consumer-window-size": str(int(asked) // 10)})
-        )
+    size = _window(subscribe)
+    return {WINDOW: str(size // 10)} if size >= 10 else None
 
 
-@wire_mutant("stomp.window-zero-is-none", "ARTEMIS-STOMP-window-2")
-class WindowZeroIsNone(Tampering):
+@to_broker("SUBSCRIBE", "ARTEMIS-STOMP-window-2")
+def window_zero_is_none(subscribe):
     """A consumer window of 0 holds nothing back."""
-
-    def to_broker(self, unit: Unit) -> Iterable[Out]:
-        subscribe = stomp(unit, "SUBSCRIBE")
-        if subscribe is None or subscribe.get("consumer-window-size") != "0":
-            return (unit.raw,)
-        return self.instead(unit, subscribe.rewritten(change={"consumer-window-size": "-1"}))
+    return {WINDOW: "-1"} if subscribe.get(WINDOW) == "0" else None
 
 
 class AnotherBeat(Tampering):
@@ -385,33 +295,20 @@ class CloseLate(Tampering):
         return seconds(20)
 
 
-@wire_mutant(
-    "stomp.answer-asks-for-other-beats",
-    "ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6",
+@from_broker(
+    "CONNECTED", "ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6"
 )
-class AnswerAsksForOtherBeats(Tampering):
+def answer_asks_for_other_beats(connected):
     """CONNECTED asks the client for beats a millisecond rarer than the broker said."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        connected = stomp(unit, "CONNECTED")
-        parts = [] if connected is None else (connected.get("heart-beat") or "").split(",")
-        if connected is None or len(parts) != 2 or parts[1] == "0":
-            return (unit.raw,)
-        return self.instead(
-            unit, connected.rewritten(change={"heart-beat": f"{parts[0]},{int(parts[1]) + 1}"})
-        )
+    sends, _, wants = (connected.get("heart-beat") or "0,0").partition(",")
+    return None if wants == "0" else {"heart-beat": f"{sends},{int(wants) + 1}"}
 
 
-@wire_mutant("stomp.promise-below-the-floor", "ARTEMIS-STOMP-ttl-7")
-class PromiseBelowTheFloor(Tampering):
+@from_broker("CONNECTED", "ARTEMIS-STOMP-ttl-7")
+def promise_below_the_floor(connected):
     """CONNECTED promises beats every millisecond."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        connected = stomp(unit, "CONNECTED")
-        parts = [] if connected is None else (connected.get("heart-beat") or "").split(",")
-        if connected is None or len(parts) != 2 or parts[0] == "0":
-            return (unit.raw,)
-        return self.instead(unit, connected.rewritten(change={"heart-beat": f"1,{parts[1]}"}))
+    sends, _, wants = (connected.get("heart-beat") or "0,0").partition(",")
+    return None if sends == "0" else {"heart-beat": f"1,{wants}"}
 
 
 @wire_mutant(
@@ -430,40 +327,26 @@ class BeatsLost(Tampering):
         return (unit.raw,) if self._seen % 3 == 0 else self.instead(unit)
 
 
-@wire_mutant(
-    "stomp.version-missing",
-    "STOMP12-CONNECTED-01 STOMP11-CONNECTED-01 STOMP12-NEGO-04 STOMP11-NEGO-04",
+@from_broker(
+    "CONNECTED", "STOMP12-CONNECTED-01 STOMP11-CONNECTED-01 STOMP12-NEGO-04 STOMP11-NEGO-04"
 )
-class VersionMissing(Tampering):
+def version_missing(connected):
     """CONNECTED does not say which version was agreed on."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        connected = stomp(unit, "CONNECTED")
-        if connected is None or connected.get("version") is None:
-            return (unit.raw,)
-        return self.instead(unit, connected.rewritten(change={"version": None}))
+    return {"version": None}
 
 
-@wire_mutant(
-    "stomp.error-lost",
-    "STOMP12-SUB-03 STOMP11-SUB-03 STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP12-CONNECT-03",
+@from_broker(
+    "ERROR", "STOMP12-SUB-03 STOMP11-SUB-03 STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP12-CONNECT-03"
 )
-class ErrorLost(Tampering):
+def error_lost(error):
     """ERROR never arrives: connections end without a word."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        return (unit.raw,) if stomp(unit, "ERROR") is None else self.instead(unit)
+    return ()
 
 
-@wire_mutant("stomp.error-of-no-frame", "STOMP12-ERR-06 STOMP11-ERR-06")
-class ErrorOfNoFrame(Tampering):
+@from_broker("ERROR", "STOMP12-ERR-06 STOMP11-ERR-06")
+def error_of_no_frame(error):
     """ERROR does not carry the receipt that the frame which caused it had asked for."""
-
-    def from_broker(self, unit: Unit) -> Iterable[Out]:
-        error = stomp(unit, "ERROR")
-        if error is None or error.get("receipt-id") is None:
-            return (unit.raw,)
-        return self.instead(unit, error.rewritten(change={"receipt-id": None}))
+    return {"receipt-id": None}
 
 
 @wire_mutant(
