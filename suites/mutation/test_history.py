@@ -86,8 +86,8 @@ def test_the_page_has_a_row_for_each_pair() -> None:
         pytest.skip("no checkout: the wheel has no docs")
     tried = (
         page.read_text("utf-8")
-        .partition("\n## Tried on releases")[2]
-        .partition("\nTried, and not told apart")[0]
+        .partition("\n## Tested on releases")[2]
+        .partition("\nTested, but not distinguished")[0]
     )
     rows = re.findall(
         r"^\| (\S+ ?[^|]*?) \| ([\d.]+) \| ([\d.]+) \| (\S+) \| FAIL \| PASS \|",
