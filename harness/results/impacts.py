@@ -24,9 +24,9 @@ def of_requirement(requirement: str) -> Impact | None:
     return known.impact if known is not None else None
 
 
-def severity(impact: Impact | None) -> int:
+def severity(impact: Impact | str | None) -> int:
     """Return a number to sort by, worst first."""
-    return _WORST_FIRST.index(impact)
+    return _WORST_FIRST.index(Impact(impact) if impact else None)
 
 
 def worst_finding(result: Result) -> JudgedFinding | None:

@@ -24,7 +24,9 @@ def badge(model: Model) -> str:
     message, colour = f"{passed} of {every} pass", "4c1"
     for verdict, candidate in _COLOURS:
         if verdict in totals:
-            message, colour = f"{totals[verdict]} {verdict.lower()}, {message}", candidate
+            worst = next((case.impact for case in model.cases if case.verdict == verdict), "")
+            harm = f" ({worst})" if worst else ""
+            message, colour = f"{totals[verdict]} {verdict.lower()}{harm}, {message}", candidate
             break
     if cut_off or not every:
         message, colour = ("no results" if not every else f"cut off: {message}"), "9f9f9f"

@@ -77,7 +77,7 @@ def summary(runs: Sequence[Run], bars: Sequence[Bar]) -> dict[str, Any]:
 
 def _test(case: CaseRow, *, several: bool) -> dict[str, Any]:
     test: dict[str, Any] = {
-        "name": case.case,
+        "name": case.named,
         "status": STATUS.get(case.verdict, "passed"),
         "duration": round(case.duration_s * 1000),
         "suite": [case.target],

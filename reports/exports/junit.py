@@ -56,15 +56,17 @@ def _totals(bars: Sequence[Bar]) -> str:
 
 
 def _case(file: IO[str], case: CaseRow, suite: str) -> None:
-    module, _, name = _split(case.case)
+    module, _, _ = _split(case.case)
     where = f" file={_attribute(case.source.rpartition(':')[0])}" if ":" in case.source else ""
     file.write(
-        f"  <testcase name={_attribute(name)}"
+        f"  <testcase name={_attribute(case.named)}"
         f" classname={_attribute(f'{suite}.{module}' if module else suite)} "
         f'time="{case.duration_s:.3f}"{where}>\n<properties>'
     )
     for key, value in [
+        ("case", case.case),
         ("verdict", case.verdict),
+        *([("impact", case.impact)] if case.impact else []),
         *[("requirement", requirement) for requirement in case.requirements],
     ]:
         file.write(f"<property name={_attribute(key)} value={_attribute(value)}/>")

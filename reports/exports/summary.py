@@ -25,7 +25,7 @@ def markdown(model: Model) -> str:
     listed = [case for case in model.cases if case.verdict in _SHOWN]
     total = sum(count for verdict, count in model.totals.items() if verdict in _SHOWN)
     if listed:
-        lines += ["| verdict | case | target | received |", "| --- | --- | --- | --- |"]
+        lines += ["| verdict | impact | case | target | received |", "| --- " * 5 + "|"]
         lines += [_row(case) for case in listed[:LISTED]]
         if total > LISTED:
             lines += ["", f"… and {total - LISTED} more in the report."]
@@ -38,8 +38,8 @@ def markdown(model: Model) -> str:
 
 def _row(case: CaseRow) -> str:
     return (
-        f"| {case.verdict} | `{_code(case.case)}` | {_cell(case.target)} |"
-        f" {_cell(case.detail[:200])} |"
+        f"| {case.verdict} | {case.impact} | {_cell(case.title)} `{_code(case.case)}` |"
+        f" {_cell(case.target)} | {_cell(case.detail[:200])} |"
     )
 
 

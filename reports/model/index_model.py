@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from brokerproof.harness.catalogue.cases import title
 from brokerproof.harness.results.verdict import LISTED, WORST_FIRST
 from brokerproof.reports.model.requirements import Words
 from brokerproof.reports.model.target_history import Past
@@ -95,6 +96,18 @@ class CaseRow:
     source: str = ""
     unrecorded_examples: int = 0
     drawn: tuple[str, ...] = ()
+    impact: str = ""
+    """The worst impact of what it shows broken."""
+
+    @property
+    def title(self) -> str:
+        """The first sentence of its description, or its name."""
+        return title(self.doc) or self.case
+
+    @property
+    def named(self) -> str:
+        """Title and id."""
+        return self.case if self.title == self.case else f"{self.title} · {self.case}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from brokerproof.harness.results import impacts
 from brokerproof.reports.model.index_model import (
     SHOWN,
     Again,
@@ -103,14 +104,23 @@ def bars(of: Sequence[Column], counts: Iterable[Mapping[str, Any]]) -> list[Bar]
 
 
 def case_rows(results: pa.Table, runs: Sequence[Run]) -> list[CaseRow]:
-    """Every case with its page, the worst first."""
+    """Every case with its page, the worst verdicts and impacts first."""
     facts = {run.name: run.cases for run in runs}
     several = len(runs) > 1
     rows = [
         case_row(row, facts, case_link(row["run"], row["target"], row["case"], several=several))
         for row in results.to_pylist()
     ]
-    return sorted(rows, key=lambda row: (_RANK[row.verdict], row.run, row.target, row.case))
+    return sorted(
+        rows,
+        key=lambda row: (
+            _RANK[row.verdict],
+            impacts.severity(row.impact),
+            row.run,
+            row.target,
+            row.case,
+        ),
+    )
 
 
 def case_row(
@@ -136,6 +146,7 @@ def case_row(
         source=described.source if described else "",
         unrecorded_examples=row["unrecorded_examples"],
         drawn=described.drawn if described else (),
+        impact=row["impact"],
     )
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from brokerproof.harness.catalogue.areas import area_of
+from brokerproof.harness.catalogue.cases import title
 from brokerproof.harness.model.target_names import family, release
-from brokerproof.harness.model.verdicts import Verdict
-from brokerproof.harness.results import area_summary, causes
+from brokerproof.harness.model.verdicts import Impact, Verdict
+from brokerproof.harness.results import area_summary, causes, impacts
 from brokerproof.harness.results.area_summary import AreaState, State
 from brokerproof.harness.results.causes import Cause
 from brokerproof.harness.results.records import Result, last_of_each, read
@@ -39,7 +40,8 @@ MOST_CASES = 6
 
 @dataclass(frozen=True, slots=True)
 class CauseLine:
-    """Cases that fail for one reason: ``cases`` are names with their variants and a page."""
+    """Cases that fail for one reason: ``cases`` are names with their variants, a page
+    and a title."""
 
     run: str
     target: str
@@ -47,7 +49,7 @@ class CauseLine:
     area: str
     words: Words | None
     observed: tuple[str, ...]
-    cases: tuple[tuple[str, tuple[str, ...], str], ...]
+    cases: tuple[tuple[str, tuple[str, ...], str, str], ...]
     more: int
     repeat: str
     """The command that judges the first of the cases again."""
@@ -68,6 +70,11 @@ class CauseLine:
         if not self.words.quotation:
             return shorten(self.words.statement, most, placeholder="…")
         return f"“{shorten(self.words.quotation, most - 2, placeholder='…')}”"
+
+    @property
+    def impact(self) -> Impact | None:
+        """What it does to an application."""
+        return Impact(self.words.impact) if self.words and self.words.impact else None
 
     @property
     def brief(self) -> str:
@@ -174,7 +181,7 @@ def overview(
         comparisons += [] if comparison is None else [comparison]
         past = _Past(runs, groups, columns, comparison)
         lines += _causes(by_name[name], results, requirements, past, sightings or {})
-    lines.sort(key=lambda line: line.verdict != Verdict.FAIL)
+    lines.sort(key=lambda line: (line.verdict != Verdict.FAIL, impacts.severity(line.impact)))
     lines[:MOST_CAUSES] = [
         replace(line, anchor=f"cause-{number}")
         for number, line in enumerate(lines[:MOST_CAUSES], 1)
@@ -369,9 +376,10 @@ def _cause(run: Run, cause: Cause, requirements: Requirements, past: _Past) -> C
             case_link(
                 run.name,
                 cause.target,
-                f"{name}[{variants[0]}]" if variants[0] else name,
+                case := f"{name}[{variants[0]}]" if variants[0] else name,
                 several=several,
             ),
+            title(run.cases[case].doc) if case in run.cases else "",
         )
         for name, variants in named[:MOST_CASES]
     ]

@@ -27,11 +27,18 @@ class Words:
     version: str = ""
     section: str = ""
     level: str = ""
+    title: str = ""
+    impact: str = ""
     statement: str = ""
     link: str = ""
     quotation: str = ""
     profile: str = ""
     judgeable: bool = True
+
+    @property
+    def required(self) -> str:
+        """What is required: the document's words in quotation marks, or else ours."""
+        return f"“{self.quotation}”" if self.quotation else self.statement
 
 
 SCHEMA = pa.schema(
@@ -41,6 +48,8 @@ SCHEMA = pa.schema(
         ("version", pa.string()),
         ("section", pa.string()),
         ("level", pa.string()),
+        ("title", pa.string()),
+        ("impact", pa.string()),
         ("statement", pa.string()),
         ("link", pa.string()),
         ("profile", pa.string()),
@@ -85,6 +94,8 @@ def _words(known: Requirement) -> Words:
         version=known.version,
         section=known.section,
         level=known.level.value,
+        title=known.heading,
+        impact=known.impact or "",
         statement=known.statement,
         link=known.link,
         quotation=known.quotation,

@@ -15,7 +15,9 @@ from brokerproof.harness.catalogue import deviations, profiles
 from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.finding import ListedDeviation
 from brokerproof.harness.model.input_file import BadInput
+from brokerproof.harness.results import impacts
 from brokerproof.reports.model.index_model import SHOWN, Bar, CaseRow, Column, Group
+from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources.runs import Run, UnreadableRun
 
 SKIPPED = 40
@@ -44,6 +46,8 @@ class Deviating:
     reason: str
     link: str
     shown: int
+    title: str
+    impact: str
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ def brokers(
     cases: Iterable[CaseRow],
     findings: Iterable[Mapping[str, Any]],
     measured: Measured,
+    requirements: Requirements,
 ) -> list[Broker]:
     """Return one broker per target, in the order of the bars."""
     by_name = {run.name: run for run in runs}
@@ -109,7 +114,7 @@ def brokers(
                 described=described,
                 parameters=parameters,
                 inferred=bool(inferred),
-                deviations=_deviations(listed, known.get((run.name, target), {})),
+                deviations=_deviations(listed, known.get((run.name, target), {}), requirements),
                 skipped=tuple(skips.get((run.name, target), ())),
                 verdicts=tuple(
                     verdict for verdict in SHOWN if any(verdict in dict(row.counts) for row in own)
@@ -197,10 +202,10 @@ def _in_words(value: object) -> str:
 
 
 def _deviations(
-    facts: Mapping[str, Any], shown: Mapping[ListedDeviation, int]
+    facts: Mapping[str, Any], shown: Mapping[ListedDeviation, int], requirements: Requirements
 ) -> tuple[Deviating, ...]:
-    """Return the family's deviations that cover this target and version, those that showed
-    first."""
+    """Return the family's deviations that cover this target and version: those that showed first,
+    the worst impact first."""
     profile = str(facts.get("profile") or "-")
     path = Path(str(files("brokerproof.fixtures"))) / "brokers" / profile / "known_deviations.toml"
     if Path(profile).name != profile:
@@ -214,10 +219,21 @@ def _deviations(
         if deviations.covers(replace(entry, case=""), "", entry.requirement, version)
     ]
     deviating = [
-        Deviating(entry.name, entry.versions, entry.reason, entry.link, shown.get(entry.listed, 0))
+        Deviating(
+            entry.name,
+            entry.versions,
+            entry.reason,
+            entry.link,
+            shown.get(entry.listed, 0),
+            words.title,
+            words.impact,
+        )
         for entry in listed
+        for words in [requirements.find(entry.requirement or "")]
     ]
-    return tuple(sorted(deviating, key=lambda entry: entry.shown == 0))
+    return tuple(
+        sorted(deviating, key=lambda entry: (entry.shown == 0, impacts.severity(entry.impact)))
+    )
 
 
 def _sources(

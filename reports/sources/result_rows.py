@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from brokerproof.harness.model.finding import JudgedFinding
+from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import Result, last_of_each, read
 from brokerproof.reports.sources.runs import Run
 
@@ -32,6 +33,7 @@ RESULTS = pa.schema(
         ("duration_s", pa.float64()),
         ("measurements", pa.string()),
         ("unrecorded_examples", pa.int64()),
+        ("impact", pa.string()),
     ]
 )
 """``measurements`` stays JSON: it is for one case's page, not for arithmetic.
@@ -98,6 +100,7 @@ def _result_row(run: Run, result: Result) -> dict[str, Any]:
             {label: dataclasses.asdict(value) for label, value in result.measurements.items()}
         ),
         "unrecorded_examples": result.unrecorded.examples,
+        "impact": impacts.of_result(result) or "",
     }
 
 

@@ -40,10 +40,10 @@
     if (!row.findings.length) return html`<tr><td colspan="4" class="soft">The case judged no requirement.</td></tr>`;
     return row.findings.map(function (finding) {
       var of = words[finding[0]] || [];
-      var id = of[5] ? html`<a class="mono" href="requirements/${of[5]}.html">${finding[0]}</a>` : html`<span class="mono">${finding[0]}</span>`;
+      var id = of[5] ? html`<a href="requirements/${of[5]}.html">${of[6] || finding[0]}</a>` : html`<span>${of[6] || finding[0]}</span>`;
       var reason = finding[5] && html`<div class="soft">Known deviation: ${finding[5]} ${finding[6] && html`<a href="${finding[6]}" rel="external">${finding[6]}</a>`}</div>`;
       var violated = is_violated(finding), received = finding[3] || finding[2];
-      return html`<tr><td>${badge(finding[1])}</td><th scope="row">${id}<div class="level">${source(of)}</div></th><td class="full">${of[0]}${of[6] && html`<div class="soft">“${of[6]}”</div>`}</td><td class="full">${violated ? html`<b class="out">${received}</b>` : received}${finding[4] && html`<div class="soft">Not certain: ${finding[4]}.</div>`}${reason}</td></tr>`;
+      return html`<tr><td>${badge(finding[1])}</td><th scope="row">${id}<div class="soft mono">${finding[0]}</div><div class="level">${source(of)}</div></th><td class="full">${of[0]}${violated && of[7] && html`<div><b class="out">${of[7]}</b></div>`}</td><td class="full">${violated ? html`<b class="out">${received}</b>` : received}${finding[4] && html`<div class="soft">Not certain: ${finding[4]}.</div>`}${reason}</td></tr>`;
     });
   }
   /* Figures inside their bounds that stand beside a violation; further ones are folded. */
@@ -183,7 +183,7 @@ ${row.kept.map(function (file, at) {
     var past = others.length > 1 && html`<dt>other runs</dt><dd>${others.map(function (other) { return other === row ? html`${badge(other.verdict)} ${other.run} ` : html`<a href="${address(other)}">${badge(other.verdict)} ${other.run}</a> `; })}</dd>`;
     row.parts.forEach(function (part) { bp.numbered(part.rows); });
     var nothing = row.verdict === "SKIP" ? "the target lacks what the case needs" : "the run kept no trace of this case";
-    return html`<h1>${breakable(row.case)}</h1>
+    return html`<h1>${row.title === row.case ? breakable(row.case) : row.title}</h1>${row.title !== row.case && html`<p class="soft mono">${breakable(row.case)}</p>`}
 <p><span class="v big ${row.verdict}">${row.verdict}</span> <span class="soft">${facts.meanings[row.verdict]}</span></p>${row.detail && row.verdict !== "PASS" && html`<p>${row.detail}</p>`}
 <h2>What was asked</h2>${row.doc.length ? row.doc.map(function (text) { return html`<p class="doc">${text}</p>`; }) : html`<p class="soft">The case has no description.</p>`}
 <dl class="facts">${row.source && html`<dt>case</dt><dd><code>${row.source}</code></dd>`}<dt>target</dt><dd><a href="targets/${target.page}.html">${row.target}</a>${target.facts && ": " + target.facts}</dd><dt>run</dt><dd>${row.run}${run.brokerproof && ", brokerproof " + run.brokerproof}</dd><dt>took</dt><dd>${bp.duration(row.took)}${row.attempts > 1 && " in " + row.attempts + " attempts"}</dd>${past}</dl>

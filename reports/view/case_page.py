@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.harness.model.verdicts import Impact
 from brokerproof.harness.results.records import measurements_of
 from brokerproof.reports.model.counterexamples import kept, repeat_command, replay, violation_of
 from brokerproof.reports.model.index_model import MEANINGS, CaseRow
@@ -57,12 +58,12 @@ class CasePages:
         }
 
     def words(self, requirement: str) -> list[str]:
-        """Return a requirement's statement, level, source, section, link, page (empty where
-        nothing judged it) and quotation."""
+        """Return what is required, a requirement's level, source, section, link, page (empty where
+        nothing judged it), title and impact."""
         words = self._requirements.find(requirement)
-        facts = [words.statement, words.level, words.source, words.section, words.link]
+        facts = [words.required, words.level, words.source, words.section, words.link]
         page = plain_slug(requirement) if requirement in self._judged else ""
-        return [*facts, page, words.quotation]
+        return [*facts, page, words.title, Impact(words.impact).words if words.impact else ""]
 
     def data(
         self,
@@ -78,6 +79,7 @@ class CasePages:
         run = self._runs[case.run]
         values: dict[str, Any] = {
             "case": case.case,
+            "title": case.title,
             "target": case.target,
             "run": case.run,
             "verdict": case.verdict,

@@ -1,6 +1,6 @@
 (function () {
   "use strict";
-  var PAGE = 100, CHOICES = ["area", "suite", "level", "source", "target"], SORTS = ["verdict", "case", "target", "took"];
+  var PAGE = 100, CHOICES = ["area", "impact", "suite", "level", "source", "target"], SORTS = ["verdict", "case", "target", "took"];
   var packed = document.getElementById("listing");
   var box = document.getElementById("text"), said = document.getElementById("status"), table = document.getElementById("rows");
   var previous = document.getElementById("previous"), next = document.getElementById("next"), where = document.getElementById("where");
@@ -58,13 +58,14 @@
     var verdicts = new Set(data.verdicts.map(function (_, at) { return at; }).filter(function (at) { return !state.verdict.size || state.verdict.has(data.verdicts[at]); }));
     var columns = new Set(data.columns.map(function (_, at) { return at; }).filter(function (at) { return !state.target || data.columns[at].target === state.target; }));
     var suites = data.names.map(function (each) { return !state.suite || each.split(".")[0] === state.suite; });
+    var impacts = data.impacts.map(function (each) { return !state.impact || each === state.impact; });
     var sets = data.sets.map(function (each) { return (!state.level && !state.source && !state.area) || each.some(function (id) {
       return (!state.level || data.requirements[id][1] === state.level) && (!state.source || data.requirements[id][2] === state.source)
       && (!state.area || data.areas[data.requirements[id][4]] === state.area); }); });
     var needed = words().map(holding);
     found = [];
     for (var at = 0; at < data.verdict.length; at++) {
-      if (verdicts.has(data.verdict[at]) && columns.has(data.column[at]) && suites[data.name[at]] && sets[data.set[at]]
+      if (verdicts.has(data.verdict[at]) && columns.has(data.column[at]) && suites[data.name[at]] && impacts[data.impact[at]] && sets[data.set[at]]
           && needed.every(function (holds) { return holds(at); })) found.push(at);
     }
     var down = state.sort[0] === "-", by = state.sort.replace("-", "");
@@ -87,12 +88,15 @@
     var place = new URLSearchParams({ "case": data.names[data.name[at]], target: column.target });
     if (data.several) place.set("run", column.run);
     link.href = "case.html#" + place;
-    data.names[data.name[at]].split(/([_.])/).forEach(function (part) { link.append(part); if (part === "_" || part === ".") link.append(document.createElement("wbr")); });
+    function broken(into, text) { text.split(/([_.])/).forEach(function (part) { into.append(part); if (part === "_" || part === ".") into.append(document.createElement("wbr")); }); }
+    var id = data.names[data.name[at]], title = data.titles[data.name[at]], harm = data.impacts[data.impact[at]];
+    if (title === id) broken(link, id); else { link.textContent = title; broken(add(name, "div", "reqs mono"), id); }
+    if (harm) add(name, "div", "reqs", "impact " + harm);
     if (verdict !== "PASS" && data.details[data.detail[at]]) add(name, "div", "detail", data.details[data.detail[at]]);
     var target = add(made, "td", "target", column.target);
     if (data.several) add(target, "div", "reqs", column.run);
     var cited = add(made, "td", "reqs mono"), set = data.sets[data.set[at]];
-    set.slice(0, 6).forEach(function (id) { var each = add(cited, "a", "", data.requirements[id][0]); if (data.requirements[id][3]) each.href = "requirements/" + data.requirements[id][3] + ".html"; cited.append(" "); });
+    set.slice(0, 6).forEach(function (id) { var each = add(cited, "a", "", data.requirements[id][0]); each.title = data.requirements[id][5]; if (data.requirements[id][3]) each.href = "requirements/" + data.requirements[id][3] + ".html"; cited.append(" "); });
     if (set.length > 6) cited.append("…");
     var took = add(made, "td", "num", data.took[at] < 1000 ? data.took[at] + " ms" : +(data.took[at] / 1000).toFixed(3) + " s");
     if (data.attempts[at] > 1) add(took, "div", "reqs", data.attempts[at] + " attempts");
@@ -122,7 +126,7 @@
         [].forEach.call(group.rows, function (row) {
           if (!row.dataset.id) return;
           var cells = [].slice.call(row.querySelectorAll("td.cell"));
-          lines.push({ row: row, group: group, of: document_, source: document_.dataset.source, level: row.dataset.level, area: data.area[row.dataset.id] || "", suites: data.suites[row.dataset.id] || [],
+          lines.push({ row: row, group: group, of: document_, source: document_.dataset.source, level: row.dataset.level, area: data.area[row.dataset.id] || "", impact: row.dataset.impact, suites: data.suites[row.dataset.id] || [],
             cells: cells, verdicts: cells.map(function (cell) { return cell.dataset.v || ""; }), text: row.textContent.toLowerCase(), hidden: false });
         });
       });
@@ -150,7 +154,7 @@
     rows_of_matrix().forEach(function (line) {
       if (moved) line.cells.forEach(function (cell, at) { hide(cell, off[at]); });
       var verdicts = line.verdicts.filter(function (verdict, at) { return verdict && !off[at]; });
-      var hit = (!state.differ || new Set(line.verdicts).size > 1) && (!state.level || line.level === state.level) && (!state.source || line.source === state.source) && (!state.area || line.area === state.area)
+      var hit = (!state.differ || new Set(line.verdicts).size > 1) && (!state.level || line.level === state.level) && (!state.source || line.source === state.source) && (!state.area || line.area === state.area) && (!state.impact || line.impact === state.impact)
         && (!state.suite || line.suites.indexOf(state.suite) >= 0)
         && (state.verdict.size ? verdicts.some(function (each) { return state.verdict.has(each); }) : !state.target || verdicts.length > 0)
         && needed.every(function (word) { return line.text.indexOf(word) >= 0; });
@@ -228,7 +232,7 @@
   unpack(packed.textContent).then(function (told) {
     data = told;
     function low(texts) { return texts.map(function (each) { return each.toLowerCase(); }); }
-    data.low = { verdicts: low(data.verdicts), names: low(data.names), details: low(data.details), ids: low(data.requirements.map(function (each) { return each[0]; })),
+    data.low = { verdicts: low(data.verdicts), names: low(data.names.map(function (each, at) { return each + " " + data.titles[at]; })), details: low(data.details), ids: low(data.requirements.map(function (each) { return each[0]; })),
       columns: low(data.columns.map(function (each) { return each.target + " " + each.run; })) };
     data.suites = {};
     data.area = {};

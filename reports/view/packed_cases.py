@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable
 from typing import Any
 
 from brokerproof.harness.catalogue.areas import Area, area_of
+from brokerproof.harness.model.verdicts import Impact
 from brokerproof.reports.model.index_model import MEANINGS, VERDICTS, Model
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.model.slugs import plain_slug
@@ -36,6 +37,7 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
     """Return the data that ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order;
     requirements that are not ``judged`` have no page."""
     names, details, sets, columns, ids = _Numbers(), _Numbers(), _Numbers(), _Numbers(), _Numbers()
+    harms = _Numbers()
     verdicts = {verdict: place for place, verdict in enumerate(VERDICTS)}
     rows = model.cases
     data: dict[str, Any] = {
@@ -46,6 +48,7 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
         "set": [sets(tuple(ids(requirement) for requirement in row.requirements)) for row in rows],
         "took": [round(row.duration_s * 1000) for row in rows],
         "attempts": [row.attempts for row in rows],
+        "impact": [harms(row.impact) for row in rows],
     }
     words = [requirements.find(requirement) for requirement in ids.things]
     areas = list(Area)
@@ -54,6 +57,8 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
         "meanings": dict(MEANINGS),
         "columns": [{"target": target, "run": run} for target, run in columns.things],
         "names": names.things,
+        "titles": list({row.case: row.title for row in rows}.values()),
+        "impacts": harms.things,
         "details": details.things,
         "sets": sets.things,
         "requirements": [
@@ -63,6 +68,7 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
                 word.source,
                 plain_slug(word.id) if word.id in judged else "",
                 areas.index(area_of(word.id)),
+                word.title,
             ]
             for word in words
         ],
@@ -91,6 +97,7 @@ def choices(model: Model, requirements: Requirements) -> list[tuple[str, str, li
     targets = dict.fromkeys(bar.column.target for bar in model.bars)
     return [
         ("area", "Area", [area.label for area in Area if area in map(area_of, cited)]),
+        ("impact", "Impact", [each for each in Impact if each in {word.impact for word in words}]),
         ("suite", "Suite", sorted(suites)),
         ("level", "Level", values(lambda words: words.level)),
         ("source", "Document", values(lambda words: words.source)),

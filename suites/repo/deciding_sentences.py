@@ -14,6 +14,7 @@ from itertools import groupby
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.catalogue.requirements import Catalogue
+from brokerproof.harness.results import impacts
 from brokerproof.suites.repo.sources import ROOT
 
 FOLDER = ROOT / "docs" / "reference" / "known-deviations"
@@ -33,8 +34,8 @@ its verdict is KNOWN, and the exit code stays 0. Each family has a page:
 | --- | --- |
 """
 INDEX_FOOT = """
-Each deviation has a heading with the requirement and the case that shows it, sorted by document
-and requirement. Words in quotation marks are the document's own.
+Each deviation has a heading with the title of the requirement and the case that shows it, sorted by
+[impact](../verdicts.md#impact), the worst first. Words in quotation marks are the document's own.
 
 The pages are made from the catalogue and `fixtures/brokers/<family>/known_deviations.toml`:
 `python -m brokerproof.suites.repo.deciding_sentences`.
@@ -61,9 +62,12 @@ def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
     entries = [list(entry) for _, entry in groupby(listed, lambda deviation: deviation.where)]
     order = list(catalogue)
 
-    def rank(entry: Entry) -> tuple[int, str]:
+    def rank(entry: Entry) -> tuple[int, int, str]:
         requirement = entry[0].requirement
-        return (order.index(requirement) if requirement else len(order), entry[0].case)
+        if not requirement:
+            return impacts.severity(None), len(order), entry[0].case
+        impact = impacts.severity(catalogue[requirement].impact)
+        return impact, order.index(requirement), entry[0].case
 
     return sorted(entries, key=rank)
 
@@ -71,7 +75,8 @@ def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
 def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
     def section(entry: Entry) -> str:
         requirement = entry[0].requirement
-        return f"## {catalogue[requirement].document.title}\n" if requirement else UNJUDGED
+        impact = catalogue[requirement].impact if requirement else None
+        return f"## {impact.words.capitalize()}\n" if impact else UNJUDGED
 
     lines = [f"# Known deviations: {FAMILIES[family]}\n"]
     for heading, group in groupby(entries, section):
@@ -84,7 +89,8 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
 def _deviation(entry: Entry, catalogue: Catalogue) -> Iterator[str]:
     first = entry[0]
     name = re.sub(r"[*?]|\[.*", "", first.case.rpartition(".")[2]).strip("_").replace("_", " ")
-    yield f"### {': '.join(part for part in (first.requirement, name or 'every case') if part)}\n"
+    title = f"{catalogue[first.requirement].title}: " if first.requirement else ""
+    yield f"### {title}{name or 'every case'}\n"
     yield f"{first.reason.strip().replace('<', '&lt;')} [Source]({first.link}).\n"
     for deviation in entry:
         if deviation.requirement:

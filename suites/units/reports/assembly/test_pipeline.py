@@ -30,7 +30,7 @@ from brokerproof.reports.assembly.pipeline import Report, build
 from brokerproof.reports.assembly.tasks import SparkTasks
 from brokerproof.reports.model.index_model_builder import Limits
 from brokerproof.reports.model.requirements import Requirements
-from brokerproof.reports.model.slugs import case_link, slug
+from brokerproof.reports.model.slugs import case_link
 from brokerproof.reports.model.target_summaries import read_measured
 from brokerproof.reports.sources.runs import UnreadableRun, open_runs
 from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
@@ -131,15 +131,6 @@ def test_what_did_not_pass_is_shown_without_a_script(written: Report) -> None:
     for part in ("ARTEMIS-STOMP-ttl-3", "closed after 9000 ms", "<dt>it says</dt>"):
         assert part in failing
     assert "the target has no selectors" in found
-
-
-def test_where_the_page_of_a_failing_case_was_leads_to_it(written: Report) -> None:
-    name = slug("2026-11-21T12-00-00", "artemis", FAILING)
-    row = next(row for row in written.model.cases if row.verdict == "FAIL" and row.case == FAILING)
-    moved = html.unescape(text(written, f"cases/{name}.html"))
-    assert f'content="0; url=../{row.page}"' in moved
-    passing = {row.case for row in written.model.cases if row.verdict == "PASS"}
-    assert not [case for case in passing if slug("2026-11-21T12-00-00", "reference", case) in moved]
 
 
 _SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL)

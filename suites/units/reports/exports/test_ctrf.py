@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from brokerproof.reports.exports import ctrf
-from brokerproof.reports.model.index_model import CaseRow
+from brokerproof.reports.exports import ctrf, junit
+from brokerproof.reports.model.index_model import Bar, CaseRow, Column
 from brokerproof.reports.sources.runs import Run
 
 
@@ -29,3 +29,12 @@ def test_of_one_run_the_summary_says_it_once(tmp_path: Path) -> None:
     results = written(tmp_path, "only")
     assert results["summary"]["extra"]["runs"] == ["only"]
     assert [test.get("extra") for test in results["tests"]] == [None]
+
+
+def test_a_test_is_named_by_title_and_id(tmp_path: Path) -> None:
+    row = CaseRow("r", "t", "a.case", "FAIL", "", ("R-1",), 1, 0.25, "", doc="One\nwaits. Two go.")
+    bar = Bar(Column("r", "t", "t"), (("FAIL", 1),), 0.25)
+    ctrf.write(tmp_path / "ctrf.json", [], [bar], [row])
+    assert '"name":"One waits · a.case"' in (tmp_path / "ctrf.json").read_text("utf-8")
+    junit.write(tmp_path / "junit.xml", [bar], [row], {})
+    assert '<testcase name="One waits · a.case"' in (tmp_path / "junit.xml").read_text("utf-8")

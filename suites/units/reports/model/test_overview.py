@@ -16,8 +16,10 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, append
 from brokerproof.reports.model.certainty import Sighting
 from brokerproof.reports.model.index_model import Bar, CaseRow, Cell, Column, Group, MatrixRow
+from brokerproof.reports.model.index_model_builder import case_rows
 from brokerproof.reports.model.overview import CauseLine, Overview, overview
 from brokerproof.reports.model.requirements import Requirements, Words
+from brokerproof.reports.sources.result_rows import flatten
 from brokerproof.reports.sources.runs import Run
 
 CANARY = {"canary": {"t": {"p99_ns": 11_400_000, "worst_ns": 1_430_000_000}}}
@@ -248,3 +250,15 @@ def test_a_requirement_is_quoted_and_cut_between_words() -> None:
     assert line.sentence(12) == "“one two…”"
     ours = CauseLine("r", "t", "FAIL", "a", Words("R-1", statement="our words"), (), (), 0, "")
     assert ours.sentence(20) == "our words"
+
+
+def test_of_one_verdict_the_worst_impact_is_listed_first(tmp_path: Path) -> None:
+    def failed(case: str, requirement: str) -> Result:
+        finding = JudgedFinding(requirement, Seen.VIOLATED, verdict=Verdict.FAIL)
+        return Result(case, "t", (requirement,), Verdict.FAIL, "", (finding,))
+
+    append(tmp_path, failed("a.stalls", WINDOW))
+    append(tmp_path, failed("b.loses", "ARTEMIS-PAGING-11"))
+    run = Run(tmp_path, "r", {})
+    rows = case_rows(flatten([run]).results, [run])
+    assert [(row.case, row.impact) for row in rows] == [("b.loses", "loss"), ("a.stalls", "stall")]
