@@ -33,28 +33,23 @@ after_no_space_in_time = Group("after-no-space-in-time", "reference-activemq-tim
 def the_name_of_a_broken_link_is_taken(original, reached, self, link):
     """A link that ended with an error still has its name: who attaches it again makes the broker
     detach the broken one a second time, as stolen."""
-    if link.state is LinkState.BROKEN:
-        reached()
-        return
-    original(self, link)
+    if not reached(link.state is LinkState.BROKEN):
+        original(self, link)
 
 
 @after_errors.override(Session, "handle", breaks="AMQP10-SESS-04 AMQP10-SESS-02")
 def the_channel_of_a_failed_session_stays_taken(original, reached, self, performative, body, at):
     """A session that ended with an error drops the peer's end like any other frame: its channel is
     never free again."""
-    if self._discarding and isinstance(performative, End):
-        reached()
-        return
-    original(self, performative, body, at)
+    if not reached(self._discarding and isinstance(performative, End)):
+        original(self, performative, body, at)
 
 
 @after_errors.override(OutgoingLink, "_too_large", breaks="AMQP10-LINK-15 ARTEMIS-CONCEPTS-queue-1")
 def a_message_too_large_for_a_link_is_lost(original, reached, self, entry, size):
     """A message that is too large for its receiver ends the link, and is not put back."""
     original(self, entry, size)
-    if not self.copies and entry in self.queue._ready:
-        reached()
+    if reached(not self.copies and entry in self.queue._ready):
         self.queue._ready.remove(entry)
         self.queue.discard(entry)
 
@@ -92,8 +87,7 @@ def a_lost_transaction_stays_charged(patch, reached):
 
     @patch.override(Transaction)
     def undo(original, self):
-        if lost and self._sends:
-            reached()
+        if reached(lost and self._sends):
             self._sends.clear()
         return original(self)
 
@@ -116,8 +110,7 @@ def a_new_channel_counts_on(patch, reached):
     @patch.override(HANDLERS, methods.Confirm.Select)
     def select(original, channel, method):
         kept = confirms.pop((channel.connection, channel.number), None)
-        if kept is not None and kept.published:
-            reached()
+        if reached(kept is not None and kept.published):
             channel.confirms = kept
         original(channel, method)
 
@@ -138,8 +131,7 @@ def a_new_channel_keeps_the_prefetch(patch, reached):
     def init(original, self, connection, number):
         original(self, connection, number)
         kept = prefetch.pop((connection, number), 0)
-        if kept:
-            reached()
+        if reached(kept):
             self.prefetch = kept
 
 
@@ -149,8 +141,7 @@ def contents_of_other_channels_are_forgotten(original, reached, self, problem, m
     another."""
     original(self, problem, method)
     for other in self.connection.channels.values():
-        if other is not self and other._publish is not None:
-            reached()
+        if reached(other is not self and other._publish is not None):
             other._forget_content()
 
 
@@ -164,8 +155,7 @@ def a_refused_consumer_is_exclusive(original, reached, channel, method):
         original(channel, method)
     except Amqp091Refusal:
         declared = channel.topology.find(method.queue or channel.last_queue)
-        if method.exclusive and declared is not None and not declared.sole:
-            reached()
+        if reached(method.exclusive and declared is not None and not declared.sole):
             declared.sole = True
         raise
 
@@ -183,8 +173,7 @@ def a_refused_declaration_counts(original, reached, channel, method):
         given = method.arguments if isinstance(method.arguments, dict) else {}
         if declared is not None and isinstance(declared.queue, LimitedQueue):
             limits = arguments.limits(given)
-            if limits != declared.queue.limits:
-                reached()
+            if reached(limits != declared.queue.limits):
                 declared.queue.limits = limits
         raise
 
@@ -197,8 +186,7 @@ def a_mistake_ends_the_transactions_of_others(original, reached, self, problem, 
     if problem.soft:
         for other in self.channels.values():
             if other.number != channel and other.transaction is not None:
-                if other.transaction.sends:
-                    reached()
+                reached(other.transaction.sends)
                 other.transaction.sends.clear()
 
 
@@ -228,19 +216,19 @@ def what_failed_is_added_after_all(patch, reached):
         return original(self)
 
 
-@after_no_space_in_time.mutant("ACTIVEMQ-PFC-10 ACTIVEMQ-PFC-1")
-def those_behind_one_that_failed_fail_too(patch, reached):
+@after_no_space_in_time.override(
+    ProducerFlow, "_on_timeout", breaks="ACTIVEMQ-PFC-10 ACTIVEMQ-PFC-1"
+)
+def those_behind_one_that_failed_fail_too(original, reached, self, waiting, now):
     """When a message fails because it waited for too long, all that wait behind it fail at once,
     before their time."""
-
-    @patch.override(ProducerFlow)
-    def _on_timeout(original, self, waiting, now):
-        behind = list(self._waiting.get(waiting.account.name, {}).values())
-        original(self, waiting, now)
-        for other in behind:
-            if other is not waiting and other.number in self._waiting.get(other.account.name, {}):
-                reached()
-                original(self, other, now)
+    behind = list(self._waiting.get(waiting.account.name, {}).values())
+    original(self, waiting, now)
+    for other in behind:
+        if reached(
+            other is not waiting and other.number in self._waiting.get(other.account.name, {})
+        ):
+            original(self, other, now)
 
 
 # --- seeded after the suites were strengthened ----------------------------------------------------
@@ -251,8 +239,7 @@ def a_mistake_forgets_the_tags_of_other_channels(original, reached, self, proble
     """A mistake on one channel makes the deliveries of the others unknown: they go back."""
     original(self, problem, method)
     for other in list(self.connection.channels.values()):
-        if other is not self and other.unacked:
-            reached()
+        if reached(other is not self and other.unacked):
             for queue in other.give_back():
                 queue.dispatch()
 
@@ -273,8 +260,7 @@ def a_new_channel_keeps_the_limit_of_all(patch, reached):
     def init(original, self, connection, number):
         original(self, connection, number)
         kept = limits.pop((connection, number), 0)
-        if kept:
-            reached()
+        if reached(kept):
             self.limit.limit = kept
 
 

@@ -40,8 +40,7 @@ ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 @amounts.override(Queue, "enqueue", breaks=f"{ONE_CONSUMER} {IN_ORDER}")
 def a_deep_queue_forgets(original, reached, self, message, source_entry=None, charge=None):
     """A queue in which 700 messages wait drops each further one."""
-    if len(self._ready) >= 700:
-        reached()
+    if reached(len(self._ready) >= 700):
         if charge is not None:
             charge.release()
         return
@@ -54,8 +53,7 @@ def a_long_settlement_pays_for_its_first_part(original, reached, self, delivery)
     charges = [other.charge for other in self._unsettled.values()]
     taken = original(self, delivery)
     lost = sum(charges[48 : len(taken)])
-    if lost and self.window.size > 0:
-        reached()
+    if reached(lost and self.window.size > 0):
         self.window.charge(lost)
     return taken
 
@@ -63,8 +61,7 @@ def a_long_settlement_pays_for_its_first_part(original, reached, self, delivery)
 @amounts.override(OutgoingLink, "disposed", breaks="AMQP10-DISP-03 ARTEMIS-CONCEPTS-queue-2")
 def a_long_range_is_settled_in_part(original, reached, self, deliveries, state, settled):
     """A disposition of more than 256 deliveries settles 256 of them."""
-    if len(deliveries) > 256:
-        reached()
+    reached(len(deliveries) > 256)
     original(self, deliveries[:256], state, settled)
 
 
@@ -77,8 +74,7 @@ def a_thousand_unsettled_are_too_many(original, reached, self, delivery):
     """A session remembers 900 unsettled deliveries, and forgets the oldest for each further one:
     nobody gets it again."""
     original(self, delivery)
-    if len(self.unsettled) > 900:
-        reached()
+    if reached(len(self.unsettled) > 900):
         oldest = next(iter(self.unsettled))
         lost = self.unsettled.pop(oldest)
         lost.link.unsettled.pop(oldest, None)
@@ -89,8 +85,7 @@ def a_long_acknowledgement_leaves_the_rest(original, reached, self, number, *, o
     """A cumulative acknowledgement of more than 100 messages leaves those behind the hundredth
     unsettled: they come again."""
     taken = original(self, number, one=one)
-    if len(taken) > 100:
-        reached()
+    if reached(len(taken) > 100):
         for entry in taken[100:]:
             self._unsettled[entry.message.number] = entry
         self._session.holding[self] = None
@@ -112,8 +107,7 @@ def a_long_transaction_is_cut(original, reached, self, publish):
 def many_open_transactions_share_one(original, reached, session, frame):
     """The 18th transaction that is open at once on a connection is the first one."""
     after = original(session, frame)
-    if len(session.transactions) >= 18:
-        reached()
+    if reached(len(session.transactions) >= 18):
         name = frame.get("transaction")
         session.transactions[name] = next(iter(session.transactions.values()))
     return after
@@ -124,8 +118,7 @@ def the_fortieth_subscription_is_deaf(original, reached, session, frame):
     """From the fortieth subscription of a connection on a SUBSCRIBE is confirmed and nothing
     arrives."""
     after = original(session, frame)
-    if len(session.subscriptions) > 40:
-        reached()
+    if reached(len(session.subscriptions) > 40):
         return lambda: None
     return after
 
@@ -147,8 +140,7 @@ def a_late_consumer_is_never_picked(patch, reached):
             if consumer not in late and consumer.has_room():
                 self._end_turn(consumer)
                 return consumer
-            if consumer in late:
-                reached()
+            reached(consumer in late)
         return None
 
 
@@ -166,10 +158,7 @@ def a_crowded_write_loses_a_frame(patch, reached):
     def next_frame(original, self):
         frame = original(self)
         seen[self] = seen.get(self, 0) + 1
-        if frame is not None and seen[self] == 200:
-            reached()
-            return original(self)
-        return frame
+        return original(self) if reached(frame is not None and seen[self] == 200) else frame
 
 
 @amounts_amqp091.override(UnackedDeliveries, "take_to", breaks="AMQP091-ACK-02 AMQP091-QOS-02")
@@ -196,8 +185,7 @@ def a_burst_of_confirms_is_cut(original, reached, self):
 def high_channels_have_no_prefetch(original, reached, channel, method):
     """basic.qos has no effect on channels above 30."""
     original(channel, method)
-    if channel.number > 30 and method.prefetch_count:
-        reached()
+    if reached(channel.number > 30 and method.prefetch_count):
         channel.prefetch = channel.limit.limit = 0
 
 
@@ -208,8 +196,7 @@ def a_weary_message_is_dropped(original, reached, self, entries, outcome):
     """A message that is requeued for the twentieth time is gone."""
     if outcome is Outcome.RELEASED:
         worn = [entry for entry in entries if entry.deliveries >= 20]
-        if worn:
-            reached()
+        if reached(worn):
             original(self, worn, Outcome.ACCEPTED)
         entries = [entry for entry in entries if entry.deliveries < 20]
     original(self, entries, outcome)
@@ -219,10 +206,7 @@ def a_weary_message_is_dropped(original, reached, self, entries, outcome):
 def a_large_prefetch_is_bounded(original, reached, self, out):
     """At most 300 messages are dispatched before an acknowledgement, however large the prefetch
     is."""
-    if out >= 300 and original(self, out):
-        reached()
-        return False
-    return original(self, out)
+    return False if reached(out >= 300 and original(self, out)) else original(self, out)
 
 
 @amounts_openwire.override(
@@ -231,10 +215,7 @@ def a_large_prefetch_is_bounded(original, reached, self, out):
 def a_long_range_is_acknowledged_in_part(original, reached, self, places, outcome):
     """A range of more than 120 messages is acknowledged up to its 120th."""
     numbers = list(self._order.between(*places, self._keys))
-    if len(numbers) > 120:
-        reached()
-        places = (places[0], numbers[119])
-    original(self, places, outcome)
+    original(self, (places[0], numbers[119]) if reached(len(numbers) > 120) else places, outcome)
 
 
 @long_lives.mutant("STOMP12-HB-07 STOMP12-HB-09")
@@ -246,10 +227,7 @@ def beats_end_after_a_thousand(patch, reached):
     def beat(original, self, now):
         sent[self] = sent.get(self, 0) + 1
         data = original(self, now)
-        if sent[self] > 1000:
-            reached()
-            return b""
-        return data
+        return b"" if reached(sent[self] > 1000) else data
 
 
 @long_lives.override(Beats, "beat", breaks="STOMP12-HB-07 STOMP12-HB-09 ARTEMIS-STOMP-ttl-9")
@@ -269,8 +247,7 @@ def a_window_wears_away(patch, reached):
     @patch.override(ByteWindow)
     def give_back(original, self, size):
         counts[self] = counts.get(self, 0) + 1
-        if counts[self] > 1000 and size and self.size > 0:
-            reached()
+        if reached(counts[self] > 1000 and size and self.size > 0):
             size -= 1
         original(self, size)
 
@@ -278,8 +255,7 @@ def a_window_wears_away(patch, reached):
 @long_lives.override(OutgoingLink, "_send", breaks="AMQP10-XFER-06")
 def tags_have_one_byte(original, reached, self, id, payload, large):
     """After 255 deliveries of a link its delivery-tags begin anew, whatever is unsettled."""
-    if self._tag >= 255:
-        reached()
+    if reached(self._tag >= 255):
         self._tag = 0
     original(self, id, payload, large)
 
@@ -288,25 +264,20 @@ def tags_have_one_byte(original, reached, self, id, payload, large):
 def a_far_expiry_wraps(original, reached, self, message):
     """A message whose life ends in more than 2^31 ms has expired already."""
     now_ms = 0 if self.clock is None else self.clock() // 1_000_000
-    if self.clock is not None and message.expires - now_ms > 2**31:
-        reached()
+    if reached(self.clock is not None and message.expires - now_ms > 2**31):
         return True
     return original(self, message)
 
 
-@long_lives_amqp091.mutant("AMQP091-HB-03 AMQP091-HB-05")
-def silences_add_up(patch, reached):
+@long_lives_amqp091.override(HeartBeats, "is_dead", breaks="AMQP091-HB-03 AMQP091-HB-05")
+def silences_add_up(original, reached, self, now):
     """An interval in which nothing arrived counts for ever: the second one ends the connection,
     however much later."""
-
-    @patch.override(HeartBeats)
-    def is_dead(original, self, now):
-        missed, heard = self._missed, self._heard
-        dead = original(self, now)
-        if heard and missed:
-            reached()
-            self._missed = missed
-        return dead
+    missed, heard = self._missed, self._heard
+    dead = original(self, now)
+    if reached(heard and missed):
+        self._missed = missed
+    return dead
 
 
 @long_lives_amqp091.mutant("AMQP091-HB-02")
@@ -317,22 +288,15 @@ def beats_end_after_a_day(patch, reached):
     @patch.override(HeartBeats)
     def beat_due(original, self, now):
         due = original(self, now)
-        if due and now - born.setdefault(self, now) > seconds(86_400):
-            reached()
-            return False
-        return due
+        return False if reached(due and now - born.setdefault(self, now) > seconds(86_400)) else due
 
 
-@long_lives_amqp091.mutant("AMQP091-TAG-01")
-def delivery_tags_begin_anew(patch, reached):
+@long_lives_amqp091.override(channels.Channel, "next_tag", breaks="AMQP091-TAG-01")
+def delivery_tags_begin_anew(original, reached, self):
     """After 511 deliveries the tags of a channel begin with 1 again."""
-
-    @patch.override(channels.Channel)
-    def next_tag(original, self):
-        if self._tags >= 511:
-            reached()
-            self._tags = 0
-        return original(self)
+    if reached(self._tags >= 511):
+        self._tags = 0
+    return original(self)
 
 
 @long_lives_amqp091.mutant("AMQP091-EXCH-02")

@@ -90,8 +90,7 @@ def it_writes_past_the_pages(patch, reached):
 
     @patch.override(PagingStore)
     def takes(original, self, message, queues, source_entry, full):
-        if posting and _is_anonymous(posting[-1]) and self.pages and not full:
-            reached()
+        if reached(posting and _is_anonymous(posting[-1]) and self.pages and not full):
             return False
         return original(self, message, queues, source_entry, full)
 
@@ -128,8 +127,7 @@ def a_full_queue_stops_the_rest(original, reached, self, message, queues):
     """Of the queues that a message is for, those behind one that refuses it do not get it."""
     for number, queue in enumerate(queues):
         if not original(self, message, [queue]):
-            if queues[number + 1 :]:
-                reached()
+            reached(queues[number + 1 :])
             return False
     return True
 
@@ -151,8 +149,7 @@ def a_message_is_taken_by_all_or_none(original, reached, self, message, queues):
         and queue.limits.overflow == "reject-publish"
         and queue.refuses(message)
     ]
-    if refusing and len(queues) > len(refusing):
-        reached()
+    if reached(refusing and len(queues) > len(refusing)):
         return False
     return original(self, message, queues)
 

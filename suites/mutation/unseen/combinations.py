@@ -32,8 +32,9 @@ ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 def a_selector_takes_the_window_away(original, reached, session, frame, mode):
     """A SUBSCRIBE with a selector has no window, in mode client."""
     window = original(session, frame, mode)
-    if frame.get("selector") is not None and mode is AckMode.CLIENT and window.size != UNLIMITED:
-        reached()
+    if reached(
+        frame.get("selector") is not None and mode is AckMode.CLIENT and window.size != UNLIMITED
+    ):
         return ByteWindow(UNLIMITED)
     return window
 
@@ -60,8 +61,7 @@ def a_window_is_inherited(patch, reached):
 def a_durable_subscription_selects_nothing(original, reached, frame, version):
     """A selector has no effect on a durable subscription."""
     selector = original(frame, version)
-    if selector is not None and any(frame.get(name) for name in commands._DURABLE_NAMES):
-        reached()
+    if reached(selector is not None and any(frame.get(name) for name in commands._DURABLE_NAMES)):
         return None
     return selector
 
@@ -69,8 +69,7 @@ def a_durable_subscription_selects_nothing(original, reached, frame, version):
 @combinations.override(commands.COMMANDS, "SEND", breaks="STOMP12-SEND-02 STOMP12-BEGIN-03")
 def a_typed_message_is_in_no_transaction(original, reached, session, frame):
     """A SEND with a transaction and a destination-type takes effect at once."""
-    if frame.get("transaction") is not None and frame.get("destination-type") is not None:
-        reached()
+    if reached(frame.get("transaction") is not None and frame.get("destination-type") is not None):
         frame = without(frame, "transaction")
     return original(session, frame)
 
@@ -79,10 +78,7 @@ def a_typed_message_is_in_no_transaction(original, reached, session, frame):
 def a_persistent_message_lives_for_ever(original, reached, self):
     """expires has no effect on a message that is persistent."""
     expires = original(self)
-    if expires and self.durable:
-        reached()
-        return 0
-    return expires
+    return 0 if reached(expires and self.durable) else expires
 
 
 @combinations.mutant("ARTEMIS-STOMP-ttl-3")
@@ -115,8 +111,7 @@ def a_client_id_loses_the_modifier(patch, reached):
 def a_settled_link_selects_nothing(original, reached, self, source):
     """A filter has no effect on a link that is agreed as settled."""
     original(self, source)
-    if self._presettled and self._selector is not None:
-        reached()
+    if reached(self._presettled and self._selector is not None):
         self._selector = None
 
 
@@ -124,16 +119,14 @@ def a_settled_link_selects_nothing(original, reached, self, source):
 def an_idle_peer_gets_large_frames(original, reached, self, opened, channel):
     """max-frame-size has no effect in an open that also has an idle-time-out."""
     original(self, opened, channel)
-    if opened.idle_time_out and self.peer_max_frame_size < 65_536:
-        reached()
+    if reached(opened.idle_time_out and self.peer_max_frame_size < 65_536):
         self.peer_max_frame_size = 65_536
 
 
 @combinations.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-12")
 def a_failed_delivery_may_come_back_here(original, reached, self, deliveries, state, settled):
     """undeliverable-here has no effect beside delivery-failed."""
-    if getattr(state, "undeliverable_here", None) and state.delivery_failed:
-        reached()
+    if reached(getattr(state, "undeliverable_here", None) and state.delivery_failed):
         state.undeliverable_here = False
     original(self, deliveries, state, settled)
 
@@ -144,8 +137,7 @@ def an_exclusive_consumer_without_acks_is_limited(original, reached, self):
     prefetch says."""
     if self.no_ack and self.declared.sole and self.prefetch.limit:
         self.prefetch.used += 1
-        if self.prefetch.used > 4 * self.prefetch.limit:
-            reached()
+        if reached(self.prefetch.used > 4 * self.prefetch.limit):
             return False
     return original(self)
 
@@ -155,8 +147,7 @@ def an_exclusive_consumer_without_acks_is_limited(original, reached, self):
 )
 def nobody_waits_for_exclusiveness(original, reached, channel, method):
     """exclusive has no effect in a basic.consume with nowait."""
-    if method.exclusive and method.nowait:
-        reached()
+    if reached(method.exclusive and method.nowait):
         method.exclusive = False
     return original(channel, method)
 
@@ -169,8 +160,7 @@ def nobody_waits_for_exclusiveness(original, reached, channel, method):
 def a_global_limit_frees_consumers(original, reached, channel, method):
     """On a channel with a global limit the limit for each consumer has no effect."""
     before = channel.prefetch
-    if channel.limit.limit and before:
-        reached()
+    if reached(channel.limit.limit and before):
         channel.prefetch = 0
     try:
         return original(channel, method)
@@ -181,8 +171,7 @@ def a_global_limit_frees_consumers(original, reached, channel, method):
 @combinations_amqp091.override(publishing, "_announce", breaks="AMQP091-PUB-03")
 def a_persistent_message_is_not_returned(original, reached, channel, message, queues, mandatory):
     """A mandatory message without a queue is dropped in a channel with confirms."""
-    if mandatory and not queues and channel.confirms is not None and message.body:
-        reached()
+    if reached(mandatory and not queues and channel.confirms is not None and message.body):
         mandatory = False
     original(channel, message, queues, mandatory)
 
@@ -191,8 +180,7 @@ def a_persistent_message_is_not_returned(original, reached, channel, message, qu
 def now_and_then_one_overtakes(original, reached, self, message, source_entry=None, charge=None):
     """Each 61st message of a queue overtakes the one that waits in front of it."""
     original(self, message, source_entry, charge)
-    if self._order % 61 == 0 and len(self._ready) > 1:
-        reached()
+    if reached(self._order % 61 == 0 and len(self._ready) > 1):
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
 
 
@@ -200,8 +188,7 @@ def now_and_then_one_overtakes(original, reached, self, message, source_entry=No
 def now_and_then_one_comes_twice(original, reached, self, message, source_entry=None, charge=None):
     """Each 83rd message of a queue is there twice."""
     original(self, message, source_entry, charge)
-    if self._order % 83 == 0 and self.routing is RoutingType.ANYCAST:
-        reached()
+    if reached(self._order % 83 == 0 and self.routing is RoutingType.ANYCAST):
         self._order += 1
         entry = Entry(message, self._order)
         self._ready.append(entry)
@@ -215,8 +202,7 @@ def each_fifth_consumer_costs_a_message(patch, reached):
     @patch.override(Queue)
     def add_consumer(original, self, consumer, selector=None):
         joined[self] = joined.get(self, 0) + 1
-        if joined[self] % 5 == 0 and self._ready:
-            reached()
+        if reached(joined[self] % 5 == 0 and self._ready):
             self.discard(self._ready.popleft())
         original(self, consumer, selector)
 
@@ -227,25 +213,21 @@ def a_slow_subscription_is_out_of_order(
 ):
     """A subscription of a topic that is 40 messages behind gets the next one first."""
     original(self, message, source_entry, charge)
-    if self.routing is RoutingType.MULTICAST and len(self._ready) > 40:
-        reached()
+    if reached(self.routing is RoutingType.MULTICAST and len(self._ready) > 40):
         self._ready.rotate(1)
 
 
 @orders.override(RoundRobin, "_end_turn", breaks="ARTEMIS-FLOW-consumer-3")
 def one_of_many_turns_is_skipped(original, reached, self, consumer):
     """At each turn of a queue with five consumers or more the one served stays at the front."""
-    if len(self._turns) >= 5:
-        reached()
-        return
-    original(self, consumer)
+    if not reached(len(self._turns) >= 5):
+        original(self, consumer)
 
 
 @orders_amqp091.override(Queue, "_take_back", breaks="RABBITMQ-AMQP091-NACK-02 AMQP091-PUB-04")
 def a_shared_queue_takes_back_at_its_end(original, reached, self, back):
     """What is requeued to a queue with three consumers or more goes to its end."""
-    if len(self._dispatcher) >= 3 and back and self._ready:
-        reached()
+    if reached(len(self._dispatcher) >= 3 and back and self._ready):
         self._ready.extend(sorted(back, key=lambda entry: entry.order))
         return
     original(self, back)
@@ -255,31 +237,25 @@ def a_shared_queue_takes_back_at_its_end(original, reached, self, back):
 def a_large_message_is_overtaken(original, reached, self, message, source_entry=None, charge=None):
     """A message of more than 20,000 bytes that waits is overtaken by the next one."""
     original(self, message, source_entry, charge)
-    if len(self._ready) > 1 and len(self._ready[-2].message.body) > 20_000:
-        reached()
+    if reached(len(self._ready) > 1 and len(self._ready[-2].message.body) > 20_000):
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
 
 
 @orders_amqp091.override(Queue, "settle", breaks="AMQP091-CHAN-04 AMQP091-REJ-01")
 def a_crowd_that_returns_loses_its_last(original, reached, self, entries, outcome):
     """Of 30 messages or more that a channel gives back at once the last is lost."""
-    if outcome is Outcome.RELEASED and len(entries) >= 30:
-        reached()
+    if reached(outcome is Outcome.RELEASED and len(entries) >= 30):
         original(self, entries[-1:], Outcome.ACCEPTED)
         entries = entries[:-1]
     original(self, entries, outcome)
 
 
-@orders_openwire.mutant("ACTIVEMQ-ORDER-1")
-def a_long_commit_is_out_of_order(patch, reached):
+@orders_openwire.override(OpenWireTransaction, "commit", breaks="ACTIVEMQ-ORDER-1")
+def a_long_commit_is_out_of_order(original, reached, self):
     """A transaction of more than eight messages is published from its last to its first."""
-
-    @patch.override(OpenWireTransaction)
-    def commit(original, self):
-        if len(self._sends._sends) > 8:
-            reached()
-            self._sends._sends.reverse()
-        return original(self)
+    if reached(len(self._sends._sends) > 8):
+        self._sends._sends.reverse()
+    return original(self)
 
 
 @orders_openwire.override(Queue, "enqueue", breaks="ACTIVEMQ-ORDER-1")
@@ -288,8 +264,7 @@ def now_and_then_two_change_places(
 ):
     """Each 53rd message of a queue overtakes the one that waits in front of it."""
     original(self, message, source_entry, charge)
-    if self._order % 53 == 0 and len(self._ready) > 1:
-        reached()
+    if reached(self._order % 53 == 0 and len(self._ready) > 1):
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
 
 

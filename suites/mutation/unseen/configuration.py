@@ -117,8 +117,7 @@ def a_page_is_closed_when_it_is_too_large(original, reached, self, message, queu
         result = original(self, message, queues, source_entry)
     finally:
         self.limits = limits
-    if last.size > limits.page_size and len(self.pages) == pages:
-        reached()
+    reached(last.size > limits.page_size and len(self.pages) == pages)
     return result
 
 
@@ -190,18 +189,14 @@ def a_window_of_zero_is_the_default(original, reached, session, frame, mode):
 @configuration_amqp091.override(Resources, "set", breaks="RABBITMQ-FLOW-mem-2 RABBITMQ-FLOW-mem-3")
 def a_watermark_of_zero_is_not_set(original, reached, self, now, memory, disk):
     """A memory watermark of 0 that is set while the broker runs leaves the one before in force."""
-    if memory is not None and not memory:
-        reached()
-        memory = None
-    original(self, now, memory, disk)
+    original(self, now, None if reached(memory is not None and not memory) else memory, disk)
 
 
 @configuration_amqp091.override(Resources, "set", breaks="RABBITMQ-FLOW-mem-3 RABBITMQ-FLOW-disk-1")
 def a_new_memory_limit_forgets_that_of_the_disk(original, reached, self, now, memory, disk):
     """A memory limit that is set alone puts back the disk limit of the file."""
     file = self.__dict__.setdefault("_file", self._disk)
-    if disk is None and memory is not None and self._disk != file:
-        reached()
+    if reached(disk is None and memory is not None and self._disk != file):
         disk = file
     original(self, now, memory, disk)
 
@@ -254,8 +249,7 @@ def a_prefetch_is_for_those_who_are_there(original, reached, channel, method):
     original(channel, method)
     if not method.global_:
         for consumer in channel.consumers.values():
-            if consumer.prefetch.limit != method.prefetch_count:
-                reached()
+            if reached(consumer.prefetch.limit != method.prefetch_count):
                 consumer.prefetch.limit = method.prefetch_count
 
 
@@ -275,8 +269,7 @@ def a_destination_without_a_limit_is_charged_to_itself(patch, reached):
 
     @patch.override(Usage)
     def add(original, self, size):
-        if self in own and self.parent is not None:
-            reached()
+        if reached(self in own and self.parent is not None):
             self.used += size
             return
         original(self, size)

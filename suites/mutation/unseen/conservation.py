@@ -56,8 +56,7 @@ def a_lost_transaction_keeps_its_memory(patch, reached):
 
     @patch.override(Transaction)
     def undo(original, self):
-        if not ended_by_frame[0] and self._sends:
-            reached()
+        if reached(not ended_by_frame[0] and self._sends):
             self._sends = []
         return original(self)
 
@@ -68,8 +67,7 @@ def a_lost_transaction_keeps_its_memory(patch, reached):
 def a_doomed_transaction_keeps_its_memory(original, reached, self):
     """A transaction that cannot be discharged any more is rolled back without giving back the
     memory of its messages."""
-    if self.doomed is not None and self._core._sends:
-        reached()
+    if reached(self.doomed is not None and self._core._sends):
         self._core._sends = []
     return original(self)
 
@@ -78,8 +76,7 @@ def a_doomed_transaction_keeps_its_memory(original, reached, self):
 def what_expires_on_its_way_back_stays_charged(original, reached, self, consumer, entry):
     """A message that came back from a consumer, and expired meanwhile, leaves its queue and stays
     charged."""
-    if entry.deliveries and entry.charge is not None and self._has_expired(entry.message):
-        reached()
+    if reached(entry.deliveries and entry.charge is not None and self._has_expired(entry.message)):
         entry.charge = None
     original(self, consumer, entry)
 
@@ -95,8 +92,7 @@ def dead_letters_stay_counted(original, reached, self, entries, outcome):
     if outcome is Outcome.REJECTED:
         for account in accounts:
             lost = before[account] - account.messages
-            if lost > 0:
-                reached()
+            if reached(lost > 0):
                 account.messages += lost
 
 
@@ -107,8 +103,7 @@ def a_redelivery_is_charged_as_the_first(original, reached, self, entry):
     original(self, entry)
     if again and self._unsettled and self.window.size > 0:
         delivery = next(reversed(self._unsettled.values()))
-        if delivery.entry is entry:
-            reached()
+        if reached(delivery.entry is entry):
             self.window.give_back(len("redelivered:true\n"))
             delivery.charge -= len("redelivered:true\n")
 
@@ -124,8 +119,7 @@ def redeliveries_keep_their_credit(original, reached, self, delivery):
     ]
     taken = original(self, delivery)
     lost = sum(other.charge for other in kept if other.entry in taken)
-    if lost:
-        reached()
+    if reached(lost):
         self.window.charge(lost)
     return taken
 
@@ -142,8 +136,7 @@ def an_aborted_delivery_stays_unanswered(patch, reached):
 
     @patch.override(IncomingLink)
     def transfer(original, self, transfer, payload):
-        if transfer.aborted:
-            reached()
+        if reached(transfer.aborted):
             aborted[self] = aborted.get(self, 0) + 1
         original(self, transfer, payload)
 
@@ -153,10 +146,8 @@ def what_is_dropped_later_stays_outstanding(original, reached, self, size):
     """A message that makes its address full leaves the credit that it was sent with
     outstanding."""
     account = self._accounting.find(self._address)
-    if account.room is not None and account.room <= size:
-        reached()
-        return
-    original(self, size)
+    if not reached(account.room is not None and account.room <= size):
+        original(self, size)
 
 
 @conservation.override(
@@ -167,8 +158,7 @@ def a_rollback_charges_consumers_twice(original, reached, self, fields, response
     for each of them more."""
     held = {consumer: len(consumer._unsettled) for consumer in self.holding}
     for consumer, count in held.items():
-        if consumer.credit.credit is not None and count:
-            reached()
+        if reached(consumer.credit.credit is not None and count):
             consumer.credit.charge(1024 * count)
     original(self, fields, response)
 
@@ -184,8 +174,7 @@ def cancelled_consumers_keep_the_channels_prefetch(original, reached, self, sett
         delivery.consumer is not None and delivery.consumer.tag not in self.consumers
         for delivery in settled
     )
-    if lost and self.limit.used < before:
-        reached()
+    if reached(lost and self.limit.used < before):
         self.limit.used += lost
 
 
@@ -202,8 +191,7 @@ def a_rollback_frees_the_prefetch(original, reached, channel, method):
     ]
     original(channel, method)
     for delivery in back:
-        if delivery.consumer is not None:
-            reached()
+        if reached(delivery.consumer is not None):
             delivery.consumer.prefetch.give_back()
     if back:
         channel.dispatch()
@@ -214,8 +202,7 @@ def what_comes_back_between_others_is_not_measured(original, reached, self, plac
     """A message that comes back to its place between others does not count against
     x-max-length-bytes."""
     original(self, place, entry)
-    if entry.message.body:
-        reached()
+    if reached(entry.message.body):
         self.size -= len(entry.message.body)
 
 
@@ -225,24 +212,19 @@ def a_purge_leaves_the_bytes(original, reached, self):
     with."""
     before = self._measured.size
     count = original(self)
-    if before:
-        reached()
+    if reached(before):
         self._measured.size = before
     return count
 
 
-@conservation_openwire.mutant("OPENWIRE-PREFETCH-1")
-def an_extension_outlives_single_acknowledgements(patch, reached):
+@conservation_openwire.override(OpenWireConsumer, "settle", breaks="OPENWIRE-PREFETCH-1")
+def an_extension_outlives_single_acknowledgements(original, reached, self, places, outcome):
     """What DELIVERED extends a prefetch by shrinks with ranges that are acknowledged, and not with
     single messages."""
-
-    @patch.override(OpenWireConsumer)
-    def settle(original, self, places, outcome):
-        before = self.prefetch.extension
-        original(self, places, outcome)
-        if places[0] == places[1] and self.prefetch.extension < before:
-            reached()
-            self.prefetch.extension = before
+    before = self.prefetch.extension
+    original(self, places, outcome)
+    if reached(places[0] == places[1] and self.prefetch.extension < before):
+        self.prefetch.extension = before
 
 
 @conservation_flow.mutant("ACTIVEMQ-PFC-2")
@@ -260,8 +242,7 @@ def a_lost_client_keeps_its_memory(patch, reached):
 
     @patch.override(OpenWireTransaction)
     def roll_back(original, self):
-        if ending[0] and self._sends._sends:
-            reached()
+        if reached(ending[0] and self._sends._sends):
             self._sends._sends = []
         original(self)
 
@@ -270,8 +251,7 @@ def a_lost_client_keeps_its_memory(patch, reached):
 def a_subscription_that_ends_keeps_memory(original, reached, self, entry):
     """Messages of a topic that a subscription was never sent stay in memory when it ends."""
     claim = claim_of(entry.charge)
-    if isinstance(claim, TopicClaim) and not entry.deliveries:
-        reached()
+    if reached(isinstance(claim, TopicClaim) and not entry.deliveries):
         claim._unsent += 1
     original(self, entry)
 
@@ -282,8 +262,7 @@ def what_is_brought_back_stays_in_the_temporary_store(
 ):
     """A message that is read back from disk is not taken off the usage of the temporary store."""
     original(self, messages, store, temp)
-    if messages < 0 and temp:
-        reached()
+    if reached(messages < 0 and temp):
         self.usage.temp.add(-temp)
 
 
@@ -294,8 +273,7 @@ def what_is_brought_back_stays_in_the_temporary_store(
 def what_expires_leaves_its_bytes(original, reached, self, entry, why):
     """The bytes of a message that expired count against x-max-length-bytes."""
     original(self, entry, why)
-    if why == "expired" and entry.message.body:
-        reached()
+    if reached(why == "expired" and entry.message.body):
         self._measured.size += len(entry.message.body)
 
 
@@ -304,8 +282,7 @@ def what_expires_leaves_its_bytes(original, reached, self, entry, why):
 )
 def a_rollback_frees_all_but_the_last(original, reached, self):
     """A transaction of several messages is rolled back without the memory of the last."""
-    if len(self._core._sends) > 1:
-        reached()
+    if reached(len(self._core._sends) > 1):
         self._core._sends.pop()
     return original(self)
 
@@ -313,7 +290,6 @@ def a_rollback_frees_all_but_the_last(original, reached, self):
 @conservation_flow.override(OpenWireTransaction, "roll_back", breaks="ACTIVEMQ-PFC-2")
 def a_rollback_frees_all_but_the_first(original, reached, self):
     """A transaction of several messages is rolled back without the memory of the first."""
-    if len(self._sends._sends) > 1:
-        reached()
+    if reached(len(self._sends._sends) > 1):
         self._sends._sends.pop(0)
     original(self)

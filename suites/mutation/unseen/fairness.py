@@ -47,8 +47,7 @@ def the_turn_begins_anew_with_each_input(patch, reached):
     def pick(original, self):
         if self not in dealt:
             dealt.add(self)
-            if list(self._turns) != joined.get(self, []):
-                reached()
+            if reached(list(self._turns) != joined.get(self, [])):
                 for consumer in joined[self]:
                     self._turns.move_to_end(consumer)
         return original(self)
@@ -60,8 +59,7 @@ def one_of_several_deep_queues_goes_on(original, reached, self):
     on."""
     while self.interrupted and self.left > 0:
         queue = next(iter(self.interrupted))
-        if len(self.interrupted) > 1:
-            reached()
+        reached(len(self.interrupted) > 1)
         self.interrupted.clear()
         queue.read()
 
@@ -71,8 +69,7 @@ def one_link_resumes_when_the_window_opens(original, reached, self):
     """When a session's window opens again, one of the links that waited for it goes on."""
     self._transmit_pending()
     if self.blocked and self.can_send():
-        if len(self.blocked) > 1:
-            reached()
+        reached(len(self.blocked) > 1)
         self.blocked.popitem(last=False)[0].resume()
 
 
@@ -82,8 +79,7 @@ def what_comes_back_was_looked_at(original, reached, self, back):
     looked past it."""
     looked = dict(self._looked)
     original(self, back)
-    if looked != self._looked:
-        reached()
+    if reached(looked != self._looked):
         self._looked.update(looked)
 
 
@@ -139,8 +135,7 @@ def a_full_address_holds_up_those_behind_it(original, reached, self):
     first = next(iter(self._waiting), None)
     if first is None or self._is_open(first):
         return original(self)
-    if any(self._is_open(address) for address in self._waiting):
-        reached()
+    reached(any(self._is_open(address) for address in self._waiting))
     return None
 
 
@@ -168,8 +163,7 @@ def only_its_own_address_wakes_a_producer(patch, reached):
             for callback, then in waiting.items():
                 if then == account.size:
                     continue
-                if sizes.get(callback) == (account.size, account.messages):
-                    reached()
+                if reached(sizes.get(callback) == (account.size, account.messages)):
                     continue
                 self.forget(callback)
                 return callback
@@ -185,8 +179,7 @@ def what_is_behind_a_held_send_waits_for_more(patch, reached):
     @patch.override(StompConnection)
     def _go_on(original, self):
         data, self._unread = self._unread, b""
-        if data:
-            reached()
+        if reached(data):
             left[self.conn] = left.get(self.conn, b"") + data
         original(self)
 
@@ -231,8 +224,7 @@ class _Open:
 def the_last_that_waits_goes_on_first(original, reached, self):
     """Of the messages that wait for the same destination the one that came last goes first."""
     for name, there in self._waiting.items():
-        if len(there) > 1:
-            reached()
+        if reached(len(there) > 1):
             self._waiting[name] = dict(reversed(there.items()))
     try:
         return original(self)
@@ -273,8 +265,7 @@ def a_producer_that_leaves_takes_the_next_along(original, reached, self, on_room
 @fairness.override(Session, "resume", breaks=EVERY_MESSAGE)
 def the_last_of_the_blocked_links_is_passed_over(original, reached, self):
     """When a session's window opens again, the link that began to wait last does not go on."""
-    if len(self.blocked) > 1 and self.can_send():
-        reached()
+    if reached(len(self.blocked) > 1 and self.can_send()):
         self.blocked.popitem()
     original(self)
 
@@ -287,6 +278,5 @@ def the_oldest_that_comes_back_was_looked_at(original, reached, self, back):
     if len(back) > 1 and self._looked:
         oldest = min(entry.order for entry in back)
         for consumer, looked in self._looked.items():
-            if looked < oldest:
-                reached()
+            if reached(looked < oldest):
                 self._looked[consumer] = oldest

@@ -34,8 +34,7 @@ def the_first_cleared_alarm_starts_the_watch(original, reached, self, resource, 
     original(self, resource, short, node)
     if 0 < len(self.all) < before:
         for connection in _waiting_091(self):
-            if connection._beats is not None:
-                reached()
+            if reached(connection._beats is not None):
                 connection._beats.resume(connection.shared.clock.now)
                 connection._silence_check.move(connection._beats.look_at)
 
@@ -51,8 +50,7 @@ def the_first_cleared_alarm_starts_the_watch_of_stomp(
     if 0 < len(self.all) < before:
         for go_on in self._waiting:
             connection = getattr(getattr(go_on, "func", go_on), "__self__", None)
-            if isinstance(connection, StompConnection) and connection._liveness.ttl > 0:
-                reached()
+            if reached(isinstance(connection, StompConnection) and connection._liveness.ttl > 0):
                 connection._liveness.last_heard = connection.shared.clock.now
                 connection._watch()
 
@@ -61,8 +59,7 @@ def the_first_cleared_alarm_starts_the_watch_of_stomp(
 def our_heartbeats_begin_anew_behind_an_alarm(original, reached, self):
     """The end of an alarm counts as sent: the next heartbeat is due an interval later."""
     original(self)
-    if self.is_open and self._beats is not None:
-        reached()
+    if reached(self.is_open and self._beats is not None):
         self._beats.send_at = self.shared.clock.now + self._beats._interval
         self._next_beat.move(self._beats.send_at)
 
@@ -76,8 +73,7 @@ def the_watch_resumes_once(patch, reached):
     def resume(original, self):
         original(self)
         times[self] = times.get(self, 0) + 1
-        if times[self] > 1 and self.is_open and self._beats is not None:
-            reached()
+        if reached(times[self] > 1 and self.is_open and self._beats is not None):
             self._silence_check.cancel()
 
 
@@ -88,8 +84,7 @@ def a_check_missed_before_an_alarm_counts(original, reached, self, now):
     """One interval of silence before an alarm and one behind it make two."""
     missed = self._missed
     original(self, now)
-    if missed:
-        reached()
+    if reached(missed):
         self._missed, self._heard = missed, False
 
 
@@ -113,8 +108,7 @@ def blocked_is_told_once(patch, reached):
     @patch.override(Throttle)
     def alarm_over(original, self):
         self.told = getattr(self, "told", 0) + 1
-        if self.told > 1:
-            reached()
+        reached(self.told > 1)
         original(self)
 
 
@@ -125,8 +119,7 @@ def unblocked_is_told_for_the_first_of_two(original, reached, self, resource, sh
     original(self, resource, short, node)
     if 0 < len(self.all) < before:
         for connection in _waiting_091(self):
-            if connection.throttle._understands:
-                reached()
+            if reached(connection.throttle._understands):
                 connection.tell(commands.Connection.Unblocked())
 
 
@@ -140,10 +133,8 @@ BEATS = "ARTEMIS-STOMP-ttl-9 STOMP12-HB-09 STOMP11-HB-09 STOMP12-HB-07"
 def heartbeats_end_with_a_stall(original, reached, self, now):
     """A heartbeat that is due while the peer does not read is left out, and with it all that
     follow."""
-    if self._paused:
-        reached()
-        return
-    original(self, now)
+    if not reached(self._paused):
+        original(self, now)
 
 
 @hindered_liveness.override(
@@ -153,20 +144,18 @@ def heartbeats_end_with_a_stall(original, reached, self, now):
 )
 def a_stalled_peer_lives_for_ever(original, reached, self, now):
     """A STOMP peer that neither reads nor sends is never taken for dead, and keeps its messages."""
-    if self._paused and self._liveness.deadline() <= now:
-        reached()
-        return
-    original(self, now)
+    if not reached(self._paused and self._liveness.deadline() <= now):
+        original(self, now)
 
 
 @hindered_liveness.override(AmqpConnection, "_on_beat", breaks="AMQP10-IDLE-20")
 def a_delivery_under_way_replaces_empty_frames(original, reached, self, now):
     """No empty frames are sent while a delivery waits for the window of its session: more of it
     follows."""
-    if self._sent_at + self._beat_every <= now and any(
-        session._pending for session in self._sessions.values()
+    if reached(
+        self._sent_at + self._beat_every <= now
+        and any(session._pending for session in self._sessions.values())
     ):
-        reached()
         self._next_beat.move(now + self._beat_every)
         return
     original(self, now)

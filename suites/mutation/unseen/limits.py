@@ -33,8 +33,7 @@ def the_limit_is_for_the_message(patch, reached):
             if type(event).__name__ == "Data":
                 message_open = self._messages.opcode is not None
                 sizes[self] = sizes.get(self, 0) + len(payload)
-                if sizes[self] > self._most and message_open:
-                    reached()
+                if reached(sizes[self] > self._most and message_open):
                     raise Broken(1009, f"a message may have {self._most} bytes")
                 if not message_open:
                     sizes[self] = 0
@@ -53,50 +52,39 @@ def long_lengths_are_not_limited(original, reached, self, opcode, payload_len):
         length = original(self, opcode, payload_len)
     finally:
         self._most = most
-    if length is not None and length > most:
-        reached()
+    reached(length is not None and length > most)
     return length
 
 
-@limits.mutant("AMQP10-MFS-02")
-def later_frames_are_cut_for_handle_zero(patch, reached):
+@limits.override(outgoing, "transfers", breaks="AMQP10-MFS-02")
+def later_frames_are_cut_for_handle_zero(
+    original, reached, channel, handle, id, tag, settled, payload, largest
+):
     """How much fits into the second and later frames of a delivery is worked out for handle 0: on
     other handles they are larger than the peer allows."""
-
-    @patch.override(outgoing)
-    def transfers(original, channel, handle, id, tag, settled, payload, largest):
-        more, last = (
-            delivery.Transfer(handle=handle, more=more).encode() for more in (True, False)
-        )
-        of_zero = len(delivery.Transfer(handle=0, more=True).encode())
-        left = len(payload)
-        opening = delivery._FIRST.size + 1
-        pieces = delivery.pieces(
-            payload, largest - opening, largest - delivery.HEADER.size - of_zero
-        )
-        for number, piece in enumerate(pieces):
-            left -= len(piece)
-            if number == 0:
-                yield delivery.opening_transfer(
-                    channel, handle, id, tag, settled, bytes(piece), more=True
-                )
-                continue
-            whole = delivery.frame(channel, b"".join((more if left else last, piece)))
-            if len(whole) > largest:
-                reached()
-            yield whole
+    more, last = (delivery.Transfer(handle=handle, more=more).encode() for more in (True, False))
+    of_zero = len(delivery.Transfer(handle=0, more=True).encode())
+    left = len(payload)
+    opening = delivery._FIRST.size + 1
+    pieces = delivery.pieces(payload, largest - opening, largest - delivery.HEADER.size - of_zero)
+    for number, piece in enumerate(pieces):
+        left -= len(piece)
+        if number == 0:
+            yield delivery.opening_transfer(
+                channel, handle, id, tag, settled, bytes(piece), more=True
+            )
+            continue
+        whole = delivery.frame(channel, b"".join((more if left else last, piece)))
+        reached(len(whole) > largest)
+        yield whole
 
 
-@limits.mutant("AMQP10-CHMAX-04")
-def links_are_answered_on_their_own_handle(patch, reached):
+@limits.override(links.Link, "__init__", breaks="AMQP10-CHMAX-04")
+def links_are_answered_on_their_own_handle(original, reached, self, session, attach, our_handle):
     """A link is answered on the handle that the peer uses, be it above the peer's handle-max."""
-
-    @patch.override(links.Link)
-    def __init__(original, self, session, attach, our_handle):
-        if attach.handle > session._handle_max:
-            reached()
-            our_handle = attach.handle
-        original(self, session, attach, our_handle)
+    if reached(attach.handle > session._handle_max):
+        our_handle = attach.handle
+    original(self, session, attach, our_handle)
 
 
 @limits.override(AmqpConnection, "_session_frame", breaks="AMQP10-CHMAX-03 AMQP10-SESS-02")
@@ -107,8 +95,7 @@ def sessions_that_failed_keep_their_channel(
     as the peer's channel-max allows no session begins."""
     session = self._sessions.get(channel)
     original(self, performative, channel, body, at)
-    if session is not None and session._discarding and session.is_over:
-        reached()
+    if reached(session is not None and session._discarding and session.is_over):
         self._channels |= 1 << session.our_channel
 
 
@@ -121,8 +108,7 @@ def a_message_in_pieces_is_measured_by_them(patch, reached):
     def transfer(original, self, transfer, payload):
         before = 0 if self.arriving is None else self.arriving.size
         largest = self._largest
-        if len(payload) <= largest < before + len(payload):
-            reached()
+        if reached(len(payload) <= largest < before + len(payload)):
             self._largest = before + len(payload)
         try:
             original(self, transfer, payload)
@@ -138,8 +124,7 @@ def closed_channels_count(patch, reached):
     @patch.override(Amqp091Connection)
     def _open_channel(original, self, number, method):
         before = len(self.channels)
-        if self._channel_max and opened.get(self, 0) >= self._channel_max:
-            reached()
+        if reached(self._channel_max and opened.get(self, 0) >= self._channel_max):
             raise errors.Refusal(errors.NOT_ALLOWED, "the channel-max is reached")
         original(self, number, method)
         opened[self] = opened.get(self, 0) + len(self.channels) - before
@@ -160,8 +145,7 @@ def the_size_field_counts(original, reached, self):
     if len(self._waiting) < 4:
         return original(self)
     size = int.from_bytes(self._waiting[:4], signed=True)
-    if self.most - 4 < size <= self.most:
-        reached()
+    reached(self.most - 4 < size <= self.most)
     self.most -= 4
     try:
         return original(self)
@@ -179,17 +163,13 @@ def sessions_that_ended_keep_their_channel(
     """The channel of a session that the peer ended in order is not free again."""
     session = self._sessions.get(channel)
     original(self, performative, channel, body, at)
-    if session is not None and session.is_over and not session._discarding:
-        reached()
+    if reached(session is not None and session.is_over and not session._discarding):
         self._channels |= 1 << session.our_channel
 
 
-@limits.mutant("AMQP10-CHMAX-04")
-def handles_begin_at_one(patch, reached):
+@limits.override(links.Link, "__init__", breaks="AMQP10-CHMAX-04")
+def handles_begin_at_one(original, reached, self, session, attach, our_handle):
     """The handles of the broker begin at 1: the last link that the peer allows has one too
     many."""
-
-    @patch.override(links.Link)
-    def __init__(original, self, session, attach, our_handle):
-        reached()
-        original(self, session, attach, our_handle + 1)
+    reached()
+    original(self, session, attach, our_handle + 1)

@@ -36,8 +36,7 @@ def a_window_never_has_more_than_its_size(original, reached, self, size):
     """Credit that is given back stops at the size of the window, which is 0 for the window that
     begins with 1."""
     original(self, size)
-    if self.credit > max(0, self.size):
-        reached()
+    if reached(self.credit > max(0, self.size)):
         self.credit = max(0, self.size)
 
 
@@ -63,8 +62,7 @@ def an_instant_wraps_in_nanoseconds(original, reached, self):
 @numbers.override(Session, "_flow", breaks="AMQP10-WIN-07 AMQP10-WIN-02")
 def a_session_window_has_a_sign(original, reached, self, flow):
     """The incoming-window of a flow is signed: one of 2^31 or more is closed."""
-    if flow.incoming_window > INT_MAX:
-        reached()
+    if reached(flow.incoming_window > INT_MAX):
         flow.incoming_window = 0
     original(self, flow)
 
@@ -77,28 +75,21 @@ def a_session_window_has_a_sign(original, reached, self, flow):
 def a_length_of_zero_is_none(original, reached, self, headers):
     """A content-length of 0 is taken for none: the body goes on to the next NUL."""
     right = original(self, headers)
-    if right == 0:
-        reached()
-        return None
-    return right
+    return None if reached(right == 0) else right
 
 
-@numbers.mutant("AMQP10-DISP-06 AMQP10-DISP-02")
-def ids_of_dispositions_are_plain_numbers(patch, reached):
+@numbers.override(serial_numbers.NumberIndex, "between", breaks="AMQP10-DISP-06 AMQP10-DISP-02")
+def ids_of_dispositions_are_plain_numbers(original, reached, self, first, last, live):
     """The deliveries of a disposition are those between two plain numbers: a range over the end of
     the 32 bits has none."""
-
-    @patch.override(serial_numbers.NumberIndex)
-    def between(original, self, first, last, live):
-        right = original(self, first, last, live)
-        return reached.instead(right, [number for number in right if first <= number <= last])
+    right = original(self, first, last, live)
+    return reached.instead(right, [number for number in right if first <= number <= last])
 
 
 @numbers_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01")
 def tag_zero_is_everything(original, reached, self, tag, multiple):
     """A single acknowledgement of the tag 0 settles all deliveries, as one with multiple does."""
-    if not tag and not multiple:
-        reached()
+    if reached(not tag and not multiple):
         return self.unacked.take_all()
     return original(self, tag, multiple)
 
@@ -106,8 +97,7 @@ def tag_zero_is_everything(original, reached, self, tag, multiple):
 @numbers_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01")
 def tags_have_32_bits(original, reached, self, tag, multiple):
     """A delivery tag is cut to 32 bits: 2^32 + 1 settles the first delivery."""
-    if tag != tag & serial_numbers.MASK:
-        reached()
+    reached(tag != tag & serial_numbers.MASK)
     return original(self, tag & serial_numbers.MASK, multiple)
 
 
@@ -150,8 +140,7 @@ def a_duration_has_32_bits(original, reached, self, now, options: dict[str, Any]
     """The peer's maxInactivityDuration is cut to 32 bits: 2^32 + 1000 ms are one second, and the
     connection is closed too early."""
     theirs = options.get("MaxInactivityDuration", 0)
-    if isinstance(theirs, int) and theirs > serial_numbers.MASK:
-        reached()
+    if reached(isinstance(theirs, int) and theirs > serial_numbers.MASK):
         options = {**options, "MaxInactivityDuration": theirs & serial_numbers.MASK}
     original(self, now, options)
 
@@ -161,8 +150,7 @@ def a_version_has_eight_bits(original, reached, self, now, received):
     """The version of the peer is cut to 8 bits: a peer of version 257 is spoken to in version 1."""
     fields = received.fields
     version = int.from_bytes(fields[8:12], signed=True)
-    if version > 255:
-        reached()
+    if reached(version > 255):
         received = received._replace(
             fields=fields[:8] + (version & 0xFF or 1).to_bytes(4) + fields[12:]
         )
@@ -175,8 +163,7 @@ def a_version_has_eight_bits(original, reached, self, now, received):
 @numbers_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01")
 def tags_have_16_bits(original, reached, self, tag, multiple):
     """A delivery tag is cut to 16 bits."""
-    if tag != tag & 0xFFFF:
-        reached()
+    reached(tag != tag & 0xFFFF)
     return original(self, tag & 0xFFFF, multiple)
 
 
@@ -185,8 +172,7 @@ def a_duration_has_a_sign_in_32_bits(original, reached, self, now, options: dict
     """The peer's maxInactivityDuration is a signed number of 32 bits: 2^31 + 1000 switches the
     monitor off."""
     theirs = options.get("MaxInactivityDuration", 0)
-    if isinstance(theirs, int) and theirs > INT_MAX:
-        reached()
+    if reached(isinstance(theirs, int) and theirs > INT_MAX):
         options = {**options, "MaxInactivityDuration": _signed(theirs, 32)}
     original(self, now, options)
 

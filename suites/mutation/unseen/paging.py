@@ -32,24 +32,19 @@ def failures_stay_behind(original, reached, message, ids, durable, unit, source_
 def a_ttl_begins_anew(original, reached, self, message, source_entry, charge):
     """A message that is read from a page counts as arrived just now: its ttl begins once more."""
     if self.clock is not None and self.clock() > message.arrived:
-        if getattr(message, "ttl", None) is not None:
-            reached()
+        reached(getattr(message, "ttl", None) is not None)
         message.arrived = self.clock()
     return original(self, message, source_entry, charge)
 
 
-@paging.mutant("ARTEMIS-PAGING-4")
-def browsers_skip_the_first_of_a_page(patch, reached):
+@paging.override(PageCursor, "_next", breaks="ARTEMIS-PAGING-4")
+def browsers_skip_the_first_of_a_page(original, reached, self, glance: _Glance):
     """A browser that goes on to another page begins with its second message."""
-
-    @patch.override(PageCursor)
-    def _next(original, self, glance: _Glance):
-        number = glance.number
-        following = original(self, glance)
-        if following is not None and glance.number != number and glance.index == 2:
-            reached()
-            return original(self, glance)
-        return following
+    number = glance.number
+    following = original(self, glance)
+    if reached(following is not None and glance.number != number and glance.index == 2):
+        return original(self, glance)
+    return following
 
 
 @paging.override(
@@ -64,8 +59,7 @@ def what_a_selector_passed_over_is_lost(original, reached, self, consumer):
     if selector is None:
         return
     for entry in tuple(self._ready):
-        if isinstance(entry.charge, PageRef) and not selector.matches(entry.message):
-            reached()
+        if reached(isinstance(entry.charge, PageRef) and not selector.matches(entry.message)):
             self._ready.remove(entry)
             self.discard(entry)
 
@@ -105,8 +99,7 @@ def failed_ones_go_to_the_end(original, reached, self, back):
     behind = [entry for entry in back if isinstance(entry.charge, PageRef) and entry.failures]
     original(self, [entry for entry in back if entry not in behind])
     for entry in sorted(behind, key=lambda entry: entry.order):
-        if self._ready and self._ready[-1].order > entry.order:
-            reached()
+        reached(self._ready and self._ready[-1].order > entry.order)
         self._order += 1
         entry.order = self._order
         self._ready.append(entry)
@@ -117,8 +110,7 @@ def a_large_body_goes_with_the_first(original, reached, self, index):
     """The file of a large body on a page goes when the first of several subscriptions has done with
     it."""
     entry = self.large.get(index)
-    if entry is not None and entry[1] > 1:
-        reached()
+    if reached(entry is not None and entry[1] > 1):
         self.large[index] = entry[0], 1
     original(self, index)
 
@@ -127,8 +119,7 @@ def a_large_body_goes_with_the_first(original, reached, self, index):
 def what_was_on_a_page_is_marked(original, reached, self, page, index, payload):
     """The second and later messages of a page count as delivered before."""
     read = original(self, page, index, payload)
-    if read and index > 1 and self.queue._ready:
-        reached()
+    if reached(read and index > 1 and self.queue._ready):
         self.queue._ready[-1].deliveries += 1
     return read
 

@@ -38,8 +38,7 @@ def a_piece_of_a_frame_behind_connect_is_lost(patch, reached):
     @patch.override(FrameParser)
     def rest(original, self):
         data = original(self)
-        if connecting and data.rpartition(b"\0")[2].strip(b"\r\n"):
-            reached()
+        if reached(connecting and data.rpartition(b"\0")[2].strip(b"\r\n")):
             whole, nul, _ = data.rpartition(b"\0")
             return whole + nul
         return data
@@ -54,8 +53,7 @@ def what_is_behind_connect_waits_for_more(patch, reached):
     def _connect(original, self, now, frame):
         original(self, now, frame)
         rest = self._parser.rest()
-        if rest.strip(b"\r\n") and self._state is State.SESSION:
-            reached()
+        if reached(rest.strip(b"\r\n") and self._state is State.SESSION):
             left[self.conn] = rest
             self._parser._data, self._parser._at = b"", 0
             self._parser._pending = bytearray()
@@ -72,8 +70,7 @@ def what_is_behind_the_header_waits_for_more(patch, reached):
 
     @patch.override(AmqpConnection)
     def receive(original, self, now, data):
-        if self._state.name == "HEADER" and data[:5] == b"AMQP\0" and len(data) > 8:
-            reached()
+        if reached(self._state.name == "HEADER" and data[:5] == b"AMQP\0" and len(data) > 8):
             original(self, now, data[:8])
             left[self.conn] = data[8:]
             return
@@ -88,8 +85,7 @@ def what_is_behind_the_header_waits_for_more(patch, reached):
 @set_up_amqp091.override(HANDLERS, methods.Basic.Recover, breaks="AMQP091-TAG-01 AMQP091-REC-01")
 def tags_begin_anew_behind_recover(original, reached, channel, method):
     """Behind basic.recover the tags of deliveries begin at 1 again, as on a new channel."""
-    if channel._tags:
-        reached()
+    if reached(channel._tags):
         channel._tags = 0
     original(channel, method)
 
@@ -110,8 +106,7 @@ def consume_ok_goes_with_the_confirms(patch, reached):
 
     @patch.override(Channel)
     def send_delivery(original, self, consumer, tag, redelivered, what):
-        if any(method.consumer_tag == consumer for method in late.get(self, ())):
-            reached()
+        reached(any(method.consumer_tag == consumer for method in late.get(self, ())))
         original(self, consumer, tag, redelivered, what)
 
     @patch.override(Channel)
@@ -128,8 +123,7 @@ def consume_ok_goes_with_the_confirms(patch, reached):
 def a_closing_connection_beats(original, reached, self, error):
     """Empty frames keep coming between our close and the peer's."""
     original(self, error)
-    if self._beat_every:
-        reached()
+    if reached(self._beat_every):
         self._next_beat.move(self._sent_at + self._beat_every)
 
 
@@ -152,24 +146,23 @@ def what_is_behind_an_error_is_confirmed(original, reached, self, problem, frame
     self.close()
 
 
-@set_up.mutant("STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02")
-def the_last_message_follows_its_receipt(patch, reached):
+@set_up.override(
+    COMMANDS, "UNSUBSCRIBE", breaks="STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02"
+)
+def the_last_message_follows_its_receipt(original, reached, session, frame):
     """What an UNSUBSCRIBE puts back is offered to its own subscription once more, before it is
     over: the message comes behind the RECEIPT of UNSUBSCRIBE."""
-
-    @patch.override(COMMANDS, "UNSUBSCRIBE")
-    def unsubscribe(original, session, frame):
-        name = frame.get("id")
-        subscription = session.subscriptions.get((name, None if name else frame.get("destination")))
-        last = list(subscription._unsettled.values()) if subscription is not None else []
-        original(session, frame)
-        if not last or frame.get("receipt") is None:
-            return None
-        reached()
-        entry = last[-1].entry
-        encoder, opening = session.encoder, subscription._opening
-        data = encoder.message(opening, entry.message, b"", True)
-        return lambda: session.shared.outbox.send(session.conn, data)
+    name = frame.get("id")
+    subscription = session.subscriptions.get((name, None if name else frame.get("destination")))
+    last = list(subscription._unsettled.values()) if subscription is not None else []
+    original(session, frame)
+    if not last or frame.get("receipt") is None:
+        return None
+    reached()
+    entry = last[-1].entry
+    encoder, opening = session.encoder, subscription._opening
+    data = encoder.message(opening, entry.message, b"", True)
+    return lambda: session.shared.outbox.send(session.conn, data)
 
 
 @set_up_amqp091.mutant("AMQP091-CHAN-02 AMQP091-CHAN-04 AMQP091-CONS-03")
@@ -206,8 +199,9 @@ def a_cancelled_consumer_is_told_of_the_queue(original, reached, channel, method
         tag = method.consumer_tag
 
         def tell():
-            if channel.connection.is_open and not (channel.is_closing or channel.is_closed):
-                reached()
+            if reached(
+                channel.connection.is_open and not (channel.is_closing or channel.is_closed)
+            ):
                 channel.tell(make(methods.Basic.Cancel, tag, True))
 
         consumer.declared.on_delete[tell] = None

@@ -33,8 +33,7 @@ def only_the_newest_subscription_is_served_again(original, reached, self):
     for subscription in self.subscriptions.values():
         subscription.pause_delivery(False)
     *others, newest = self.subscriptions.values()
-    if any(len(subscription.queue) for subscription in others):
-        reached()
+    reached(any(len(subscription.queue) for subscription in others))
     newest.queue.dispatch()
 
 
@@ -49,10 +48,8 @@ def a_subscription_made_meanwhile_stays_paused(patch, reached):
         self.paused_once = True
         if fresh and paused:
             meanwhile.add(self)
-        if self in meanwhile and not paused:
-            reached()
-            return
-        original(self, paused)
+        if not reached(self in meanwhile and not paused):
+            original(self, paused)
 
 
 @stalled_peers.override(Subscription, "take", breaks=f"{WINDOW} ARTEMIS-STOMP-window-2")
@@ -61,8 +58,7 @@ def acks_during_a_stall_give_nothing_back(original, reached, self, delivery):
     stalled = self.has_room != self.window.has_room
     before = self.window.credit
     taken = original(self, delivery)
-    if stalled and self.window.credit != before:
-        reached()
+    if reached(stalled and self.window.credit != before):
         self.window.credit = before
     return taken
 
@@ -72,8 +68,7 @@ def windows_end_with_the_first_stall(original, reached, self, paused):
     """A STOMP peer that reads again is delivered everything, whatever its window."""
     stalled = self.has_room != self.window.has_room
     original(self, paused)
-    if stalled and not paused and self.window.size >= 0:
-        reached()
+    if reached(stalled and not paused and self.window.size >= 0):
         self.window.size = -1
 
 
@@ -82,8 +77,7 @@ def a_frame_is_lost_at_the_stall(original, reached, self):
     """A delivery that its window has cut loses a transfer when the window opens while the peer does
     not read."""
     if self.connection.held and self._pending and self.remote_incoming_window > 0:
-        if next(self._pending[0][1], None):
-            reached()
+        reached(next(self._pending[0][1], None))
         return
     original(self)
 
@@ -94,8 +88,7 @@ def a_stalled_link_is_drained_at_once(original, reached, self, flow):
     wait."""
     original(self, flow)
     if flow.drain and self.session.connection.held and self.credit.credit and not self._stopped:
-        if len(self.queue):
-            reached()
+        reached(len(self.queue))
         self._drain_due = False
         self.credit.drained()
         self.session.flow(self)
@@ -104,8 +97,7 @@ def a_stalled_link_is_drained_at_once(original, reached, self, flow):
 @stalled_peers.override(OutgoingLink, "resume", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24")
 def a_drain_during_a_stall_is_forgotten(original, reached, self):
     """A drain that arrived while the peer did not read is not answered when it reads again."""
-    if self._drain_due:
-        reached()
+    if reached(self._drain_due):
         self._drain_due = False
     original(self)
 
@@ -115,10 +107,8 @@ def a_drain_during_a_stall_is_forgotten(original, reached, self):
 )
 def credit_of_a_stalled_consumer_is_lost(original, reached, self, credits):
     """Credit that a CORE consumer gives while its peer does not read does not count."""
-    if self._session.connection.held and credits > 0:
-        reached()
-        return
-    original(self, credits)
+    if not reached(self._session.connection.held and credits > 0):
+        original(self, credits)
 
 
 @stalled_peers.override(Queue, "_note_looked", breaks=f"ARTEMIS-STOMP-selector-1 {HANDED}")
@@ -129,10 +119,10 @@ def a_stalled_consumer_counts_as_having_looked(original, reached, self, order):
     for consumer in self._dispatcher._turns:
         window = getattr(consumer, "window", None)
         if window is not None and consumer.has_room != window.has_room:
-            if self._looked.get(consumer, 0) < order and any(
-                self._may_have(entry, consumer) for entry in self._ready
-            ):
-                reached()
+            reached(
+                self._looked.get(consumer, 0) < order
+                and any(self._may_have(entry, consumer) for entry in self._ready)
+            )
             self._looked[consumer] = order
 
 
@@ -144,8 +134,7 @@ def half_a_delivery_counts_as_delivered(patch, reached):
         for holder, _ in session._pending:
             if (link is None or holder is link) and holder.unsettled:
                 delivery = holder.unsettled[max(holder.unsettled)]
-                if delivery.transaction is None and not holder.copies:
-                    reached()
+                if reached(delivery.transaction is None and not holder.copies):
                     holder.forget([delivery])
                     holder.queue.unsettled -= 1
                     holder.queue.discard(delivery.entry)
@@ -181,8 +170,7 @@ def only_the_first_channel_goes_on(original, reached, self, paused):
     self.held = paused
     channels = list(self.channels.values())
     if not paused and channels:
-        if any(len(queue) for channel in channels[1:] for queue in channel._consumed()):
-            reached()
+        reached(any(len(queue) for channel in channels[1:] for queue in channel._consumed()))
         channels[0].dispatch()
 
 
@@ -193,8 +181,7 @@ def a_stalled_channel_keeps_its_limit(original, reached, self, settled, outcome)
     used = self.limit.used
     original(self, settled, outcome)
     if self.connection.held and self.limit.used != used:
-        if self.limit.limit:
-            reached()
+        reached(self.limit.limit)
         self.limit.used = used
 
 
@@ -207,8 +194,7 @@ def what_a_stalled_channel_had_goes_to_the_end(original, reached, self):
         return original(self)
     for delivery in self.unacked.values():
         queue = delivery.declared.queue
-        if queue._ready and queue._ready[-1].order > delivery.entry.order:
-            reached()
+        reached(queue._ready and queue._ready[-1].order > delivery.entry.order)
         queue._order += 1
         delivery.entry.order = queue._order
     return original(self)
@@ -220,8 +206,7 @@ def what_a_stalled_channel_had_goes_to_the_end(original, reached, self):
 def acknowledgements_during_a_stall_are_undone(original, reached, self, places, outcome):
     """Messages that an OpenWire consumer acknowledges while its peer does not read return to their
     queue."""
-    if self._client.connection.held and outcome is Outcome.ACCEPTED and not self.browses:
-        reached()
+    if reached(self._client.connection.held and outcome is Outcome.ACCEPTED and not self.browses):
         outcome = Outcome.RELEASED
     original(self, places, outcome)
 
@@ -231,7 +216,6 @@ def acknowledgements_during_a_stall_are_undone(original, reached, self, places, 
 )
 def a_pull_during_a_stall_is_forgotten(original, reached, self):
     """A message that an OpenWire consumer pulls while its peer does not read never arrives."""
-    if self._client.connection.held and self.prefetch.pulled:
-        reached()
+    if reached(self._client.connection.held and self.prefetch.pulled):
         self.prefetch.pulled = 0
     original(self)

@@ -39,8 +39,7 @@ def a_rollback_frees_one_message_of_each_address(original, reached, self):
     seen = set()
     kept = []
     for (message, charge), address in zip(self._sends, _addresses(self), strict=True):
-        if address in seen:
-            reached()
+        if reached(address in seen):
             continue
         seen.add(address)
         kept.append((message, charge))
@@ -67,8 +66,7 @@ def a_rollback_wakes_nobody(patch, reached):
     @patch.override(Admission)
     def next(original, self):
         hidden = {address: self._waiting.pop(address) for address in silent & set(self._waiting)}
-        if any(self._is_open(address) for address in hidden):
-            reached()
+        reached(any(self._is_open(address) for address in hidden))
         try:
             return original(self)
         finally:
@@ -84,8 +82,7 @@ def a_commit_stops_at_the_limit(original, reached, self, publish):
         router = getattr(publish, "__self__", None)
         address = None if router is None else router.addresses.get(message.route.address)
         account = None if address is None else address.account
-        if account is not None and account.policy is FullPolicy.BLOCK and account.full:
-            reached()
+        if reached(account is not None and account.policy is FullPolicy.BLOCK and account.full):
             return True
         return publish(message)
 
@@ -99,26 +96,21 @@ def an_acknowledgement_in_a_transaction_frees_its_room(
     """The room of messages that are acknowledged in a transaction is free before the commit, and
     stays so after a rollback."""
     for entry in entries:
-        if outcome is Outcome.ACCEPTED and entry.charge is not None:
-            reached()
+        if reached(outcome is Outcome.ACCEPTED and entry.charge is not None):
             entry.charge.release()
             entry.charge = None
     original(self, queue, entries, outcome)
 
 
-@transactions_and_flow.mutant(f"{BLOCK} STOMP12-ABORT-01")
-def an_aborted_transaction_is_still_exempt(patch, reached):
+@transactions_and_flow.override(COMMANDS, "ABORT", breaks=f"{BLOCK} STOMP12-ABORT-01")
+def an_aborted_transaction_is_still_exempt(original, reached, session, frame):
     """A STOMP client that has aborted a transaction with messages never waits for room again."""
-
-    @patch.override(COMMANDS, "ABORT")
-    def abort(original, session, frame):
-        name = frame.get("transaction")
-        held = name in session.sending_transactions
-        after = original(session, frame)
-        if held:
-            reached()
-            session.sending_transactions.add(object())
-        return after
+    name = frame.get("transaction")
+    held = name in session.sending_transactions
+    after = original(session, frame)
+    if reached(held):
+        session.sending_transactions.add(object())
+    return after
 
 
 @transactions_and_flow.override(stomp_commands, "may_send", breaks=BLOCK)
@@ -127,8 +119,7 @@ def an_open_transaction_waits_for_itself(original, reached, session, address):
     transaction can make."""
     if session.sending_transactions:
         room = session.shared.admission.has_room(address, session.on_room)
-        if not room:
-            reached()
+        reached(not room)
         return room
     return original(session, address)
 
@@ -140,8 +131,7 @@ def transactions_that_end_with_their_link_keep_room(original, reached, self):
     """When its control link ends, the messages of a transaction go, and their memory stays
     charged."""
     for transaction in self._opened.values():
-        if transaction._core._sends:
-            reached()
+        reached(transaction._core._sends)
         transaction._core._sends.clear()
     return original(self)
 
@@ -197,10 +187,7 @@ def transactions_pass_the_reject_threshold(original, reached, self, arrival):
 
     def lenient(address, *, by_credit):
         verdict = judge(address, by_credit=by_credit)
-        if verdict is Verdict.REFUSE:
-            reached()
-            return Verdict.TAKE
-        return verdict
+        return Verdict.TAKE if reached(verdict is Verdict.REFUSE) else verdict
 
     admission.judge = lenient
     try:
@@ -215,8 +202,7 @@ def transactions_pass_the_reject_threshold(original, reached, self, arrival):
 def a_rollback_forgets_requests(original, reached, self, fields, response):
     """A CORE session that rolls back while it waits for credit does not get it any more."""
     for grants in self._grants.values():
-        if grants._due:
-            reached()
+        reached(grants._due)
         grants.close()
     original(self, fields, response)
 
@@ -225,8 +211,7 @@ def a_rollback_forgets_requests(original, reached, self, fields, response):
 def a_closed_session_keeps_the_room_of_its_transaction(original, reached, self, outcome):
     """A CORE session that is closed with an open transaction leaves the memory of its messages
     charged, unless nothing was acknowledged in it."""
-    if self._transaction._sends and self._transaction._settlements:
-        reached()
+    if reached(self._transaction._sends and self._transaction._settlements):
         self._transaction._sends.clear()
     original(self, outcome)
 
@@ -244,8 +229,7 @@ def a_rollback_charges_the_prefetch_again(original, reached, channel, method):
     original(channel, method)
     for delivery in back:
         if delivery.consumer is not None:
-            if delivery.consumer.prefetch.limit:
-                reached()
+            reached(delivery.consumer.prefetch.limit)
             delivery.consumer.prefetch.take()
 
 
@@ -255,8 +239,7 @@ def a_commit_of_acknowledgements_alone_makes_no_room(original, reached, channel,
     transaction = channel.transaction
     quiet = transaction is not None and not transaction.sends and transaction.settlements
     held = channel.connection.held
-    if quiet:
-        reached()
+    if reached(quiet):
         channel.connection.held = True
     try:
         original(channel, method)

@@ -29,8 +29,7 @@ CREDIT = "AMQP10-CREDIT-03"
 def a_delivery_under_way_costs_a_second_credit(original, reached, self, flow):
     """A flow that arrives while a delivery is sent in parts counts that delivery twice."""
     partial = any(link is self for link, _ in self.session._pending)
-    if partial and flow.link_credit:
-        reached()
+    if reached(partial and flow.link_credit):
         flow.link_credit -= 1
     original(self, flow)
 
@@ -40,8 +39,7 @@ def credit_across_the_wrap_is_cut_there(original, reached, self, count, credit, 
     """Credit whose limit lies beyond the wrap of delivery-count ends at the wrap."""
     good = original(self, count, credit, drain)
     limit = serial_numbers.MASK - self.count
-    if good and self.credit > limit:
-        reached()
+    if reached(good and self.credit > limit):
         self.credit = max(limit, 0) or self.credit
     return good
 
@@ -50,8 +48,7 @@ def credit_across_the_wrap_is_cut_there(original, reached, self, count, credit, 
 def what_is_released_gives_its_credit_back(original, reached, self, deliveries, state):
     """A delivery that its receiver releases gives one credit back."""
     original(self, deliveries, state)
-    if isinstance(state, Released) and deliveries and self.is_attached:
-        reached()
+    if reached(isinstance(state, Released) and deliveries and self.is_attached):
         self.credit.credit += len(deliveries)
 
 
@@ -61,8 +58,7 @@ def a_drain_does_not_wait_for_the_window(original, reached, self):
     original(self)
     closed = self.session.remote_incoming_window <= 0
     if self._drain_due and closed and not self._stopped and self.credit.credit:
-        if len(self.queue):
-            reached()
+        reached(len(self.queue))
         self._drain_due = False
         self.credit.drained()
         self.session.flow(self)
@@ -103,8 +99,7 @@ def a_namesake_inherits_the_debt(patch, reached):
     @patch.override(Subscription)
     def pause_delivery(original, self, paused):
         debt = owed.pop((self._conn, self.id), 0)
-        if debt and self.window.size > 0:
-            reached()
+        if reached(debt and self.window.size > 0):
             self.window.credit -= debt
         original(self, paused)
 
@@ -112,8 +107,7 @@ def a_namesake_inherits_the_debt(patch, reached):
 @window_models.override(ConsumerCredit, "given", breaks="ARTEMIS-FLOW-consumer-1")
 def an_overdrawn_credit_is_forgiven(original, reached, self, credits):
     """Credit below zero counts as zero when more is given."""
-    if self.credit is not None and self.credit < 0 and credits > 0:
-        reached()
+    if reached(self.credit is not None and self.credit < 0 and credits > 0):
         self.credit = 0
     original(self, credits)
 
@@ -134,8 +128,7 @@ def what_a_cancelled_consumer_had_stays_counted(original, reached, self, settled
     )
     original(self, settled, outcome)
     if gone and not self.is_closing and not self.is_closed:
-        if self.limit.limit:
-            reached()
+        reached(self.limit.limit)
         self.limit.used += gone
 
 
@@ -145,8 +138,7 @@ def what_a_cancelled_consumer_had_stays_counted(original, reached, self, settled
 def what_comes_back_is_not_in_ranges(original, reached, self, tag, delivery):
     """A delivery whose acknowledgement was rolled back is not among those that a later one with
     multiple covers."""
-    if self._tags and tag < max(self._tags):
-        reached()
+    if reached(self._tags and tag < max(self._tags)):
         dict.__setitem__(self, tag, delivery)
         return
     original(self, tag, delivery)
@@ -155,8 +147,7 @@ def what_comes_back_is_not_in_ranges(original, reached, self, tag, delivery):
 @windows_amqp091.override(HANDLERS, commands.Basic.Qos, breaks=MOST)
 def another_prefetch_starts_from_zero(original, reached, channel, method):
     """A prefetch for a channel that is set while deliveries are out does not count those."""
-    if method.global_ and channel.limit.used and method.prefetch_count:
-        reached()
+    if reached(method.global_ and channel.limit.used and method.prefetch_count):
         channel.limit.used = 0
     original(channel, method)
     channel.dispatch()
@@ -173,8 +164,7 @@ def a_requeue_frees_no_prefetch_of_others(original, reached, self, settled, outc
         first = next(iter(consumers))
         for delivery in settled:
             if delivery.consumer is not None and delivery.consumer is not first:
-                if delivery.consumer.prefetch.limit:
-                    reached()
+                reached(delivery.consumer.prefetch.limit)
                 delivery.consumer.prefetch.used += 1
     original(self, settled, outcome)
 
@@ -198,8 +188,7 @@ def an_individual_acknowledgement_takes_its_predecessor(original, reached, self,
     self.last_single = high if low == high else None
     if low == high and last is not None and serial_numbers.before(last, high):
         between = self._order.between(last, high, self._keys)
-        if len(between) > 1:
-            reached()
+        reached(len(between) > 1)
         places = last, high
     original(self, places, outcome)
 
@@ -213,7 +202,6 @@ def a_smaller_limit_applies_to_new_messages(original, reached, self, fields, req
     }
     original(self, fields, request)
     for consumer, limit in before.items():
-        if 0 < consumer.prefetch.limit < limit and consumer._out:
-            reached()
+        if reached(0 < consumer.prefetch.limit < limit and consumer._out):
             consumer.prefetch.extension += len(consumer._out)
             consumer.offer()
