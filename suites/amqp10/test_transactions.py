@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.suites.amqp10.steps import (
     QUIET,
+    again,
     bodies,
     bystander,
     collect,
@@ -24,7 +27,16 @@ from brokerproof.suites.amqp10.transaction_steps import (
     within,
 )
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, over
-from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Frame, Link, Node, either, frame
+from brokerproof.suites.api.amqp10 import (
+    AmqpPeer,
+    Delivery,
+    Described,
+    Frame,
+    Link,
+    Node,
+    either,
+    frame,
+)
 
 DECLARE_ANSWERED = "AMQP10-TXN-01"
 ROLLBACK_SUCCEEDS = "AMQP10-TXN-05"
@@ -204,6 +216,54 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         sorted(late) == sorted(expected),
         f"fail={fail}: {late} arrived, should be {expected}",
+    )
+
+
+BARRED = "undeliverable here"
+RETURNING: Mapping[str, str | Described] = {
+    "released": "released",
+    "failed": codec.composite("modified", delivery_failed=True),
+    BARRED: codec.composite("modified", undeliverable_here=True),
+}
+"""Outcomes behind which a message can be had again."""
+
+
+@case(
+    RETIRED_ON_COMMIT,
+    needs={"amqp", "amqp-transactions", "amqp-redelivery", "amqp-modified"},
+)
+@over(
+    examples=6,
+    always=lambda target: [
+        {"outcome": outcome, "settled": settled}
+        for outcome in RETURNING
+        for settled in (True, False)
+    ],
+    outcome=st.sampled_from(list(RETURNING)),
+    settled=st.booleans(),
+)
+def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, settled: bool) -> None:
+    """A message is released, failed or undeliverable here in a transaction that is discharged. It
+    can be had again: by its link, or if it is undeliverable there only by another one, with a
+    failed attempt more if it failed."""
+    node = target.node()
+    fill(target, node, [b"returned"])
+    peer, link, (delivery,) = holding(target, node, 1)
+    coordinator = control(target, peer)
+    id = coordinator.declare()
+    peer.disposition(delivery, within(id, RETURNING[outcome]), settled=settled)
+    coordinator.discharge(id, fail=False)
+    barred = outcome == BARRED
+    peer, link, got = again(target, peer, link, node, 0 if barred else 1)
+    here = bodies(got)
+    if barred:
+        got = again(target, peer, link, node, 1, elsewhere=True)[2]
+    counts = [delivery.message.fields("header").get("delivery-count", 0) for delivery in got]
+    target.record_finding(
+        RETIRED_ON_COMMIT,
+        counts == [int(outcome == "failed")] and bool(here) is not barred,
+        f"{outcome} in a transaction: {here} arrived again on its link, and"
+        f" {'elsewhere' if barred else 'there'} messages with the delivery-counts {counts}",
     )
 
 

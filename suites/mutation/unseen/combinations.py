@@ -10,7 +10,9 @@ from brokerproof.reference_broker.protocols.amqp091 import channel as channels
 from brokerproof.reference_broker.protocols.amqp091 import consuming, publishing
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.messaging import Modified
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator
@@ -275,6 +277,18 @@ def an_echo_hides_the_drain(original, reached, self, flow):
         reached()
         flow.drain = False
     original(self, flow)
+
+
+@combinations.override(LiveTransaction, "commit", breaks="AMQP10-TXN-09")
+def a_commit_bars_nobody(original, reached, self):
+    """undeliverable-here in a transaction does not keep the message from its link."""
+    for delivery, (outcome, settled) in self._outcomes.items():
+        if isinstance(outcome, Modified) and outcome.undeliverable_here:
+            reached()
+            failed, notes = outcome.delivery_failed, outcome.message_annotations
+            changed = Modified(delivery_failed=failed, message_annotations=notes)
+            self._outcomes[delivery] = changed, settled
+    return original(self)
 
 
 @orders.override(OutgoingLink, "apply", breaks=ORDER)
