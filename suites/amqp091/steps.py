@@ -22,7 +22,9 @@ NACK = "amqp091-nack"
 """Capabilities: extensions that a broker of AMQP 0-9-1 offers or not."""
 QUIET: Duration = ms(300)
 """How long a surplus method is waited for, behind the last one that should come."""
-CHANNEL, CONNECTION = "channel", "connection"
+CHANNEL, CONNECTION, EXCEPTION = "channel", "connection", "exception"
+"""What an exception closes. Where the text has a reply code and no more (on-failure), either may:
+exceptions of a channel are "usually" due to soft errors (4.8.1)."""
 
 
 def settling(target: Target, ways: Sequence[str]) -> list[str]:

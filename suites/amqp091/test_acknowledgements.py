@@ -23,6 +23,7 @@ from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 UNKNOWN_TAG = "AMQP091-ACK-01"
 TAG_OF_ANOTHER_CHANNEL = "AMQP091-ACK-03"
+UNKNOWN_TAG_READING = "AMQP091-READING-ACK-01"
 MULTIPLE_ACKS = "AMQP091-ACK-02"
 REJECT_REQUEUE = "AMQP091-REJ-01"
 NACK = "RABBITMQ-AMQP091-NACK-01"
@@ -37,7 +38,14 @@ MIDST = ("nothing", "a transaction")
 FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
 
 
-@case(UNKNOWN_TAG, TAG_OF_ANOTHER_CHANNEL, FOR_REDELIVERY, needs={"amqp091"})
+@case(
+    UNKNOWN_TAG,
+    TAG_OF_ANOTHER_CHANNEL,
+    UNKNOWN_TAG_READING,
+    NACK,
+    FOR_REDELIVERY,
+    needs={"amqp091"},
+)
 @over(
     examples=12,
     always=lambda target: [
@@ -57,7 +65,7 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
     """An ack, reject or nack of a tag that was never delivered, was settled before, is 0 alone or
     belongs to another channel, or is the right one in its low bits alone, closes the channel with
     406 PRECONDITION_FAILED, whether it is multiple or in a transaction. All that the channel had
-    not acknowledged is for redelivery."""
+    not acknowledged is for redelivery. The text has this of basic.ack with a tag that is not 0."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, left := [b"1", b"2", b"3"])
@@ -79,6 +87,10 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
         channel, proves = 1, TAG_OF_ANOTHER_CHANNEL
     else:
         tag = 0
+    if name == "basic.nack":
+        proves = NACK
+    elif name == "basic.reject" or not tag:
+        proves = UNKNOWN_TAG_READING
     # What "twice" and "0 alone" name with multiple is for some an acknowledgement of others.
     multiple &= fault in ("never delivered", *ALIASES) and name != "basic.reject"
     fields = {"delivery-tag": tag, **({"multiple": True} if multiple else {})}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONFIRMS,
+    EXCEPTION,
     QUIET,
     arrive,
     bodies,
@@ -198,8 +199,8 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
 @case(TX_NOT_SELECTED, needs={"amqp091"})
 @over(examples=2, name=st.sampled_from(["tx.commit", "tx.rollback"]))
 def test_only_transactional_channels_have_transactions(target: Bench, name: str) -> None:
-    """tx.commit or tx.rollback on a channel without tx.select closes the channel with 406
+    """tx.commit or tx.rollback on a channel without tx.select is an exception, 406
     PRECONDITION_FAILED."""
     peer = target.amqp091()
     peer.send(name, channel=1)
-    peer.refused(CHANNEL, 406, proves=TX_NOT_SELECTED)
+    peer.refused(EXCEPTION, 406, proves=TX_NOT_SELECTED)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONNECTION,
+    EXCEPTION,
     QUIET,
     arrive,
     bodies,
@@ -39,7 +40,7 @@ GET = "AMQP091-GET-01"
 REDELIVERED_FLAG = "AMQP091-RED-01"
 
 
-@case(PUBLISH_EXCHANGE_MISSING, needs={"amqp091"})
+@case(PUBLISH_EXCHANGE_MISSING, needs={"amqp091", "amqp091-undeclared"})
 def test_an_unknown_exchange_takes_no_messages(target: Bench) -> None:
     """basic.publish to an unknown exchange closes the channel with 404 NOT_FOUND."""
     peer = target.amqp091(channels=2)
@@ -254,15 +255,17 @@ def test_a_consumer_tag_is_used_once(target: Bench) -> None:
 @case(EXCLUSIVE_CONSUMER, needs={"amqp091"})
 @over(examples=2, first=st.booleans())
 def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
-    """Of two consumers one is exclusive. The second basic.consume closes its channel with 403
-    ACCESS_REFUSED; after the first is cancelled, an exclusive one is accepted."""
-    peer = target.amqp091(channels=2)
-    queue = queue_of(peer)
+    """Of two consumers, of a connection each, one is exclusive. The second basic.consume is an
+    exception, 403 ACCESS_REFUSED; after the first is cancelled, an exclusive one is accepted."""
+    peer, other = target.amqp091(), target.amqp091()
+    queue = target.fresh_name()
+    peer.declare(queue)
     tag = peer.consume(queue, exclusive=first)
-    peer.send("basic.consume", {"queue": queue, "exclusive": not first}, channel=2)
-    peer.refused(CHANNEL, 403, channel=2, proves=EXCLUSIVE_CONSUMER)
+    other.send("basic.consume", {"queue": queue, "exclusive": not first}, channel=1)
+    other.refused(EXCEPTION, 403, proves=EXCLUSIVE_CONSUMER)
     peer.call("basic.cancel", {"consumer-tag": tag})
     peer.consume(queue, exclusive=True, proves=EXCLUSIVE_CONSUMER)
+    peer.call("queue.delete", {"queue": queue})
 
 
 @case(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CHANNEL,
+    EXCEPTION,
     QUIET,
     arrive,
     bind,
@@ -127,15 +128,15 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
     gone=st.booleans(),
 )
 def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone: bool) -> None:
-    """Using another connection's exclusive queue closes the channel with 405 RESOURCE_LOCKED. The
-    queue is deleted when its own connection ends, in order or not."""
+    """Using another connection's exclusive queue is an exception, 405 RESOURCE_LOCKED. The queue
+    is deleted when its own connection ends, in order or not."""
     owner, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue, exclusive=True)
     other.send(
         name, {"queue": queue, **({"passive": True} if name == "queue.declare" else {})}, channel=1
     )
-    other.refused(CHANNEL, 405, proves=QUEUE_EXCLUSIVE)
+    other.refused(EXCEPTION, 405, proves=QUEUE_EXCLUSIVE)
     owner.publish(b"mine", queue)
     owner.settle()
     target.control(owner.count(queue) == 1, "its owner should be able to use it")
@@ -191,10 +192,10 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
 
 @case(QUEUE_NAME_RESERVED, needs={"amqp091"})
 def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
-    """queue.declare of a new queue named amq.* closes the channel with 403 ACCESS_REFUSED."""
+    """queue.declare of a new queue named amq.* is an exception, 403 ACCESS_REFUSED."""
     peer = target.amqp091()
     peer.send("queue.declare", {"queue": f"amq.{target.fresh_name()}"}, channel=1)
-    peer.refused(CHANNEL, 403, proves=QUEUE_NAME_RESERVED)
+    peer.refused(EXCEPTION, 403, proves=QUEUE_NAME_RESERVED)
 
 
 @case(PURGE, needs={"amqp091"})
@@ -246,7 +247,7 @@ def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None
 @case(LAST_DECLARED_QUEUE, needs={"amqp091"})
 def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
     """queue.bind and queue.purge without a name refer to the queue declared last on the channel. On
-    a channel that has declared none they close it with 404 NOT_FOUND."""
+    a channel that has declared none they are exceptions, 404 NOT_FOUND."""
     peer = target.amqp091(channels=2)
     queue_of(peer)
     queue = queue_of(peer)
@@ -261,7 +262,7 @@ def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
     )
     peer.call("queue.purge", {}, proves=LAST_DECLARED_QUEUE)
     peer.send("queue.purge", {}, channel=2)
-    peer.refused(CHANNEL, 404, channel=2, proves=LAST_DECLARED_QUEUE)
+    peer.refused(EXCEPTION, 404, channel=2, proves=LAST_DECLARED_QUEUE)
 
 
 BAD: list[dict[str, object]] = [

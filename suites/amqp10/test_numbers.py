@@ -27,6 +27,7 @@ from brokerproof.suites.steps.boundaries import (
 )
 
 SESSION_ERROR_ENDS = "AMQP10-SESS-03"
+OPEN_SENT = "AMQP10-OPEN-01"
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 WINDOW_FORMULA = "AMQP10-WIN-07"
@@ -55,6 +56,11 @@ FIELDS = {
 }
 GIVES_LEAVE = frozenset({"flow.link-credit", "flow.incoming-window"})
 """Numbers by which the broker may send: formulas say how much."""
+LEAST_FRAME = 512
+"""A client that accepts less breaks AMQP10-MFS-04, and no sentence says what a broker does then."""
+MAX_FRAME_SIZE = "open.max-frame-size"
+OCCUPYING = frozenset({"disposition.first", "disposition.last", MAX_FRAME_SIZE})
+"""Numbers that brokers count up to, or cut frames by, in a thread that serves others too."""
 HANDLE = "attach.handle"
 IDLE_TIMEOUT = "open.idle-time-out"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
@@ -71,12 +77,13 @@ FAR_MS = 2**53 - 1
 
 
 class _Answered(Exception):
-    """The conversation is over before its end."""
+    """The conversation is over before its end; ``due`` is the frame that did not arrive."""
 
-    def __init__(self, outcome: Outcome, words: str) -> None:
+    def __init__(self, outcome: Outcome, words: str, due: str = "") -> None:
         super().__init__(words)
         self.outcome = outcome
         self.words = words
+        self.due = due
 
 
 SETTLED = 1
@@ -102,22 +109,22 @@ def silence_is_right(replaced: Replaced) -> bool:
     return False
 
 
-def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str]:
-    """Play the conversation with one number replaced."""
+def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str, str]:
+    """Play the conversation with one number replaced; return how it went, and what was due."""
     node = target.node()  # some brokers take seconds to make one, and wait less for an open
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     try:
         _play(target, peer, node, replaced)
     except _Answered as end:
-        return end.outcome, end.words
+        return end.outcome, end.words, end.due
     except LimitReached as flood:
         if str(replaced.field) == IDLE_TIMEOUT and 0 < replaced.value < SHORTEST_PAUSE_MS:
-            return Outcome.FLOODED, str(flood)
+            return Outcome.FLOODED, str(flood), ""
         raise
     finally:
         peer.close_socket()
-    return Outcome.WORKED, "the whole conversation"
+    return Outcome.WORKED, "the whole conversation", ""
 
 
 def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None:
@@ -228,7 +235,7 @@ def _await(peer: AmqpPeer, answer: Match[Frame]) -> None:
     reply = peer.watch_for(either(answer, TROUBLE))
     if reply is None:
         outcome = Outcome.SILENT if peer.ended is None else Outcome.CUT
-        raise _Answered(outcome, f"no {answer}: {peer.instead()}")
+        raise _Answered(outcome, f"no {answer}: {peer.instead()}", str(answer))
     if TROUBLE.accepts(reply):
         raise _Answered(Outcome.REFUSED, reply.brief())
 
@@ -246,21 +253,28 @@ def judge(
     works_or_ends: str = SESSION_ERROR_ENDS,
     ends_with_reason: str = CLOSE_WRITTEN,
 ) -> Outcome:
-    """Play the conversation, judge how it went and return that: silence by ``works_or_ends``, a
-    connection that ends without an error by ``ends_with_reason``."""
+    """Play the conversation, judge how it went and return that: silence by ``works_or_ends``
+    (in place of an open by the sentence that one is sent), a connection that ends without an error
+    by ``ends_with_reason``."""
     with bystander(target):
-        outcome, words = converse(target, replaced)
+        outcome, words, due = converse(target, replaced)
         detail = f"{replaced}: {outcome}, {words}"
-        if outcome is Outcome.FLOODED:
-            target.record_not_applicable((works_or_ends, ends_with_reason), detail)
+        silent = outcome is Outcome.SILENT
+        unfit = str(replaced.field) == MAX_FRAME_SIZE and replaced.value < LEAST_FRAME
+        if outcome is Outcome.FLOODED or (silent and unfit):
+            cited = (OPEN_SENT, works_or_ends, ends_with_reason)
+            target.record_not_applicable(cited, detail)
             return outcome
-        target.record_finding(works_or_ends, outcome is not Outcome.SILENT, detail)
+        target.record_finding(OPEN_SENT, not silent or due != "open", detail)
+        target.record_finding(works_or_ends, not silent or due == "open", detail)
         target.record_finding(ends_with_reason, outcome is not Outcome.CUT, detail)
     return outcome
 
 
-@case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp"})
-@pytest.mark.parametrize("field", sorted(FIELDS.keys() - {HANDLE, IDLE_TIMEOUT} - GIVES_LEAVE))
+@case(SESSION_ERROR_ENDS, OPEN_SENT, CLOSE_WRITTEN, needs={"amqp"})
+@pytest.mark.parametrize(
+    "field", sorted(FIELDS.keys() - {HANDLE, IDLE_TIMEOUT} - GIVES_LEAVE - OCCUPYING)
+)
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
     """One number of a conversation is replaced by one of its boundary values. The broker ends the
@@ -269,7 +283,23 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
     judge(target, FIELDS[field].replaced(position))
 
 
-@case(SESSION_ERROR_ENDS, IDLE_TIMEOUT_REFUSED, needs={"amqp"})
+@case(
+    SESSION_ERROR_ENDS,
+    OPEN_SENT,
+    CLOSE_WRITTEN,
+    needs={"amqp"},
+    harm="a thread that counts to 2^31 or cuts frames for ever, and no answer to its connections",
+)
+@pytest.mark.parametrize("field", sorted(OCCUPYING))
+@over_boundaries
+def test_a_number_that_keeps_a_broker_busy_works_or_is_refused(
+    target: Bench, field: str, position: int
+) -> None:
+    """As a_number_works_or_is_refused, with a range of deliveries or a size of frames."""
+    judge(target, FIELDS[field].replaced(position))
+
+
+@case(SESSION_ERROR_ENDS, OPEN_SENT, IDLE_TIMEOUT_REFUSED, needs={"amqp"})
 @over_boundaries
 def test_an_idle_time_out_works_or_is_refused(target: Bench, position: int) -> None:
     """A client announces a boundary value as its idle-time-out. The broker closes the connection
@@ -282,7 +312,7 @@ def test_an_idle_time_out_works_or_is_refused(target: Bench, position: int) -> N
     )
 
 
-@case(CREDIT_FORMULA, CLOSE_WRITTEN, needs={"amqp"})
+@case(CREDIT_FORMULA, OPEN_SENT, CLOSE_WRITTEN, needs={"amqp"})
 @over_boundaries
 def test_a_link_credit_works_or_is_refused(target: Bench, position: int) -> None:
     """A receiver gives a boundary value as its link-credit. The broker refuses it with an error, or
@@ -290,7 +320,7 @@ def test_a_link_credit_works_or_is_refused(target: Bench, position: int) -> None
     judge(target, FIELDS["flow.link-credit"].replaced(position), CREDIT_FORMULA)
 
 
-@case(WINDOW_FORMULA, CLOSE_WRITTEN, needs={"amqp"})
+@case(WINDOW_FORMULA, OPEN_SENT, CLOSE_WRITTEN, needs={"amqp"})
 @over_boundaries
 def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) -> None:
     """A receiver gives a boundary value as its incoming-window. The broker refuses it with an
@@ -301,6 +331,7 @@ def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) ->
 @case(
     SESSION_ERROR_ENDS,
     HANDLE_ABOVE_MAX,
+    OPEN_SENT,
     CLOSE_WRITTEN,
     needs={"amqp"},
     harm="a thread that reads the same frame for ever, and no answer to the connections it serves",

@@ -103,6 +103,17 @@ def test_no_sentence_of_the_specification_is_judged_by_an_extension(tmp_path: Pa
     assert len(held) >= 90, "the specification's sentences are judged without extensions"
 
 
+def test_expiration_has_no_meaning_of_its_own(tmp_path: Path) -> None:
+    target = stranger()
+    run = run_on(target, tmp_path)
+    call = next(call for call in all_calls() if "options_of_consume_and_publish" in call.id)
+    result, _ = execute_unrecorded(run, call)
+    target.stop()
+    lacking = [finding.detail for finding in result.findings if finding.verdict is Verdict.SKIP]
+    assert not [words for words in lacking if extensions.ARGUMENTS in words]
+    assert extensions.needed("basic.publish", {"expiration": "600000"}) == extensions.ARGUMENTS
+
+
 def test_an_extension_that_is_not_offered_is_a_skip(tmp_path: Path) -> None:
     target = stranger()
     run = run_on(target, tmp_path)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.suites.amqp091.steps import CHANNEL, arrive, queue_of
+from brokerproof.suites.amqp091.steps import ARGUMENTS, EXCEPTION, arrive, queue_of
 from brokerproof.suites.api import Bench
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
 from brokerproof.suites.steps.combinations import Row, Table
@@ -61,6 +61,8 @@ class Play:
 
     def __init__(self, target: Bench, row: Row, sentences: Sentences) -> None:
         self.target = target
+        if ARGUMENTS not in target.capabilities:
+            row = {**row, EXPIRATION: None}
         self.row = row
         self.sentences = sentences
         self.words = ", ".join(f"{name} {value}" for name, value in row.items() if value)
@@ -155,4 +157,4 @@ class Play:
     def _judge_rival(self) -> None:
         """A second consumer of the queue is refused."""
         self.peer.send("basic.consume", {"queue": self.queue}, channel=RIVAL)
-        self.peer.refused(CHANNEL, 403, channel=RIVAL, proves=self.sentences.alone)
+        self.peer.refused(EXCEPTION, 403, channel=RIVAL, proves=self.sentences.alone)

@@ -42,4 +42,8 @@ def needed(name: str, fields: Mapping[str, Any]) -> str:
         return _METHODS[name]
     if name == "exchange.declare" and fields.get("internal"):
         return INTERNAL_EXCHANGES
+    if name == "basic.publish" and "expiration" in fields:
+        return (
+            ARGUMENTS  # the text gives it no meaning: a duration to some brokers, a date to others
+        )
     return ARGUMENTS if name in _DECLARING and fields.get("arguments") else ""

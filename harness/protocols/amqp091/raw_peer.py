@@ -217,23 +217,24 @@ class Amqp091Peer(Conversation[Method]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Method:
-        """Wait for a close of ``scope`` (``connection`` or ``channel``) with any of ``codes``, and
-        answer it."""
-        words = f"{scope}.close with {' or '.join(map(str, codes)) or 'any reply code'}"
-        where = 0 if scope == "connection" else channel
+        """Wait for a close of ``scope`` (``connection``, ``channel``, or ``exception`` for either)
+        with any of ``codes``, and answer it."""
+        closes = ("channel", "connection") if scope == "exception" else (scope,)
+        words = " or ".join(f"{name}.close" for name in closes)
+        words += f" with {' or '.join(map(str, codes)) or 'any reply code'}"
         reply = self.expect(
             Match(
                 words,
                 lambda method: (
-                    method.name == f"{scope}.close"
-                    and (where is None or method.channel == where)
+                    method.name in [f"{name}.close" for name in closes]
+                    and (channel is None or method.channel in (0, channel))
                     and (not codes or method["reply-code"] in codes)
                 ),
             ),
             within=within,
             proves=proves,
         )
-        self.send(f"{scope}.close-ok", channel=reply.channel)
+        self.send(f"{reply.name}-ok", channel=reply.channel)
         return reply
 
     # channels
@@ -302,6 +303,8 @@ class Amqp091Peer(Conversation[Method]):
             "mandatory": mandatory,
             "immediate": immediate,
         }
+        if capability := extensions.needed("basic.publish", {**fields, **(properties or {})}):
+            self.require(capability)
         begin = codec.encode_frame(
             codec.METHOD, channel, codec.encode_method("basic.publish", fields)
         )

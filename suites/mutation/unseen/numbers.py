@@ -87,14 +87,6 @@ def ids_of_dispositions_are_plain_numbers(original, reached, self, first, last, 
 
 
 @numbers_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01")
-def tag_zero_is_everything(original, reached, self, tag, multiple):
-    """A single acknowledgement of the tag 0 settles all deliveries, as one with multiple does."""
-    if reached(not tag and not multiple):
-        return self.unacked.take_all()
-    return original(self, tag, multiple)
-
-
-@numbers_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01")
 def tags_have_32_bits(original, reached, self, tag, multiple):
     """A delivery tag is cut to 32 bits: 2^32 + 1 settles the first delivery."""
     reached(tag != tag & serial_numbers.MASK)
