@@ -190,16 +190,16 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
 
 @case(EXCHANGE_NAME_RESERVED, EXCHANGE_TYPE_UNKNOWN, needs={"amqp091"})
 def test_names_and_types_that_cannot_be(target: Bench) -> None:
-    """An exchange of an unknown type closes the connection with 503 COMMAND_INVALID. One named
-    amq.* is an exception, 403 ACCESS_REFUSED."""
-    peer = target.amqp091()
-    peer.send("exchange.declare", {"exchange": target.fresh_name(), "type": "x-nobodys"}, channel=1)
-    peer.refused(CONNECTION, 503, proves=EXCHANGE_TYPE_UNKNOWN)
+    """A new exchange named amq.* is an exception, 403 ACCESS_REFUSED. One of an unknown type closes
+    the connection with 503 COMMAND_INVALID."""
     peer = target.amqp091()
     peer.send(
         "exchange.declare", {"exchange": f"amq.{target.fresh_name()}", "type": "direct"}, channel=1
     )
     peer.refused(EXCEPTION, 403, proves=EXCHANGE_NAME_RESERVED)
+    peer = target.amqp091()
+    peer.send("exchange.declare", {"exchange": target.fresh_name(), "type": "x-nobodys"}, channel=1)
+    peer.refused(CONNECTION, 503, proves=EXCHANGE_TYPE_UNKNOWN)
 
 
 @case(EXCHANGE_IF_UNUSED, needs={"amqp091"})
