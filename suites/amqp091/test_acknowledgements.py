@@ -65,7 +65,11 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
     """An ack, reject or nack of a tag that was never delivered, was settled before, is 0 alone or
     belongs to another channel, or is the right one in its low bits alone, closes the channel with
     406 PRECONDITION_FAILED, whether it is multiple or in a transaction. All that the channel had
-    not acknowledged is for redelivery. The text has this of basic.ack with a tag that is not 0."""
+    not acknowledged is for redelivery.
+
+    One scenario: the text has this of basic.ack with a tag that is not 0; each other way to settle
+    has its own sentence.
+    """
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, left := [b"1", b"2", b"3"])

@@ -340,7 +340,7 @@ def test_a_handle_works_or_is_refused(target: Bench) -> None:
     """A sender is attached with each boundary value as its handle, the smallest first. The broker
     ends the link, the session or the connection with an error, or the message arrives; another
     connection still works. What a handle harmed would answer for those behind it, so the first one
-    that does is the last."""
+    that does is the last. One scenario: how the conversation ends decides the sentence."""
     field, begun = FIELDS[HANDLE], target.amqp().session.answer
     most = field.high if begun is None else begun.get("handle-max", field.high)
     if most == field.high:
