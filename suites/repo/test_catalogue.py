@@ -26,7 +26,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp091": 93,
+    "amqp091": 94,
     "amqp10": 266,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
