@@ -472,7 +472,7 @@ def test_a_requirement_that_every_case_skipped_has_no_page_and_no_link(
     assert pages == [judged]
     matrix = text(found)[text(found).index('id="matrix"') :]
     assert f'href="requirements/{judged}.html"' in matrix
-    assert f'<span class="mono">{skipped}</span>' in matrix
+    assert f'<td class="id mono soft">{skipped}</td>' in matrix
     listed = {row[0]: row[3] for row in unpacked(found)["requirements"]}
     assert listed == {judged: judged, skipped: ""}
     (chunk,) = chunks(found)
