@@ -1,14 +1,27 @@
-"""Dispositions of several deliveries: ranges of serial numbers (2.6.12, 2.7.6)."""
+"""Dispositions of several deliveries, of none, and of a sender (2.6.12, 2.7.6)."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered, received
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.suites.amqp10.steps import (
+    bodies,
+    collect,
+    fill,
+    granted,
+    lasting_objection,
+    numbered,
+    received,
+)
 from brokerproof.suites.amqp10.wrapping_ids import at_the_end, wrapping
 from brokerproof.suites.api import RECONFIGURABLE, Bench, Where, case, over
+from brokerproof.suites.api.amqp10 import SENDER
 
 RANGE_WRAPS = "AMQP10-DISP-06"
+DISPOSITION_SETTLES = "AMQP10-DISP-03"
+TERMINAL_STATES = "AMQP10-OUT-01"
 
 
 # RabbitMQ 4 gave nothing back behind the close; until it is known why, this is no accusation.
@@ -36,3 +49,41 @@ def test_a_range_of_deliveries_is_settled(target: Bench, where: Where, count: in
         left == sent[-1:],
         f"of deliveries {ids} all but the last were accepted, and {left} arrived again",
     )
+
+
+@case(TERMINAL_STATES, needs={"amqp", "amqp-redelivery"})
+@pytest.mark.parametrize("state", ["received", "no state"])
+def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
+    target: Bench, state: str
+) -> None:
+    """A client tells of a delivery that it is received, or nothing, unsettled. The session stays,
+    and the message is accepted afterwards: once the client has closed it is gone."""
+    node = target.node()
+    fill(target, node, [b"open"])
+    peer, _, got = received(target, node, 1)
+    told = codec.composite("received", section_number=0, section_offset=0)
+    peer.disposition(got[0], told if state == "received" else None, settled=False)
+    error = lasting_objection(peer)
+    detail = f"{state}, unsettled: {error.brief() if error else 'no error'}"
+    target.require(TERMINAL_STATES, error is None, detail)
+    peer.disposition(got[0])
+    peer.settle()
+    peer.close()
+    other = target.amqp()
+    back = bodies(collect(target, other, other.receiver(node, credit=10), 0))
+    target.record_finding(TERMINAL_STATES, not back, f"{detail}; accepted, and {back} came again")
+
+
+@case(DISPOSITION_SETTLES, needs={"amqp"})
+def test_a_sender_may_settle_first(target: Bench) -> None:
+    """A client sends a message unsettled and settles it at once, as its sender. The session stays,
+    and a message behind it is accepted, as one was before."""
+    peer = target.amqp()
+    link = peer.sender(target.node())
+    granted(target, peer, link, 3)
+    peer.publish(link, b"plain")
+    peer.disposition(peer.post(link, b"settled by its sender"), None, role=SENDER)
+    error = lasting_objection(peer)
+    detail = f"a sender's disposition got {error.brief() if error else 'no error'}"
+    target.require(DISPOSITION_SETTLES, error is None, detail)
+    peer.publish(link, b"behind", proves=DISPOSITION_SETTLES)

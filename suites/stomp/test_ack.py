@@ -20,7 +20,7 @@ from brokerproof.suites.steps.queues import (
     publish_all,
     unsettled_comes_back,
 )
-from brokerproof.suites.steps.refusals import bystander, refused
+from brokerproof.suites.steps.refusals import bystander, error_from, offend, refusal, refused
 
 ACK_HEADERS = {
     "1.0": ("STOMP10-ACK-01",),
@@ -45,6 +45,7 @@ COPY_NAMES = {
 }
 INDIVIDUAL_ACK = {"1.1": "STOMP11-SUB-11", "1.2": "STOMP12-SUB-13"}
 ACK_SCOPE_OPEN = "STOMP10-ACK-03"
+ONLY_PROCESSED = {"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}
 
 MOST = 8
 """Messages that a subscription holds in these cases: far below any default window."""
@@ -121,6 +122,69 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
             f"after an ACK without its subscription the queue had {left!r}",
             expectation=expected_remainder([b"held"]),
         )
+
+
+@case(KEPT_WITHOUT_ACK)
+def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: str) -> None:
+    """Two connections each hold a message by a subscription of one id. An ACK on the first names
+    the second's message, whatever the answer. When both are lost each queue has its message."""
+    own, theirs = target.destination(), target.destination()
+    consumer, other = target.stomp(version), target.stomp(version)
+    consumer.publish(own, b"own")
+    held(target, consumer, own, 1, INDIVIDUAL[version])
+    other.publish(theirs, b"theirs")
+    message = held(target, other, theirs, 1, INDIVIDUAL[version])[0]
+    offend(consumer, "ACK", consumer.naming(message))
+    error_from(consumer)
+    for peer in (consumer, other):
+        peer.close_socket(CloseHow.RESET)
+    left = [left_in(target, queue, version, 1) for queue in (own, theirs)]
+    target.record_finding(
+        KEPT_WITHOUT_ACK[version],
+        left == [[b"own"], [b"theirs"]],
+        f"an ACK for another connection's message left {left[0]!r} and {left[1]!r}",
+    )
+
+
+@case(ONLY_PROCESSED)
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
+    target: Bench, version: str, command: str
+) -> None:
+    """A message is acknowledged and then named by another ACK or NACK. That is refused, or
+    confirmed and of no consequence: no ERROR and no close follows its RECEIPT."""
+    if command == "NACK":
+        target.require_capability("nack")
+    queue, consumer = target.destination(), target.stomp(version)
+    publish_all(consumer, queue, numbered(2))
+    message = held(target, consumer, queue, 2, "client-individual")[0]
+    consumer.ack(message, receipt=True)
+    receipt = offend(consumer, command, consumer.naming(message))
+    confirmed = refusal(consumer, receipt) is None
+    error = error_from(consumer) if confirmed else None
+    fine = not confirmed or (error is None and consumer.ended is None)
+    answer = "refused" if not confirmed else "confirmed"
+    detail = f"{answer}, and then {error.brief() if error else consumer.instead()}"
+    target.record_finding(ONLY_PROCESSED[version], fine, f"{command} once more: {detail}")
+
+
+@case(ONLY_PROCESSED)
+def test_an_ack_behind_unsubscribe_is_refused_or_settles(target: Bench, version: str) -> None:
+    """A subscription holds a message and is ended. An ACK for it is refused, or confirmed and the
+    message consumed: then the next consumer does not get it."""
+    queue, consumer = target.destination(), target.stomp(version)
+    consumer.publish(queue, b"held")
+    message = held(target, consumer, queue, 1, "client-individual")[0]
+    consumer.request("UNSUBSCRIBE", {"id": "0"})
+    receipt = offend(consumer, "ACK", consumer.naming(message))
+    confirmed = refusal(consumer, receipt) is None
+    consumer.close_socket(CloseHow.RESET)
+    left = left_in(target, queue, version, 0 if confirmed else 1)
+    target.record_finding(
+        ONLY_PROCESSED[version],
+        not (confirmed and left),
+        f"an ACK behind UNSUBSCRIBE: {'confirmed' if confirmed else 'refused'}, {left!r} is left",
+    )
 
 
 @case(CUMULATIVE, UNSETTLED_IS_KEPT)

@@ -29,7 +29,7 @@ from brokerproof.suites.steps.queues import (
     receive,
     subscribed_again,
 )
-from brokerproof.suites.steps.refusals import bystander, refused
+from brokerproof.suites.steps.refusals import bystander, offend, refusal, refused
 
 OUTLIVES_BY_VERSION = {
     "1.0": "ARTEMIS-STOMP-durable-1",
@@ -47,6 +47,7 @@ DELETED = "ARTEMIS-STOMP-durable-2"
 PRECEDENCE_UNTIL_2_33 = "ARTEMIS-STOMP-durable-3"
 PRECEDENCE_SINCE_2_34 = "ARTEMIS-STOMP-durable-5"
 QUEUE = "ARTEMIS-STOMP-durable-4"
+SELECTED = "ARTEMIS-STOMP-selector-1"
 NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 """In the order of precedence of the manual until 2.33."""
 NAME = NAMES[1]
@@ -486,3 +487,27 @@ def test_what_was_disconnected_can_be_deleted_at_once(target: Bench, rounds: int
         peer.expect_end()
         later = client(target, who)
         later.request("UNSUBSCRIBE", {"id": "0", NAME: "s"}, proves=FREED_BY_DISCONNECT)
+
+
+@case(SELECTED, needs=NEEDS)
+def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench) -> None:
+    """A durable subscription is made with one selector, which filters, and taken up with another.
+    That is refused, or what is sent from then on is limited by the selector that was confirmed."""
+    topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
+    who, got = target.destination().name, bodies([])
+    for colour in ("red", "blue"):
+        peer = client(target, who)
+        fields = (("id", "0"), ("destination", topic.name), *topic.subscribe_headers, (NAME, "s"))
+        receipt = offend(peer, "SUBSCRIBE", (*fields, ("selector", f"colour = '{colour}'")))
+        if got and refusal(peer, receipt) is not None:
+            target.record_not_applicable(SELECTED, "the other selector is refused")
+            return
+        for sent in ("red", "blue"):
+            producer.publish(topic, sent.encode(), {"colour": sent})
+        got += bodies(collect(target, peer, 1))
+        target.control(got[:1] == [b"red"], f"colour = 'red' got {got!r}")
+        goes(target, peer)
+    delete(target, who, ["s"])
+    target.record_finding(
+        SELECTED, got == [b"red", b"blue"], f"by red and then by blue arrived {got!r}"
+    )

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from brokerproof.suites.api import PATIENCE, Bench, FrameReceived, RoutingType, case
-from brokerproof.suites.api.stomp import ERROR, Destination, frame
+from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import collect, held, numbered, publish_all
-from brokerproof.suites.steps.refusals import either, offend
+from brokerproof.suites.steps.refusals import bystander, either, offend
 
 DESTINATION = {"1.0": "STOMP10-MESSAGE-01", "1.1": "STOMP11-MSG-01", "1.2": "STOMP12-MSG-01"}
 SUBSCRIPTION = {"1.1": "STOMP11-MSG-03", "1.2": "STOMP12-MSG-04"}
@@ -20,6 +20,9 @@ UNIQUE_MESSAGE_ID = {"1.0": "STOMP10-MESSAGE-02", "1.1": "STOMP11-MSG-02", "1.2"
 ACK_HEADER = "STOMP12-MSG-05"
 CONTENT_TYPE = {"1.1": "STOMP11-MSG-05", "1.2": "STOMP12-MSG-07"}
 SERVER_FRAMES = {"1.1": "STOMP11-SRV-01", "1.2": "STOMP12-SRV-01"}
+CONNECTED_ONCE = {"1.0": "STOMP10-FRAME-07", **SERVER_FRAMES}
+BY_SUBSCRIPTION = {"1.0": "STOMP10-SUBSCRIBE-09", **SUBSCRIPTION}
+ACKNOWLEDGED_BY = {"1.2": ACK_HEADER}
 
 
 @case(DESTINATION, UNIQUE_MESSAGE_ID, SUBSCRIPTION, MESSAGE_HEADERS, needs={"multicast"})
@@ -53,14 +56,15 @@ def test_a_message_has_the_headers_it_needs(
 
 
 @case(SAME_DESTINATION)
-def test_the_destination_is_the_one_that_was_sent_to(target: Bench) -> None:
+@pytest.mark.parametrize("ending", ["MiXeD-007 x", "é", "%2f"])
+def test_the_destination_is_the_one_that_was_sent_to(target: Bench, ending: str) -> None:
     """A message sent over STOMP arrives over STOMP with the destination of its SEND, letter for
     letter."""
     for routing in (RoutingType.ANYCAST, RoutingType.MULTICAST):
         if routing.value.lower() not in target.capabilities:
             continue
         place, peer = target.destination(routing), target.stomp("1.2")
-        place = replace(place, name=f"{place.name}.MiXeD-007 x")
+        place = replace(place, name=f"{place.name}.{ending}")
         peer.subscribe(place)
         peer.publish(place, b"body")
         value = peer.message(proves=SAME_DESTINATION).get("destination")
@@ -112,16 +116,8 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
     message-ids."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
-    receipt = frame("RECEIPT")
-    fields = (("destination", queue.name), *queue.send_headers, ("message-id", "mine"))
     for body in (b"one", b"two"):
-        peer.send("SEND", (*fields, ("receipt", peer.next_receipt())), body)
-        answer = peer.watch_for(either(receipt, ERROR))
-        if answer is None or answer.command == "ERROR":
-            target.record_not_applicable(
-                UNIQUE_MESSAGE_ID[version],
-                f"a SEND with message-id was refused: {answer or peer.instead()}",
-            )
+        if not _confirmed_with(target, peer, queue, "message-id", body):
             return
     ids = [message.get("message-id") for message in collect(target, peer, 2)]
     target.record_finding(
@@ -129,6 +125,43 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
         len(set(ids)) == 2 and all(ids),
         f"two messages sent with message-id:mine arrived as {ids!r}",
     )
+
+
+def _confirmed_with(
+    target: Bench, peer: StompPeer, queue: Destination, name: str, body: bytes
+) -> bool:
+    """Send a message whose header ``name`` is ``mine``. Return True if it was confirmed."""
+    receipt = ("receipt", peer.next_receipt())
+    fields = (("destination", queue.name), *queue.send_headers, (name, "mine"), receipt)
+    peer.send("SEND", fields, body)
+    answer = peer.watch_for(either(frame("RECEIPT"), ERROR))
+    confirmed = answer is not None and answer.command == "RECEIPT"
+    if not confirmed:
+        detail = f"a SEND with {name} was refused: {answer or peer.instead()}"
+        target.record_not_applicable(target.cited, detail)
+    return confirmed
+
+
+@case(BY_SUBSCRIPTION, ACKNOWLEDGED_BY)
+def test_a_header_of_send_does_not_take_the_place_of_the_servers(
+    target: Bench, version: str
+) -> None:
+    """SEND has a header subscription or ack, which are the server's in MESSAGE. It is refused, or
+    the first header of that name in MESSAGE has the server's value. A message without it arrives
+    before."""
+    for name, ids in (("subscription", BY_SUBSCRIPTION), ("ack", ACKNOWLEDGED_BY)):
+        if version not in ids:
+            continue
+        queue, peer = target.destination(), target.stomp(version)
+        peer.subscribe(queue, "s", ack="client")
+        peer.publish(queue, b"plain")
+        plain = peer.message(body=b"plain").get(name)
+        target.control(bool(plain), f"a message should have the header {name}")
+        if not _confirmed_with(target, peer, queue, name, b"with it"):
+            return
+        value = peer.message(body=b"with it").get(name)
+        detail = f"SEND had {name}:mine, MESSAGE has {name}:{value}"
+        target.record_finding(ids[version], value != "mine", detail)
 
 
 @case(ACK_HEADER)
@@ -200,6 +233,25 @@ def test_a_message_has_the_content_type_of_its_send(target: Bench, version: str)
             CONTENT_TYPE[version],
             value == kind,
             f"sent with content-type:{kind}, MESSAGE says {value!r}",
+        )
+
+
+@case(CONNECTED_ONCE)
+@pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
+def test_a_second_connect_is_not_answered_with_connected(
+    target: Bench, version: str, command: str
+) -> None:
+    """CONNECT or STOMP is sent again in an open session, which is not among the frames of a client.
+    Whatever the server makes of it, no second CONNECTED arrives."""
+    with bystander(target, version):
+        peer = target.stomp(version)
+        peer.send(command, target.connect_headers(version))
+        offend(peer, "BEGIN", {"transaction": peer.transaction})
+        answer = peer.watch_for(either(frame("CONNECTED"), ERROR, frame("RECEIPT")))
+        target.record_finding(
+            CONNECTED_ONCE[version],
+            answer is None or answer.command != "CONNECTED",
+            f"a second {command} got {answer.brief() if answer else peer.instead()}",
         )
 
 

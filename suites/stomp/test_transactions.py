@@ -303,6 +303,61 @@ def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, ver
     )
 
 
+def _undone_by_abort(target: Bench, version: str, mode: str) -> bool:
+    """True if an ACK in a transaction that is aborted leaves its message, as it should."""
+    queue, consumer = target.destination(), target.stomp(version)
+    consumer.publish(queue, b"one")
+    message = held(target, consumer, queue, 1, mode)[0]
+    consumer.request("BEGIN", {"transaction": consumer.transaction})
+    consumer.ack(message, {"transaction": consumer.transaction})
+    consumer.request("ABORT", {"transaction": consumer.transaction})
+    consumer.close_socket(CloseHow.RESET)
+    return left_in(target, queue, version, 1) == [b"one"]
+
+
+@case(ATOMIC, needs={"transactions"})
+@over(
+    examples=30,
+    always=lambda target: [{"plan": [0, 1], "done": [True, False], "individual": False}],
+    plan=st.lists(st.integers(0, 1), min_size=1, max_size=4),
+    done=st.lists(st.booleans(), min_size=2, max_size=2),
+    individual=st.booleans(),
+)
+def test_acknowledgements_in_transactions_side_by_side_keep_apart(
+    target: Bench, version: str, plan: list[int], done: list[bool], individual: bool
+) -> None:
+    """Messages are acknowledged in order, each in one of two open transactions. One transaction is
+    ended and then the other, and the connection is lost. What was acknowledged in a committed one
+    is consumed; what came behind it and was acknowledged in an aborted one is not. One ACK alone
+    is undone by ABORT before."""
+    mode = INDIVIDUAL[version] if individual else "client"
+    if not _undone_by_abort(target, version, mode):
+        target.record_not_applicable(ATOMIC[version], "an ACK is no part of its transaction")
+        return
+    queue, consumer, sent = target.destination(), target.stomp(version), numbered(len(plan))
+    publish_all(target.stomp(version), queue, sent)
+    messages = held(target, consumer, queue, len(plan), mode)
+    names = [{"transaction": f"{consumer.transaction}-{which}"} for which in (0, 1)]
+    for name in names:
+        consumer.request("BEGIN", name)
+    for message, which in zip(messages, plan, strict=True):
+        consumer.ack(message, names[which])
+    for name, commit in zip(names, done, strict=True):
+        consumer.request("COMMIT" if commit else "ABORT", name)
+    consumer.close_socket(CloseHow.RESET)
+    gone = [body for body, which in zip(sent, plan, strict=True) if done[which]]
+    # In mode client the last committed ACK may cover what an ABORT before it gave back.
+    behind = sent[sent.index(gone[-1]) :] if gone and mode == "client" else sent
+    kept = [body for body in behind if body not in gone]
+    left = left_in(target, queue, version, len(kept))
+    target.record_finding(
+        ATOMIC[version],
+        not set(gone) & set(left) and set(kept) <= set(left),
+        f"{mode}: of {sent!r} the ACKs of {gone!r} were committed, the others aborted; the next"
+        f" consumer got {left!r}",
+    )
+
+
 @case(ACK_NAMES_MESSAGE, needs={"transactions"})
 def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str) -> None:
     """A message is acknowledged in an aborted transaction and delivered again. An ACK with the

@@ -14,6 +14,7 @@ from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, Inc
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
     Modified,
+    Received,
     Rejected,
     Released,
     TransactionalState,
@@ -43,6 +44,22 @@ def _disposed(patch, reached, change):
 
 
 # --- ranges ---------------------------------------------------------------------------------------
+
+
+@amqp_settlement.override(Session, "_disposition", breaks="AMQP10-DISP-03")
+def senders_may_not_settle(original, reached, self, disposition):
+    """A disposition of a sender ends its session."""
+    if reached(disposition.role is not RECEIVER):
+        raise Refusal(refusal.ERRANT, "a disposition of a sender")
+    original(self, disposition)
+
+
+@amqp_settlement.override(Session, "_disposition", breaks="AMQP10-OUT-01")
+def outcomes_alone(original, reached, self, disposition):
+    """A disposition that is not settled and has no outcome ends its session."""
+    if reached(not disposition.settled and isinstance(disposition.state, Received | None)):
+        raise Refusal(refusal.ERRANT, "a disposition without an outcome")
+    original(self, disposition)
 
 
 @amqp_settlement.through(_disposed, "AMQP10-DISP-03 AMQP10-DISP-05 AMQP10-DISP-02")

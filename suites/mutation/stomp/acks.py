@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import StompConnect
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group, rewritten
+from brokerproof.suites.mutation.mutant import Group, rewritten, without
 
 acks = Group("acks")
 
@@ -198,3 +198,38 @@ def names_forgotten(patch, reached):
         delivery = session.deliveries.get(key or "")
         if delivery is not None and key not in list(delivery.subscription._unsettled)[-10:]:
             raise Refusal(refusal.ACK_UNKNOWN, session.version, "that was long ago")
+
+
+@acks.override(COMMANDS, "ACK", breaks="STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04")
+def tags_of_another_session(original, reached, session, frame):
+    """An ACK that names a message of another connection settles the first that its own holds."""
+    header = "id" if session.version is Version.V1_2 else "message-id"
+    if reached(frame.get(header) not in session.deliveries and session.deliveries):
+        other = (header, next(iter(session.deliveries)))
+        frame = rewritten(frame, (*without(frame, header).head.headers, other))
+    return original(session, frame)
+
+
+@acks.mutant("STOMP11-RCPT-01 STOMP12-RCPT-01")
+def refused_behind_its_receipt(patch, reached):
+    """An ACK that names nothing is confirmed; the frame behind it is answered with ERROR."""
+    doomed: dict[int, Refusal] = {}
+
+    @patch.override(COMMANDS, "ACK")
+    def ack(original, session, frame):
+        try:
+            return original(session, frame)
+        except Refusal as problem:
+            reached()
+            doomed[session.conn] = problem
+
+    @patch.before(COMMANDS, "BEGIN")
+    def begin(session, frame):
+        if session.conn in doomed:
+            raise doomed[session.conn]
+
+
+@acks.skips(COMMANDS, "ACK", breaks="STOMP11-RCPT-01 STOMP12-RCPT-01")
+def confirmed_without_effect(session, frame):
+    """On a connection without a subscription every ACK is confirmed."""
+    return not session.subscriptions

@@ -131,3 +131,21 @@ def no_answer_beside_others(patch, reached):
 def connected_twice(right, self, command, headers, body=b""):
     """CONNECTED comes twice."""
     return right + right if command == "CONNECTED" else right
+
+
+@connecting.mutant("STOMP10-FRAME-07 STOMP11-SRV-01 STOMP12-SRV-01")
+def opened_again(patch, reached):
+    """CONNECT and STOMP are answered with CONNECTED in an open session, too."""
+    opening = {"CONNECT", "STOMP"}
+    again = {
+        version: replace(each, commands=each.commands | opening)
+        for version, each in grammar.GRAMMARS.items()
+    }
+    patch.set(grammar, "GRAMMARS", again)
+
+    @patch.override(StompConnection)
+    def _command(original, self, frame):
+        if reached(frame.head.command in opening):
+            self.shared.outbox.send(self.conn, self.encoder.frame("CONNECTED", ()))
+        else:
+            original(self, frame)

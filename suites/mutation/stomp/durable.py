@@ -159,3 +159,18 @@ def less_means_less_or_equal(text):
 def or_means_and(text):
     """In a selector OR is taken for AND."""
     return text.replace(" OR ", " AND ")
+
+
+@durable.mutant("ARTEMIS-STOMP-selector-1")
+def first_selector_stays(patch, reached):
+    """A durable subscription that is taken up with another selector keeps its first."""
+    first: dict[str, str] = {}
+
+    @patch.override(COMMANDS, "SUBSCRIBE")
+    def subscribe(original, session, frame):
+        name, selector = frame.get(NAMES[1]), frame.get("selector")
+        if name is not None and selector is not None:
+            kept = first.setdefault(f"{session.client_id}.{name}", selector)
+            rest = without(frame, "selector").head.headers
+            frame = rewritten(frame, (*rest, ("selector", reached.instead(selector, kept))))
+        return original(session, frame)

@@ -88,25 +88,32 @@ def message_id_shared_by_subscriptions(patch, reached):
             self._deliveries.setdefault(key, self._unsettled[key])
 
 
+def _of_the_sender(patch, reached, *names):
+    """Headers of SEND with these names come out in MESSAGE in place of the broker's."""
+    written: dict[int, list[tuple[str, str]]] = {}
+
+    @patch.result(FrameEncoder, "message")
+    def frameencoder_message(right, self, opening, message, ack, redelivered):
+        lines = b"".join(self.header(*header) for header in written.get(message.number, ()))
+        return reached.instead(right, right.replace(b"MESSAGE\n", b"MESSAGE\n" + lines, 1))
+
+    @patch.before(COMMANDS, "SEND")
+    def send(session, frame):
+        theirs = [header for header in frame.head.headers if header[0] in names]
+        written[session.shared.router._messages + 1] = theirs
+
+
 @message_headers.mutant(ID, recreates="AMQ-2817")
 def message_id_of_the_sender(patch, reached):
     """A message-id that the sender wrote into SEND comes out in MESSAGE in place of the
     broker's."""
-    written: dict[int, str] = {}
+    _of_the_sender(patch, reached, "message-id")
 
-    @patch.result(FrameEncoder, "message")
-    def frameencoder_message(right, self, opening, message, ack, redelivered):
-        theirs = written.get(message.number)
-        if theirs is None:
-            return right
-        line = self.header("message-id", theirs)
-        return reached.instead(right, right.replace(b"MESSAGE\n", b"MESSAGE\n" + line, 1))
 
-    @patch.before(COMMANDS, "SEND")
-    def send(session, frame):
-        theirs = frame.get("message-id")
-        if theirs is not None:
-            written[session.shared.router._messages + 1] = theirs
+@message_headers.mutant(f"{SUBSCRIPTION} STOMP12-MSG-05")
+def subscription_and_ack_of_the_sender(patch, reached):
+    """Headers subscription and ack of SEND come out in MESSAGE in place of the broker's."""
+    _of_the_sender(patch, reached, "subscription", "ack")
 
 
 @message_headers.mutant("STOMP10-SUBSCRIBE-09 STOMP11-MSG-03 STOMP12-MSG-04 STOMP12-FH-09")

@@ -10,7 +10,7 @@ from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group, without
+from brokerproof.suites.mutation.mutant import Group, rewritten, without
 
 transactions = Group("transactions")
 
@@ -275,3 +275,13 @@ def aborted_messages_have_no_name(patch, reached):
     def unsubscribe(self):
         for key, delivery in self._unsettled.items():
             self._deliveries.setdefault(key, delivery)
+
+
+@transactions.override(COMMANDS, "ACK", breaks=WHOLE)
+def acknowledged_in_another(original, reached, session, frame):
+    """An ACK in a transaction belongs to the first that is open on its connection."""
+    named, first = frame.get("transaction"), next(iter(session.transactions), None)
+    if reached(named is not None and first is not None and named != first):
+        rest = without(frame, "transaction").head.headers
+        return original(session, rewritten(frame, (*rest, ("transaction", first))))
+    return original(session, frame)
