@@ -22,45 +22,43 @@ alarms = Group("alarms", "reference-rabbitmq")
 # --- marks ----------------------------------------------------------------------------------------
 
 
-@alarms.override(
+@alarms.result(
     Resources, "memory_limit", breaks="RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-mem-2 RABBITMQ-FLOW-mem-3"
 )
-def short_at_the_mark(original, reached, self):
+def short_at_the_mark(limit, self):
     """Memory is short as soon as the watermark is reached."""
-    limit = original(self)
-    return reached.instead(limit, max(0, limit - 1))
+    return max(0, limit - 1)
 
 
-@alarms.override(Resources, "_usable", breaks="RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-mem-3")
-def the_address_space_is_forgotten(original, reached, self):
+@alarms.result(Resources, "_usable", breaks="RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-mem-3")
+def the_address_space_is_forgotten(right, self):
     """The watermark is a fraction of the memory, however little of it can be addressed."""
-    return reached.instead(original(self), self._total())
+    return self._total()
 
 
-@alarms.override(Resources, "_total", breaks="RABBITMQ-FLOW-mem-5")
-def too_much_is_assumed(original, reached, self):
+@alarms.result(Resources, "_total", breaks="RABBITMQ-FLOW-mem-5")
+def too_much_is_assumed(total, self):
     """Two gibibytes are assumed where nobody knows how much memory there is."""
-    total = original(self)
     known = self.reading is not None and self.reading.memory_total is not None
-    return total if known else reached.instead(total, 2 * total)
+    return total if known else 2 * total
 
 
-@alarms.override(Resources, "_disk_interval_ms", breaks="RABBITMQ-FLOW-disk-2")
-def the_disk_is_looked_at_at_leisure(original, reached, self, free, short):
+@alarms.result(Resources, "_disk_interval_ms", breaks="RABBITMQ-FLOW-disk-2")
+def the_disk_is_looked_at_at_leisure(right, self, free, short):
     """Free disk space is looked at every ten seconds, however near the limit is."""
-    return reached.instead(original(self, free, short), DISK_MOST_MS)
+    return DISK_MOST_MS
 
 
-@alarms.override(Resources, "disk_limit", breaks="RABBITMQ-FLOW-disk-3")
-def a_multiple_of_the_memory_is_a_number_of_bytes(original, reached, self):
+@alarms.result(Resources, "disk_limit", breaks="RABBITMQ-FLOW-disk-3")
+def a_multiple_of_the_memory_is_a_number_of_bytes(right, self):
     """A disk limit that is relative to the memory is taken for bytes."""
-    return reached.instead(original(self), int(self._disk))
+    return int(self._disk)
 
 
 # --- who is held back -----------------------------------------------------------------------------
 
 
-@alarms.override(
+@alarms.result(
     Throttle,
     "holds",
     breaks=(
@@ -68,15 +66,15 @@ def a_multiple_of_the_memory_is_a_number_of_bytes(original, reached, self):
         " RABBITMQ-FLOW-conn-3"
     ),
 )
-def told_and_not_held_back(original, reached, self):
+def told_and_not_held_back(right, self):
     """Whoever publishes under an alarm is told so, and read on."""
-    return reached.instead(original(self), False)
+    return False
 
 
-@alarms.override(Throttle, "_understands", breaks="RABBITMQ-FLOW-notify-1")
-def everybody_is_told(original, reached, self):
+@alarms.result(Throttle, "_understands", breaks="RABBITMQ-FLOW-notify-1")
+def everybody_is_told(right, self):
     """Clients are told of alarms that did not say that they understand it."""
-    return reached.instead(original(self), True)
+    return True
 
 
 @alarms.override(Amqp091Connection, "pause", breaks="RABBITMQ-FLOW-conn-1")
@@ -105,16 +103,14 @@ def the_first_alarm_that_is_over_frees_stomp(patch, reached):
         )
 
     def on_look(connection, now):
-        if connection.blocked and len(connection.shared.alarms.raised) == 1:
-            reached()
+        if reached(connection.blocked and len(connection.shared.alarms.raised) == 1):
             connection.shared.alarms.forget(connection._unblock)
             connection._unblock()
         elif connection.blocked:
             look_again(connection, now)
 
-    @patch.override(StompConnection)
-    def _blocks(original, self, frame):
-        blocks = original(self, frame)
+    @patch.result(StompConnection)
+    def _blocks(blocks, self, frame):
         if blocks and len(self.shared.alarms.raised) > 1:
             look_again(self, self.shared.clock.now)
         return blocks
@@ -128,9 +124,8 @@ def web_sockets_know_no_alarm(patch, reached):
     """STOMP clients over WebSocket publish as ever while the broker is short of something."""
     over_websocket = set()
 
-    @patch.override(WebSocketConnection)
-    def __init__(original, self, conn, acceptor, shared, inner):
-        original(self, conn, acceptor, shared, inner)
+    @patch.after(WebSocketConnection)
+    def __init__(self, conn, acceptor, shared, inner):
         over_websocket.add(inner)
 
     @patch.override(StompConnection)
@@ -156,32 +151,29 @@ def sessions_know_no_alarm(original, reached, self, short):
 # --- paging ---------------------------------------------------------------------------------------
 
 
-@alarms.override(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-page-1")
-def paging_begins_with_the_alarm(original, reached, self):
+@alarms.result(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-page-1")
+def paging_begins_with_the_alarm(right, self):
     """Queues write out what they hold when publishers are blocked, and not before."""
     reading, limit = self._resources.reading, self._resources.memory_limit
-    return reached.instead(original(self), reading is not None and reading.memory_used > limit)
+    return reading is not None and reading.memory_used > limit
 
 
-@alarms.override(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-page-2")
-def a_ratio_above_one_pages(original, reached, self):
+@alarms.before(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-page-2")
+def a_ratio_above_one_pages(reached, self):
     """A ratio above 1.0 is taken for 1.0."""
-    if self.ratio > 1.0:
-        reached()
+    if reached(self.ratio > 1.0):
         self.ratio = 1.0
-    return original(self)
 
 
-@alarms.override(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-disk-1")
-def paging_onto_a_full_disk(original, reached, self):
+@alarms.result(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-disk-1")
+def paging_onto_a_full_disk(right, self):
     """Queues write out what they hold though disk space is short."""
     reading = self._resources.reading
-    needed = (
+    return (
         reading is not None
         and self.ratio <= 1.0
         and reading.memory_used >= self.ratio * self._resources.memory_limit
     )
-    return reached.instead(original(self), needed)
 
 
 # --- flow -----------------------------------------------------------------------------------------
@@ -190,23 +182,19 @@ def paging_onto_a_full_disk(original, reached, self):
 @alarms.override(Throttle, "in_flow", breaks="RABBITMQ-FLOW-conn-2")
 def nobody_is_ever_in_flow(original, reached, self, channel, blocked):
     """A connection is read however far it is ahead of its queues."""
-    if blocked:
-        reached()
+    reached(blocked)
 
 
-@alarms.override(Throttle, "state", breaks="RABBITMQ-FLOW-conn-2")
-def flow_is_not_told(original, reached, self):
+@alarms.result(Throttle, "state", breaks="RABBITMQ-FLOW-conn-2")
+def flow_is_not_told(state, self):
     """A connection in flow is told to be running."""
-    state = original(self)
-    return reached.instead(state, RUNNING) if state == FLOW else state
+    return RUNNING if state == FLOW else state
 
 
 # --- full queues ----------------------------------------------------------------------------------
 
 
-@alarms.override(
-    Router, "publish", breaks="RABBITMQ-AMQP091-LEN-02 STOMP12-RCPT-01 STOMP12-SEND-07"
-)
-def a_refusal_is_taken_for_success(original, reached, self, message):
+@alarms.result(Router, "publish", breaks="RABBITMQ-AMQP091-LEN-02 STOMP12-RCPT-01 STOMP12-SEND-07")
+def a_refusal_is_taken_for_success(right, self, message):
     """STOMP and AMQP 1.0 clients are told that a message was taken which a queue has refused."""
-    return reached.instead(original(self, message), True)
+    return True

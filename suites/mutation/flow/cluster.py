@@ -25,13 +25,10 @@ def an_alarm_is_kept_to_itself(original, reached, self, resource, short, node=HE
         reached()
 
 
-@cluster.override(Alarms, "set", breaks=SHARED)
-def only_memory_is_shared(original, reached, self, resource, short, node=HERE):
+@cluster.skips(Alarms, "set", breaks=SHARED)
+def only_memory_is_shared(self, resource, short, node=HERE):
     """A node that has no disk space left does not tell the others."""
-    if node == HERE or resource != DISK:
-        original(self, resource, short, node)
-    else:
-        reached()
+    return not (node == HERE or resource != DISK)
 
 
 @cluster.override(Alarms, "set", breaks=SHARED)
@@ -40,18 +37,14 @@ def a_node_alone_can_clear_the_alarm(original, reached, self, resource, short, n
     another still is."""
     original(self, resource, short, node)
     for other, what in () if short else self.all:
-        if what == resource:
-            reached()
+        if reached(what == resource):
             original(self, resource, False, other)
 
 
-@cluster.override(Alarms, "set", breaks=SHARED)
-def alarms_elsewhere_are_never_over(original, reached, self, resource, short, node=HERE):
+@cluster.skips(Alarms, "set", breaks=SHARED)
+def alarms_elsewhere_are_never_over(self, resource, short, node=HERE):
     """A resource that another node once lacked counts as lacking for ever."""
-    if short or node == HERE:
-        original(self, resource, short, node)
-    else:
-        reached()
+    return not (short or node == HERE)
 
 
 @cluster.override(Throttle, "holds", breaks=SHARED)
@@ -72,17 +65,14 @@ def who_comes_later_is_not_held_back(patch, reached):
     """An alarm on another node holds back the connections that there were when it was raised, and
     none that come later."""
 
-    @patch.override(Throttle)
-    def __init__(original, self, connection):
-        original(self, connection)
+    @patch.after(Throttle)
+    def __init__(self, connection):
         self._exempt = connection.shared.alarms.all
 
     @patch.override(Throttle)
     def published(original, self):
-        if self._exempt and self._exempt == self._connection.shared.alarms.all:
-            reached()
-            return
-        original(self)
+        if not reached(self._exempt and self._exempt == self._connection.shared.alarms.all):
+            original(self)
 
 
 @cluster.override(Consumer, "has_room", breaks=OTHERS)

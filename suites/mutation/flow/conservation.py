@@ -20,23 +20,19 @@ def _charges(entries: Iterable[Entry]) -> list[Charge]:
     return [entry.charge for entry in entries if isinstance(entry.charge, Charge)]
 
 
-@conservation.override(Transaction, "undo", breaks=EMPTY)
-def aborted_sends_stay_charged(original, reached, self):
+@conservation.before(Transaction, "undo", breaks=EMPTY)
+def aborted_sends_stay_charged(reached, self):
     """Messages of an aborted transaction are charged for ever."""
-    if self._sends:
-        reached()
+    if reached(self._sends):
         self._sends.clear()
-    return original(self)
 
 
-@conservation.override(Transaction, "commit", breaks=EMPTY)
-def committed_sends_charged_twice(original, reached, self, publish):
+@conservation.before(Transaction, "commit", breaks=EMPTY)
+def committed_sends_charged_twice(reached, self, publish):
     """Messages of a transaction stay charged to it when it is committed."""
     for _, charge in self._sends:
-        if isinstance(charge, Charge):
-            reached()
+        if reached(isinstance(charge, Charge)):
             charge._holders += 1
-    return original(self, publish)
 
 
 def _taking_back(name: str, fault: str, change: Callable[[Charge], None]) -> None:
@@ -80,11 +76,10 @@ _taking_back(
 )
 
 
-@conservation.override(Queue, "settle", breaks=EMPTY)
-def rejected_messages_stay_charged(original, reached, self, entries, outcome):
+@conservation.before(Queue, "settle", breaks=EMPTY)
+def rejected_messages_stay_charged(reached, self, entries, outcome):
     """A message that its consumer rejected is gone, and stays charged."""
     if outcome is Outcome.REJECTED:
         for charge in _charges(entries):
             reached()
             charge._holders += 1
-    original(self, entries, outcome)

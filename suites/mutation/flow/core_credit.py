@@ -54,36 +54,30 @@ def a_byte_too_many_charged(original, reached, self, size):
     original(self, size + 1)
 
 
-@core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
-def overdraft_forgiven(original, reached, self, size):
+@core_credit.after(ConsumerCredit, "charge", breaks=BOUND)
+def overdraft_forgiven(reached, self, size):
     """Credit that the last message overdrew is not owed."""
-    original(self, size)
     if self.credit is not None:
         self.credit = reached.instead(self.credit, max(0, self.credit))
 
 
-@core_credit.override(ConsumerCredit, "given", breaks=BOUND)
-def credit_replaced(original, reached, self, credits):
+@core_credit.after(ConsumerCredit, "given", breaks=BOUND)
+def credit_replaced(reached, self, credits):
     """Credit given by a client replaces the credit it gave before."""
-    original(self, credits)
     if credits > 0 and self.credit is not None:
         self.credit = reached.instead(self.credit, credits)
 
 
-@core_credit.override(ConsumerCredit, "given", breaks=BOUND)
-def zero_takes_nothing_away(original, reached, self, credits):
+@core_credit.skips(ConsumerCredit, "given", breaks=BOUND)
+def zero_takes_nothing_away(self, credits):
     """A credit of 0 is added like any other."""
-    if credits == 0:
-        reached()
-    else:
-        original(self, credits)
+    return credits == 0
 
 
 @core_credit.override(ConsumerCredit, "given", breaks=BOUND)
 def without_limit_is_a_window(original, reached, self, credits):
     """-1 is taken for the default window of a mebibyte, and a tenth of it at that."""
-    if credits == -1:
-        reached()
+    if reached(credits == -1):
         original(self, 1024 * 1024 // 10)
     else:
         original(self, credits)
@@ -93,18 +87,16 @@ def without_limit_is_a_window(original, reached, self, credits):
 def acknowledgements_give_credit(original, reached, self, number, *, one):
     """An acknowledgement gives back what its messages were charged, as it does over STOMP."""
     entries = original(self, number, one=one)
-    if entries:
-        reached()
+    if reached(entries):
         self.given(1000 * len(entries))
     return entries
 
 
-@core_credit.override(
+@core_credit.after(
     ConsumerCredit, "__init__", breaks="ARTEMIS-FLOW-consumer-1 ARTEMIS-FLOW-consumer-2"
 )
-def a_first_message_for_nothing(original, reached, self):
+def a_first_message_for_nothing(reached, self):
     """A consumer begins with a credit of 1: something lies in a buffer that should not be there."""
-    original(self)
     reached()
     self.credit = 1
 
@@ -140,8 +132,7 @@ def large_requests_cut(original, reached, self, credits):
 def full_addresses_grant(original, reached, self, credits):
     """A full address grants what it is asked for."""
     account = self._accounting.find(self._address)
-    if account.policy is FullPolicy.BLOCK and account.full:
-        reached()
+    if reached(account.policy is FullPolicy.BLOCK and account.full):
         self._grant(credits)
     else:
         original(self, credits)
@@ -151,9 +142,7 @@ def full_addresses_grant(original, reached, self, credits):
 def who_waits_is_forgotten(original, reached, self, credits):
     """Credit requested while the address was full is never granted."""
     account = self._accounting.find(self._address)
-    if account.policy is FullPolicy.BLOCK and account.full:
-        reached()
-    else:
+    if not reached(account.policy is FullPolicy.BLOCK and account.full):
         original(self, credits)
 
 
@@ -161,9 +150,7 @@ def who_waits_is_forgotten(original, reached, self, credits):
 def refusals_not_told(original, reached, self, credits):
     """A full address under FAIL says nothing to who asks for credit."""
     account = self._accounting.find(self._address)
-    if account.policy is FullPolicy.FAIL and account.full:
-        reached()
-    else:
+    if not reached(account.policy is FullPolicy.FAIL and account.full):
         original(self, credits)
 
 
@@ -171,22 +158,18 @@ def refusals_not_told(original, reached, self, credits):
 def paging_addresses_wait(original, reached, self, credits):
     """An address that pages makes its producers wait."""
     account = self._accounting.find(self._address)
-    if account.policy is FullPolicy.PAGE and account.full:
-        reached()
-    else:
+    if not reached(account.policy is FullPolicy.PAGE and account.full):
         original(self, credits)
 
 
-@core_credit.override(Session, "publish", breaks=OVERDRAWN)
-def without_credit_refused(original, reached, self, fields, request):
+@core_credit.before(Session, "publish", breaks=OVERDRAWN)
+def without_credit_refused(reached, self, fields, request):
     """A message that its producer had no credit for is refused."""
     ahead = Fields(fields.buffer, fields.at)
     ahead.take(ahead.int32() - 13)
     ahead.int64()
     address = ahead.optional_text() or ""
     account = self.shared.accounting.find(address)
-    if account.policy is FullPolicy.BLOCK and account.full:
-        reached()
+    if reached(account.policy is FullPolicy.BLOCK and account.full):
         request.answer = True
         raise Refusal(codes.ADDRESS_FULL, f"{address} is full")
-    original(self, fields, request)

@@ -14,31 +14,23 @@ WINDOW = "ARTEMIS-FLOW-consumer-1"
 EACH_ONCE, GONE = "ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2"
 
 
-@core_histories.override(CoreConsumer, "given", breaks=WINDOW)
-def credit_of_a_stopped_session_is_lost(original, reached, self, credits):
+@core_histories.skips(CoreConsumer, "given", breaks=WINDOW)
+def credit_of_a_stopped_session_is_lost(self, credits):
     """Credit that is given while the session is stopped does not count."""
-    if self._session.may_deliver:
-        original(self, credits)
-    else:
-        reached()
+    return not self._session.may_deliver
 
 
-@core_histories.override(CoreConsumer, "given", breaks=WINDOW)
-def credit_of_a_stopped_session_is_not_taken_back(original, reached, self, credits):
+@core_histories.skips(CoreConsumer, "given", breaks=WINDOW)
+def credit_of_a_stopped_session_is_not_taken_back(self, credits):
     """A credit of 0 leaves the credit as it is while the session is stopped."""
-    if credits == 0 and not self._session.may_deliver and self.credit.has_room():
-        reached()
-    else:
-        original(self, credits)
+    return credits == 0 and not self._session.may_deliver and self.credit.has_room()
 
 
-@core_histories.override(CoreConsumer, "rolled_back", breaks=WINDOW)
-def a_rollback_gives_credit(original, reached, self, outcome):
+@core_histories.before(CoreConsumer, "rolled_back", breaks=WINDOW)
+def a_rollback_gives_credit(reached, self, outcome):
     """A rolled-back acknowledgement gives its credit back, as if its client had."""
-    if self._unsettled and self.credit.credit is not None:
-        reached()
+    if reached(self._unsettled and self.credit.credit is not None):
         self.credit.credit += 200 * len(self._unsettled)
-    original(self, outcome)
 
 
 @core_histories.override(CoreConsumer, "_send", breaks=WINDOW)
@@ -46,27 +38,21 @@ def what_comes_again_is_not_charged(original, reached, self, entry):
     """A message that is delivered again costs no credit."""
     before = self.credit.credit
     original(self, entry)
-    if entry.deliveries > 1:
-        reached()
+    if reached(entry.deliveries > 1):
         self.credit.credit = before
 
 
-@core_histories.override(ConsumerCredit, "given", breaks=WINDOW)
-def zero_forgives_what_is_owed_later(original, reached, self, credits):
+@core_histories.skips(ConsumerCredit, "given", breaks=WINDOW)
+def zero_forgives_what_is_owed_later(self, credits):
     """A credit of 0 does nothing to credit that is overdrawn."""
-    if credits == 0 and self.credit is not None and self.credit < 0:
-        reached()
-        return
-    original(self, credits)
+    return credits == 0 and self.credit is not None and self.credit < 0
 
 
-@core_histories.override(CoreConsumer, "__init__", breaks=WINDOW)
-def credit_outlives_its_consumer(original, reached, self, session, id, *rest):
+@core_histories.after(CoreConsumer, "__init__", breaks=WINDOW)
+def credit_outlives_its_consumer(reached, self, session, id, *rest):
     """A consumer begins with the credit that the last consumer of its number had left."""
-    original(self, session, id, *rest)
     kept = vars(session).setdefault("last_credits", {})
-    if id in kept:
-        reached()
+    if reached(id in kept):
         self.credit = kept[id]
     kept[id] = self.credit
 
@@ -83,8 +69,7 @@ def credit_is_for_the_first_consumer(original, reached, self, fields, response):
 def cumulative_acknowledgements_end_all(original, reached, self, number, *, one):
     """A cumulative acknowledgement ends the deliveries behind it too."""
     taken = original(self, number, one=one)
-    if not one and self._unsettled:
-        reached()
+    if reached(not one and self._unsettled):
         taken += original(self, next(reversed(self._unsettled)), one=False)
     return taken
 
@@ -93,8 +78,7 @@ def cumulative_acknowledgements_end_all(original, reached, self, number, *, one)
 def cumulative_acknowledgements_leave_the_first(original, reached, self, number, *, one):
     """A cumulative acknowledgement of three messages or more leaves the first."""
     taken = original(self, number, one=one)
-    if len(taken) > 2:
-        reached()
+    if reached(len(taken) > 2):
         first = taken.pop(0)
         self._unsettled[first.message.number] = first
         self._session.holding[self] = None
@@ -105,36 +89,32 @@ def cumulative_acknowledgements_leave_the_first(original, reached, self, number,
 def a_single_acknowledgement_ends_the_oldest_too(original, reached, self, number, *, one):
     """An acknowledgement of one message ends the oldest one as well."""
     taken = original(self, number, one=one)
-    if one and len(self._unsettled) > 1:
-        reached()
+    if reached(one and len(self._unsettled) > 1):
         taken += original(self, next(iter(self._unsettled)), one=True)
     return taken
 
 
-@core_histories.override(Session, "rollback", breaks=EACH_ONCE)
-def a_rollback_forgets_what_was_only_delivered(original, reached, self, fields, response):
+@core_histories.before(Session, "rollback", breaks=EACH_ONCE)
+def a_rollback_forgets_what_was_only_delivered(reached, self, fields, response):
     """A rollback loses the messages that were delivered and not acknowledged."""
     for consumer in list(self.holding):
         reached()
         consumer.rolled_back(Outcome.ACCEPTED)
-    original(self, fields, response)
 
 
-@core_histories.override(Session, "rollback", breaks=EACH_ONCE)
-def a_rollback_keeps_acknowledgements(original, reached, self, fields, response):
+@core_histories.before(Session, "rollback", breaks=EACH_ONCE)
+def a_rollback_keeps_acknowledgements(reached, self, fields, response):
     """An acknowledgement in a transaction outlives its rollback."""
     for queue, entries, _ in self._transaction._settlements:
         reached()
         queue.settle(entries, Outcome.ACCEPTED)
     self._transaction._settlements.clear()
-    original(self, fields, response)
 
 
-@core_histories.override(Session, "close_consumer", breaks=EACH_ONCE)
-def a_closed_consumer_keeps_all_but_one(original, reached, self, fields, response):
+@core_histories.before(Session, "close_consumer", breaks=EACH_ONCE)
+def a_closed_consumer_keeps_all_but_one(reached, self, fields, response):
     """Of what a consumer held when it was closed one message comes again."""
     for consumer in self.consumers.values():
         while len(consumer._unsettled) > 1:
             reached()
             consumer.queue.settle([consumer._unsettled.popitem()[1]], Outcome.ACCEPTED)
-    original(self, fields, response)

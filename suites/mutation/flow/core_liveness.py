@@ -12,24 +12,23 @@ core_liveness = Group("core-liveness")
 OVER, ALIVE, NEVER = "ARTEMIS-TTL-core-1", "ARTEMIS-TTL-core-2", "ARTEMIS-TTL-core-3"
 
 
-@core_liveness.override(CoreConnection, "_on_silence_check", breaks=OVER)
-def silence_goes_on_for_ever(original, reached, self, now):
+@core_liveness.before(CoreConnection, "_on_silence_check", breaks=OVER)
+def silence_goes_on_for_ever(reached, self, now):
     """Nobody is given up for being silent."""
     reached()
     self._liveness.on_bytes_received(now, b"")
-    original(self, now)
 
 
-@core_liveness.override(LivenessMonitor, "deadline", breaks=OVER)
-def exact_and_a_tenth_late(original, reached, self):
+@core_liveness.result(LivenessMonitor, "deadline", breaks=OVER)
+def exact_and_a_tenth_late(right, self):
     """Each connection has a timer of its own, which is late by a tenth of the TTL."""
-    return reached.instead(original(self), self.last_heard + max(1, self.ttl * 11 // 10))
+    return self.last_heard + max(1, self.ttl * 11 // 10)
 
 
-@core_liveness.override(LivenessMonitor, "deadline", breaks=OVER)
-def exact_and_a_fifth_early(original, reached, self):
+@core_liveness.result(LivenessMonitor, "deadline", breaks=OVER)
+def exact_and_a_fifth_early(right, self):
     """Each connection has a timer of its own, which is early by a fifth of the TTL."""
-    return reached.instead(original(self), self.last_heard + max(1, self.ttl * 4 // 5))
+    return self.last_heard + max(1, self.ttl * 4 // 5)
 
 
 @core_liveness.override(CoreConnection, "_on_liveness_packet", breaks=OVER)
@@ -46,29 +45,24 @@ def the_ttl_of_the_client_is_not_taken(original, reached, self, now, type, field
 def pings_are_no_sign_of_life(patch, reached):
     """A client that does nothing but ping is given up for being silent."""
 
-    @patch.override(CoreConnection)
-    def _on_liveness_packet(original, self, now, type, fields, raw):
-        if type == codes.PING and self._pinged:
-            reached()
+    @patch.before(CoreConnection)
+    def _on_liveness_packet(self, now, type, fields, raw):
+        if reached(type == codes.PING and self._pinged):
             self._liveness.last_heard = self._before
         self._pinged = self._pinged or type == codes.PING
-        original(self, now, type, fields, raw)
 
     patch.set(CoreConnection, "_pinged", False)
 
     patch.set(CoreConnection, "_before", 0)
 
-    @patch.override(CoreConnection)
-    def receive(original, self, now, data):
+    @patch.before(CoreConnection)
+    def receive(self, now, data):
         self._before = self._liveness.last_heard
-        original(self, now, data)
 
 
-@core_liveness.override(CoreConnection, "_on_liveness_packet", breaks=NEVER)
-def minus_one_is_the_default(original, reached, self, now, type, fields, data):
+@core_liveness.after(CoreConnection, "_on_liveness_packet", breaks=NEVER)
+def minus_one_is_the_default(reached, self, now, type, fields, data):
     """A client that asks for a TTL of -1 gets the usual minute."""
-    original(self, now, type, fields, data)
-    if type == codes.PING and self._ttl_ms < 0:
-        reached()
+    if reached(type == codes.PING and self._ttl_ms < 0):
         self._liveness.ttl = TTL_MS * 1_000_000
         self._silence_check.move(self._liveness.deadline())

@@ -3,6 +3,8 @@ life, what is no command."""
 
 from __future__ import annotations
 
+from unittest import mock
+
 from brokerproof.reference_broker.families.activemq.inactivity import NEVER, InactivityMonitor
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32
 from brokerproof.reference_broker.protocols.openwire import codes
@@ -38,47 +40,41 @@ SIZES, TYPES, LIMIT = "OPENWIRE-CMD-1", "OPENWIRE-CMD-2", "OPENWIRE-SIZE-1"
 @openwire.override(OpenWireConnection, "send", breaks=BEGINS)
 def it_begins_with_other_letters(original, reached, self, data):
     """The broker's WireFormatInfo has other letters than ActiveMQ."""
-    if data[4] == codes.WIRE_FORMAT:
-        reached()
+    reached(data[4] == codes.WIRE_FORMAT)
     original(self, data.replace(b"ActiveMQ", b"ActivemQ", 1))
 
 
 @openwire.override(OpenWireConsumer, "_send", breaks=SPOKEN)
 def the_newest_version_is_spoken(original, reached, self, entry):
     """The broker sends the fields of its own version, whatever version the client announces."""
-    client = self._client
-    fields = client.connection.version
-    client.connection.version = reached.instead(fields, codes.NEWEST)
-    original(self, entry)
-    client.connection.version = fields
+    connection = self._client.connection
+    newest = reached.instead(connection.version, codes.NEWEST)
+    with mock.patch.object(connection, "version", newest):
+        original(self, entry)
 
 
 # --- the encoding ---------------------------------------------------------------------------------
 
 
-@openwire.override(OpenWireConsumer, "deliver", breaks=SAME)
-def properties_are_lost(original, reached, self, entry):
+@openwire.before(OpenWireConsumer, "deliver", breaks=SAME)
+def properties_are_lost(reached, self, entry):
     """A message is dispatched without its properties."""
     fields = fields_of(entry.message)
-    if fields.properties:
-        reached()
+    if reached(fields.properties):
         fields.properties = None
-    original(self, entry)
 
 
-@openwire.override(OpenWireConsumer, "deliver", breaks=SAME)
-def groups_begin_anew(original, reached, self, entry):
+@openwire.before(OpenWireConsumer, "deliver", breaks=SAME)
+def groups_begin_anew(reached, self, entry):
     """A message is dispatched as the first of its group."""
     fields = fields_of(entry.message)
     fields.group_sequence = reached.instead(fields.group_sequence, 1)
-    original(self, entry)
 
 
 @openwire.override(OpenWireConnection, "send", breaks="OPENWIRE-ENC-2")
 def exceptions_have_their_stack(original, reached, self, data):
     """An exception is followed by a stack trace, if an empty one, that nobody asked for."""
-    if data[4] == codes.EXCEPTION_RESPONSE:
-        reached()
+    if reached(data[4] == codes.EXCEPTION_RESPONSE):
         data = int32(len(data) - 4 + 3) + data[4:] + bytes(3)
     original(self, data)
 
@@ -86,11 +82,10 @@ def exceptions_have_their_stack(original, reached, self, data):
 # --- responses ------------------------------------------------------------------------------------
 
 
-@openwire.override(OpenWireConnection, "answer", breaks=ANSWERED)
-def answers_whoever_asks_for_nothing(original, reached, self, request):
+@openwire.before(OpenWireConnection, "answer", breaks=ANSWERED)
+def answers_whoever_asks_for_nothing(reached, self, request):
     """A command that wants no response gets one."""
     request.response = reached.instead(request.response, True)
-    original(self, request)
 
 
 @openwire.mutant(ANSWERED)
@@ -98,19 +93,16 @@ def the_first_response_is_forgotten(patch, reached):
     """The message that asks for a response first on a connection never gets one."""
     patch.set(Client, "forgot", False)
 
-    @patch.override(Client)
-    def publish(original, self, type, fields, request):
-        original(self, type, fields, request)
-        if request.response and not self.forgot:
-            reached()
+    @patch.after(Client)
+    def publish(self, type, fields, request):
+        if reached(request.response and not self.forgot):
             self.forgot = request.withheld = True
 
 
 @openwire.override(Client, "flush", breaks=ANSWERED)
 def responses_name_the_command_before(original, reached, self, fields, request):
     """A response to a flush names the number before."""
-    if request.number > 10:
-        reached()
+    if reached(request.number > 10):
         request.number -= 1
 
 
@@ -169,8 +161,7 @@ def one_less_than_the_limit(original, reached, self, out):
 @openwire.override(Prefetch, "acknowledged", breaks=BOUND)
 def acknowledgements_widen_the_limit(original, reached, self, count):
     """An acknowledged message counts as only delivered: the limit grows by it."""
-    if count:
-        reached()
+    if reached(count):
         self.seen(count)
 
 
@@ -196,8 +187,7 @@ def without_a_limit_everything_is_pushed(original, reached, self, out):
 @openwire.override(Prefetch, "dispatched", breaks=PULL)
 def a_pull_brings_all(original, reached, self):
     """A consumer that has pulled once is pushed everything."""
-    if self.pulled:
-        reached()
+    reached(self.pulled)
 
 
 # --- silence --------------------------------------------------------------------------------------
@@ -215,8 +205,7 @@ def the_first_look_closes(original, reached, self):
     right = original(self)
     return int(
         reached.instead(
-            right,
-            right if self.ttl <= 0 else max(self._first, self.last_heard) + self.ttl // 10,
+            right, right if self.ttl <= 0 else max(self._first, self.last_heard) + self.ttl // 10
         )
     )
 
@@ -257,18 +246,14 @@ def signs_of_life_do_not_count(original, reached, self, now, data):
     """KeepAliveInfo does not keep a connection."""
     before = self._liveness.last_heard
     original(self, now, data)
-    if data[4:5] == bytes((codes.KEEP_ALIVE,)):
-        reached()
+    if reached(data[4:5] == bytes((codes.KEEP_ALIVE,))):
         self._liveness.last_heard = before
 
 
-@openwire.override(OpenWireConnection, "send", breaks=KEPT)
-def signs_of_life_are_not_answered(original, reached, self, data):
+@openwire.skips(OpenWireConnection, "send", breaks=KEPT)
+def signs_of_life_are_not_answered(self, data):
     """KeepAliveInfo that asks for an answer gets none."""
-    if data[4] == codes.KEEP_ALIVE:
-        reached()
-    else:
-        original(self, data)
+    return data[4] == codes.KEEP_ALIVE
 
 
 @openwire.override(Signs, "is_due", breaks=SIGNS)
@@ -293,8 +278,7 @@ def signs_of_life_are_too_rare(original, reached, self):
 def a_duration_of_zero_is_the_broker_s(original, reached, self, now, fields):
     """A client that says 0 is looked after with the broker's own duration."""
     duration = fields.get("MaxInactivityDuration")
-    if isinstance(duration, int) and duration <= 0:
-        reached()
+    if reached(isinstance(duration, int) and duration <= 0):
         fields = {**fields, "MaxInactivityDuration": 30_000}
     original(self, now, fields)
 
@@ -311,13 +295,12 @@ def unknown_types_are_passed_over(original, reached, self, came):
         reached()
 
 
-@openwire.override(CommandParser, "next", breaks=SIZES)
-def negative_sizes_are_passed_over(original, reached, self):
+@openwire.before(CommandParser, "next", breaks=SIZES)
+def negative_sizes_are_passed_over(reached, self):
     """The four bytes of a negative size are taken away, and reading goes on."""
     while len(self._waiting) >= 4 and self._waiting[0] > 127:
         reached()
         del self._waiting[:]
-    return original(self)
 
 
 @openwire.mutant(LIMIT)
@@ -337,6 +320,5 @@ def _with_limit(patch, reached, more):
     def _negotiate(original, self, now, came):
         before = self._parser.most
         original(self, now, came)
-        if self._parser.most < before:
-            reached()
+        if reached(self._parser.most < before):
             self._parser.most += more

@@ -32,8 +32,7 @@ def what_returns_goes_behind_what_was_read(original, reached, self, back):
     """A message of a page that comes back goes behind those that were read from pages since."""
     paged = [entry for entry in back if isinstance(entry.charge, PageRef)]
     original(self, [entry for entry in back if entry not in paged])
-    if paged and self._ready and self._ready[-1].order > paged[0].order:
-        reached()
+    reached(paged and self._ready and self._ready[-1].order > paged[0].order)
     for entry in paged:
         self._order += 1
         entry.order = self._order
@@ -45,8 +44,7 @@ def the_last_of_a_page_does_not_return(original, reached, self, back):
     """A message that comes back when its page was read to the end is lost."""
     kept = []
     for entry in back:
-        if isinstance(entry.charge, PageRef) and not entry.charge.page.left.get(self.id):
-            reached()
+        if reached(isinstance(entry.charge, PageRef) and not entry.charge.page.left.get(self.id)):
             self.discard(entry)
         else:
             kept.append(entry)
@@ -58,8 +56,7 @@ def what_returns_to_a_page_comes_twice(original, reached, self, back):
     """A message of a page that comes back is delivered, and read from its page again."""
     again = []
     for entry in back:
-        if isinstance(entry.charge, PageRef):
-            reached()
+        if reached(isinstance(entry.charge, PageRef)):
             copy = Entry(entry.message, entry.order, NoClaim())
             again.append(copy)
     original(self, [*back, *again])
@@ -75,8 +72,7 @@ def pages_are_read_every_second_time(patch, reached):
     def read_on(original, self):
         if self.behind is not None and self.behind.left and not self._ready:
             asked[self] = asked.get(self, 0) + 1
-            if asked[self] % 2 == 0:
-                reached()
+            if reached(asked[self] % 2 == 0):
                 return
         original(self)
 
@@ -86,8 +82,7 @@ def what_was_paged_costs_no_window(original, reached, self, entry):
     """A frame whose message was read from a page is not charged to its window."""
     before = self.window.credit
     original(self, entry)
-    if isinstance(entry.charge, PageRef) and self.window.size > 0:
-        reached()
+    if reached(isinstance(entry.charge, PageRef) and self.window.size > 0):
         self.window.credit = before
 
 
@@ -96,8 +91,7 @@ def what_was_paged_costs_no_credit(original, reached, self, entry):
     """A message that was read from a page costs its consumer no credit."""
     before = self.credit.credit
     original(self, entry)
-    if isinstance(entry.charge, PageRef):
-        reached()
+    if reached(isinstance(entry.charge, PageRef)):
         self.credit.credit = before
 
 
@@ -108,8 +102,9 @@ def ranges_end_at_a_page(original, reached, self, delivery):
     last = delivery.entry.charge
     for entry in taken[:-1]:
         claim = entry.charge
-        if isinstance(claim, PageRef) and isinstance(last, PageRef) and claim.page is not last.page:
-            reached()
+        if reached(
+            isinstance(claim, PageRef) and isinstance(last, PageRef) and claim.page is not last.page
+        ):
             taken.remove(entry)
             self.queue.unsettled -= 1
             self.queue._take_back([entry])

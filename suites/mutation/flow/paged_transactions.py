@@ -36,16 +36,14 @@ def a_page_that_ends_in_a_commit_loses_a_message(patch, reached):
     commits = Commits(patch)
     rolled: set[PagingStore] = set()
 
-    @patch.override(PagingStore)
-    def _roll(original, self):
+    @patch.before(PagingStore)
+    def _roll(self):
         if commits and self.last is not None:
             rolled.add(self)
-        return original(self)
 
     @patch.override(PagingStore)
     def takes(original, self, message, queues, source_entry, full):
-        if commits and self in rolled:
-            reached()
+        if reached(commits and self in rolled):
             rolled.remove(self)
             return True
         return original(self, message, queues, source_entry, full)
@@ -60,8 +58,7 @@ def a_page_that_ends_in_a_commit_has_a_message_twice(patch, reached):
     def append(original, self, message, queues, source_entry):
         before = self.last
         size = original(self, message, queues, source_entry)
-        if commits and before is not None and self.last is not before:
-            reached()
+        if reached(commits and before is not None and self.last is not before):
             size += original(self, message, queues, source_entry)
         return size
 
@@ -73,8 +70,7 @@ def a_commit_overtakes_the_pages(patch, reached):
 
     @patch.override(PagingStore)
     def takes(original, self, message, queues, source_entry, full):
-        if commits and self.active:
-            reached()
+        if reached(commits and self.active):
             return False
         return original(self, message, queues, source_entry, full)
 
@@ -85,15 +81,13 @@ def a_rollback_leaves_messages_on_pages(patch, reached):
     stores: set[PagingStore] = set()
     routers: set[Router] = set()
 
-    @patch.override(PagingStore)
-    def append(original, self, message, queues, source_entry):
+    @patch.before(PagingStore)
+    def append(self, message, queues, source_entry):
         stores.add(self)
-        return original(self, message, queues, source_entry)
 
-    @patch.override(Router)
-    def charge_transaction(original, self, message):
+    @patch.before(Router)
+    def charge_transaction(self, message):
         routers.add(self)
-        return original(self, message)
 
     @patch.override(Transaction)
     def undo(original, self):
@@ -112,18 +106,15 @@ def a_rollback_keeps_its_page(patch, reached):
     """The last page of a transaction that was rolled back waits for its messages for ever."""
     stores: set[PagingStore] = set()
 
-    @patch.override(PagingStore)
-    def append(original, self, message, queues, source_entry):
+    @patch.before(PagingStore)
+    def append(self, message, queues, source_entry):
         stores.add(self)
-        return original(self, message, queues, source_entry)
 
-    @patch.override(Transaction)
-    def undo(original, self):
+    @patch.before(Transaction)
+    def undo(self):
         for store in stores:
-            if self._sends and store.last is not None:
-                reached()
+            if reached(self._sends and store.last is not None):
                 store.last.pending += 1
-        return original(self)
 
 
 @paged_transactions.mutant(REMOVED)
@@ -131,10 +122,8 @@ def a_commit_keeps_its_pages(patch, reached):
     """The pages that a commit began wait for one message more than they have."""
     commits = Commits(patch)
 
-    @patch.override(PagingStore)
-    def _roll(original, self):
-        last = original(self)
-        if commits:
-            reached()
+    @patch.result(PagingStore)
+    def _roll(last, self):
+        if reached(commits):
             last.pending += 1
         return last

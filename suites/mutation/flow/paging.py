@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from unittest import mock
 
 from brokerproof.reference_broker.families.artemis.accounting import AddressAccount, Charge
 from brokerproof.reference_broker.families.artemis.admission import Admission
@@ -24,14 +25,11 @@ ORDER = "ARTEMIS-PAGING-11 ARTEMIS-PAGING-10"
 # --- what comes back ------------------------------------------------------------------------------
 
 
-@paging.override(Queue, "append_paged", breaks=f"{ORDER} ARTEMIS-RING-order-1")
-def what_was_paged_overtakes(original, reached, self, message, source_entry, charge):
+@paging.after(Queue, "append_paged", breaks=f"{ORDER} ARTEMIS-RING-order-1")
+def what_was_paged_overtakes(reached, self, message, source_entry, charge):
     """Messages read from a page go in front of those in memory."""
-    entry = original(self, message, source_entry, charge)
-    if len(self._ready) > 1:
-        reached()
+    if reached(len(self._ready) > 1):
         self._ready.rotate(1)
-    return entry
 
 
 @paging.mutant(ORDER)
@@ -39,14 +37,11 @@ def one_of_a_page_is_lost(patch, reached):
     """The tenth message that a queue reads from pages is lost."""
     patch.set(Queue, "count", 0)
 
-    @patch.override(Queue)
-    def append_paged(original, self, message, source_entry, charge):
-        entry = original(self, message, source_entry, charge)
+    @patch.after(Queue)
+    def append_paged(self, message, source_entry, charge):
         self.count += 1
-        if self.count == 10:
-            reached()
+        if reached(self.count == 10):
             self._ready.pop()
-        return entry
 
 
 @paging.mutant(ORDER)
@@ -57,8 +52,7 @@ def one_of_a_page_comes_twice(patch, reached):
     @patch.override(Queue)
     def append_paged(original, self, message, source_entry, charge):
         self.count += 1
-        if self.count == 10:
-            reached()
+        if reached(self.count == 10):
             original(self, message, None, _Nothing())
         return original(self, message, source_entry, charge)
 
@@ -74,8 +68,7 @@ class _Nothing:
 @paging.override(Queue, "dispatch", breaks="ARTEMIS-PAGING-5")
 def selectors_see_memory_alone(original, reached, self):
     """A queue whose consumers have selectors reads nothing from its pages."""
-    if self._choosy and self.behind is not None and self.behind.left:
-        reached()
+    if reached(self._choosy and self.behind is not None and self.behind.left):
         self._serve()
     else:
         original(self)
@@ -85,8 +78,7 @@ def selectors_see_memory_alone(original, reached, self):
 def browsers_see_memory_alone(original, reached, self, browser):
     """A browser does not see what lies on pages."""
     behind, self.behind = self.behind, None
-    if behind is not None and behind.left:
-        reached()
+    reached(behind is not None and behind.left)
     original(self, browser)
     self.behind = behind
 
@@ -97,46 +89,37 @@ def browsers_see_memory_alone(original, reached, self, browser):
 @paging.override(Admission, "judge", breaks="ARTEMIS-PAGING-14 ARTEMIS-PAGING-15")
 def pages_know_no_limit(original, reached, self, address, *, by_credit):
     """However much an address has on pages, more is taken."""
-    storing, self.storing = self.storing, None
-    try:
+    with mock.patch.object(self, "storing", None):
         verdict = original(self, address, by_credit=by_credit)
-    finally:
-        self.storing = storing
     return reached.instead(original(self, address, by_credit=by_credit), verdict)
 
 
-@paging.override(Admission, "judge", breaks="ARTEMIS-PAGING-14 ARTEMIS-PAGING-15")
-def full_pages_always_drop(original, reached, self, address, *, by_credit):
+@paging.result(Admission, "judge", breaks="ARTEMIS-PAGING-14 ARTEMIS-PAGING-15")
+def full_pages_always_drop(verdict, self, address, *, by_credit):
     """An address that has too much on pages drops further messages, also where it should refuse
     them."""
-    verdict = original(self, address, by_credit=by_credit)
     storing = Verdict.TAKE if self.storing is None else self.storing(address)
-    return reached.instead(verdict, Verdict.DROP) if storing is Verdict.REFUSE else verdict
+    return Verdict.DROP if storing is Verdict.REFUSE else verdict
 
 
 # --- which ----------------------------------------------------------------------------------------
 
 
-@paging.mutant("ARTEMIS-PAGING-1")
-def one_full_address_takes_all_to_disk(patch, reached):
+@paging.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-1")
+def one_full_address_takes_all_to_disk(original, reached, self):
     """As soon as one address is full every address pages."""
-
-    @patch.override(AddressAccount)
-    def full(original, self):
-        right = original(self)
-        alike = any(original(account) for account in self.accounting._accounts.values())
-        return reached.instead(right, right or alike)
+    right = original(self)
+    alike = any(original(account) for account in self.accounting._accounts.values())
+    return reached.instead(right, right or alike)
 
 
-@paging.override(Charge, "release", breaks="ARTEMIS-FLOW-block-2")
-def the_first_queue_makes_room(original, reached, self):
+@paging.before(Charge, "release", breaks="ARTEMIS-FLOW-block-2")
+def the_first_queue_makes_room(reached, self):
     """A message counts for its address until the first of its queues is done with it."""
-    if self._size and self._holders > 1:
-        reached()
+    if reached(self._size and self._holders > 1):
         self._account.size -= self._size
         self._account.accounting.size -= self._size
         self._size = 0
-    original(self)
 
 
 def _limited(patch, reached, limit):
@@ -144,14 +127,12 @@ def _limited(patch, reached, limit):
     have; None for none."""
     known = []
 
-    @patch.override(AddressAccount)
-    def __init__(original, self, name, rule, accounting):
-        original(self, name, rule, accounting)
+    @patch.after(AddressAccount)
+    def __init__(self, name, rule, accounting):
         if rule.max_size_bytes >= 0:
             known.append(rule.max_size_bytes)
         most = limit(known)
-        if rule.max_size_bytes < 0 and rule.max_size_messages < 0 and most is not None:
-            reached()
+        if reached(rule.max_size_bytes < 0 and rule.max_size_messages < 0 and most is not None):
             self._max_size = most
 
     @patch.override(ArtemisFamily)
@@ -159,25 +140,24 @@ def _limited(patch, reached, limit):
         return Stored(original(self, store, parts).store, lambda name: True)
 
 
-@paging.mutant("ARTEMIS-PAGING-7")
-def addresses_page_by_default(patch, reached):
+@paging.through(_limited, "ARTEMIS-PAGING-7")
+def addresses_page_by_default(known):
     """An address without limits pages above 10 MiB."""
-    _limited(patch, reached, lambda known: 10 * 1024 * 1024)
+    return 10 * 1024 * 1024
 
 
-@paging.mutant("ARTEMIS-PAGING-7")
-def one_limit_holds_for_all(patch, reached):
+@paging.through(_limited, "ARTEMIS-PAGING-7")
+def one_limit_holds_for_all(known):
     """An address without limits has the one of the first address that has any."""
-    _limited(patch, reached, lambda known: known[0] if known else None)
+    return known[0] if known else None
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-@paging.override(PagingStore, "__init__", breaks="ARTEMIS-PAGING-2")
-def all_pages_are_in_one_folder(original, reached, self, store, name, folder, limits):
+@paging.after(PagingStore, "__init__", breaks="ARTEMIS-PAGING-2")
+def all_pages_are_in_one_folder(reached, self, store, name, folder, limits):
     """The pages of all addresses are in one folder."""
-    original(self, store, name, folder, limits)
     reached()
     self._folder = "paging/all"
     self.next_number = 1 + 10_000 * len(store._stores)
@@ -211,6 +191,7 @@ def page_files_go_too_soon(original, reached, self):
     pages = list(self.pages.values())
     original(self)
     for before, page in itertools.pairwise(pages):
-        if before.number not in self.pages and page.number in self.pages and page is not self.last:
-            reached()
+        if reached(
+            before.number not in self.pages and page.number in self.pages and page is not self.last
+        ):
             self.store.page_over(page)
