@@ -47,7 +47,10 @@ IDLE_MS = (200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000)
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 _SOON: Duration = seconds(1)
 _OFFERS: Sequence[tuple[str, str]] = (
-    ("amqp-redelivery", "gives a released message again"),
+    (
+        "amqp-redelivery",
+        "gives a message again that was released or left unsettled",
+    ),
     ("amqp-modified", "gives a message again whose outcome is modified, with the failed attempt"),
     ("amqp-copy", "lets receivers browse (distribution mode copy)"),
     ("amqp-dynamic", "makes nodes on request (dynamic)"),
@@ -170,7 +173,9 @@ def _comes(peer: AmqpPeer, link: Link, within: Duration = _SOON) -> bool:
 def _offers(questions: Questions, dialect: Dialect, queue: Candidate) -> None:
     """Note what a queue, and the broker, can do beyond passing a message on."""
     ask: dict[str, Callable[[Bench], bool]] = {
-        "amqp-redelivery": partial(_gives_again, queue, "released"),
+        "amqp-redelivery": lambda bench: all(
+            _gives_again(queue, state, bench) for state in ("released", None)
+        ),
         "amqp-modified": partial(
             _gives_again, queue, codec.composite("modified", {"delivery-failed": True})
         ),
@@ -187,18 +192,22 @@ def _offers(questions: Questions, dialect: Dialect, queue: Candidate) -> None:
             dialect.without(name, f"AMQP 1.0: no sign that the broker {words}")
 
 
-def _gives_again(queue: Candidate, state: str | Described, bench: Bench) -> bool:
+def _gives_again(queue: Candidate, state: str | Described | None, bench: Bench) -> bool:
+    """True if a message comes again behind the outcome ``state``, or without one when its link
+    is gone: a source may have any default-outcome (3.5.3)."""
     node = _node(queue, bench, RoutingType.ANYCAST)
     _send(bench, node, b"again")
     peer, link = _receiver(bench, node, source=_source(node, outcomes=OUTCOMES))
-    peer.disposition(peer.delivery(link, within=ANSWER), state)
-    peer.settle()
+    delivery = peer.delivery(link, within=ANSWER)
+    if state is not None:
+        peer.disposition(delivery, state)
+        peer.settle()
     peer.detach(link)
     other, link = _receiver(bench, node)
     if not _comes(other, link):
         return False
     header = other.delivery(link).message.fields("header")
-    return state == "released" or bool(header.get("delivery-count"))
+    return state in ("released", None) or bool(header.get("delivery-count"))
 
 
 def _source(node: Node, **fields: object) -> Described:

@@ -44,6 +44,9 @@ class _Counts:
     limit: Granted | None = None
     reported: int | None = None
     """The next-incoming-id that the judged side told last."""
+    restated: int | None = None
+    """The next-outgoing-id that the other side stated last and that is not ahead of what it sent:
+    next-incoming-id may come down to it at any time from then on (AMQP10-WIN-06)."""
 
     def told(self, flow: WireFrame) -> None:
         """The other side's flow sets where its transfers are (AMQP10-WIN-06), whatever it sent."""
@@ -51,7 +54,7 @@ class _Counts:
         if stated is not None and ahead(stated, sent) > 0:
             self.next_id[flow.side] = stated
         elif stated is not None and stated != sent:
-            self.reported = None
+            self.restated = stated
 
 
 class _All:
@@ -184,7 +187,10 @@ def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
     if ahead(incoming, other) > 0:
         words = f"a flow reports next-incoming-id {incoming}, and only {other} was sent"
         return Finding(INCOMING, Seen.VIOLATED, words)
-    if counts.reported is not None and ahead(incoming, counts.reported) < 0:
+    fell = counts.reported is not None and ahead(incoming, counts.reported) < 0
+    if fell and counts.restated is not None and ahead(incoming, counts.restated) >= 0:
+        counts.restated = None
+    elif fell:
         words = f"next-incoming-id fell from {counts.reported} to {incoming}"
         return Finding(INCOMING, Seen.VIOLATED, words)
     return Finding(INCOMING, Seen.HELD, f"a flow reports next-incoming-id {incoming} of {other}")

@@ -95,6 +95,15 @@ def collect(
     return peer.take_deliveries(link)
 
 
+def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -> None:
+    """Check that every delivery arrived in one transfer: windows count transfers, and a broker may
+    cut a message into as many as it likes (2.6.14)."""
+    in_parts = any(len(delivery.frames) > 1 for delivery in got) or any(
+        reply.name == "transfer" and reply.get("more") for reply in peer.inbox
+    )
+    target.control(not in_parts, "a short message arrives in several transfers; windows count each")
+
+
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
     """Return the bodies of deliveries, in order; all bytes of a delivery that is no message."""
     return [_body(delivery) for delivery in deliveries]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import QUIET, granted, judge_trace
+from brokerproof.suites.amqp10.steps import QUIET, control_whole, granted, judge_trace
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, at_the_end, wrapping
 from brokerproof.suites.api import (
     PATIENCE,
@@ -216,7 +216,9 @@ class Run:
         self._note_situations()
         got = 0
         for queue, link in enumerate(self.links):
-            for delivery in self.peer.take_deliveries(link):
+            arrived = self.peer.take_deliveries(link)
+            control_whole(self.target, self.peer, arrived)
+            for delivery in arrived:
                 got += 1
                 self._note_delivery(delivery)
                 faults = self.model.came(queue, delivery)

@@ -14,7 +14,7 @@ import pytest
 from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
 from brokerproof.harness.worlds.bounds import LimitReached
-from brokerproof.suites.amqp10.steps import QUIET, bystander
+from brokerproof.suites.amqp10.steps import QUIET, bystander, control_whole
 from brokerproof.suites.api import PATIENCE, Bench, Match, case
 from brokerproof.suites.api.amqp10 import AmqpPeer, Frame, Link, Node, either, ending, frame
 from brokerproof.suites.steps.boundaries import (
@@ -161,6 +161,7 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     if _over(peer):
         raise _ended(target, peer)
     if not came and not silence_is_right(replaced):
+        control_whole(target, peer)
         raise _Answered(
             Outcome.SILENT, f"the message was {outcome and 'accepted'} and never arrived"
         )

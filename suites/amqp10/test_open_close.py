@@ -335,6 +335,7 @@ def test_the_broker_attaches_no_handle_above_the_clients_maximum(
     peer.begin(handle_max=most)
     answer = peer.session.answer
     allowed = 2**32 - 1 if answer is None else answer.get("handle-max", 2**32 - 1)
+    most = min(most, allowed)
     first = min(first, allowed - most)
     for number in range(most + 1):
         peer.sender(target.node(), handle=first + number)

@@ -20,6 +20,7 @@ from brokerproof.suites.amqp10.steps import (
 )
 from brokerproof.suites.amqp10.transaction_steps import (
     OUTCOMES,
+    SEEN_AGAIN,
     TROUBLE,
     control,
     post,
@@ -88,7 +89,7 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
         )
 
 
-@case(POST_INVISIBLE_BEFORE_COMMIT, PROVISIONAL_OUTCOME, needs={"amqp", "amqp-transactions"})
+@case(POST_INVISIBLE_BEFORE_COMMIT, PROVISIONAL_OUTCOME, needs=SEEN_AGAIN)
 @over(
     examples=40,
     count=st.integers(1, 4),
@@ -174,7 +175,7 @@ def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list
     return peer, link, got
 
 
-@case(RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK, needs={"amqp", "amqp-transactions"})
+@case(RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK, needs=SEEN_AGAIN)
 @over(examples=40, fates=st.lists(st.booleans(), min_size=1, max_size=5), fail=st.booleans())
 def test_outcomes_in_a_transaction_apply_with_its_success(
     target: Bench, fates: list[bool], fail: bool
@@ -267,7 +268,7 @@ def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, set
     )
 
 
-@case(DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK, needs={"amqp", "amqp-transactions"})
+@case(DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK, needs=SEEN_AGAIN)
 @over(examples=8, count=st.integers(1, 3))
 def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, count: int) -> None:
     """A receiver accepts messages settled in a transaction that is rolled back. It asked for the
@@ -310,7 +311,7 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     )
 
 
-@case(CONTROL_LINK_CLOSED, needs={"amqp", "amqp-transactions"})
+@case(CONTROL_LINK_CLOSED, needs=SEEN_AGAIN)
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
 @pytest.mark.parametrize("how", ["detach", "close", "eof", "cut"])
 def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool) -> None:
@@ -320,7 +321,7 @@ def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool)
     _rolled_back_by_end(target, how, retire, CONTROL_LINK_CLOSED)
 
 
-@case(CONTROL_SESSION_ENDED, needs={"amqp", "amqp-transactions"})
+@case(CONTROL_SESSION_ENDED, needs=SEEN_AGAIN)
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
 def test_a_transaction_ends_with_the_session_of_its_link(target: Bench, retire: bool) -> None:
     """A transaction has a post, and perhaps an accepted message, when the session of its control
@@ -426,7 +427,7 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
         )
 
 
-@case(DISCHARGE_FAILS, RETIRED_ON_COMMIT, needs={"amqp", "amqp-transactions"})
+@case(DISCHARGE_FAILS, RETIRED_ON_COMMIT, needs=SEEN_AGAIN)
 @over(examples=4, settled=st.booleans())
 def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, settled: bool) -> None:
     """A held message is accepted in an unknown transaction. The answer is an error; once the client
@@ -451,7 +452,7 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         )
 
 
-@case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs={"amqp", "amqp-transactions"})
+@case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs=SEEN_AGAIN)
 @over(examples=4, settled=st.booleans())
 def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: bool) -> None:
     """A message is posted in an unknown transaction. An unsettled one is answered with an error or
@@ -527,7 +528,7 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
         )
 
 
-@case(OUTCOME_IN_SECOND_TRANSACTION, needs={"amqp", "amqp-transactions"})
+@case(OUTCOME_IN_SECOND_TRANSACTION, needs=SEEN_AGAIN)
 def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None:
     """A message is accepted, unsettled, in one transaction and then in another while the first is
     live. The control link ends with amqp:transaction:rollback; another connection still works."""
@@ -589,7 +590,7 @@ def plain_id(state: dict[str, object]) -> bytes | None:
     return txn_id if isinstance(txn_id, bytes) else None
 
 
-@case(FAILED_SETTLED_POST, needs={"amqp", "amqp-transactions"})
+@case(FAILED_SETTLED_POST, needs=SEEN_AGAIN)
 def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
     """A producer without an address posts a message that has none either, settled, in a
     transaction. The discharge fails, or something ends before it; the other post of the transaction

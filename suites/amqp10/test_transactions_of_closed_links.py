@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
-from brokerproof.suites.amqp10.transaction_steps import OUTCOMES, control, within
+from brokerproof.suites.amqp10.transaction_steps import OUTCOMES, SEEN_AGAIN, control, within
 from brokerproof.suites.api import Bench, Target, case, over
 from brokerproof.suites.api.amqp10 import Frame, Node
 from brokerproof.suites.steps import small_addresses
@@ -45,7 +45,11 @@ def corners(target: Target) -> list[Mapping[str, object]]:
     ]
 
 
-@case(RETIRED_ON_COMMIT, DEFAULT_OUTCOME_ON_ROLLBACK, needs={"amqp", "amqp-transactions"})
+@case(
+    RETIRED_ON_COMMIT,
+    DEFAULT_OUTCOME_ON_ROLLBACK,
+    needs=SEEN_AGAIN,
+)
 @over(
     examples=16,
     always=corners,

@@ -20,6 +20,8 @@ from brokerproof.suites.api.amqp10 import (
 
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 BEHIND = b"behind all others"
+SEEN_AGAIN = {"amqp", "amqp-transactions", "amqp-redelivery"}
+"""What a queue has is seen by receiving it unsettled, which gives it back."""
 TROUBLE = either(frame("detach"), frame("end"), frame("close"))
 
 

@@ -112,10 +112,16 @@ def in_order(mutant: Fault, calls: Sequence[Call]) -> list[Call]:
 
 def results(mutant: Mutant, calls: Sequence[Call], plan: Plan) -> Iterator[tuple[Result, int]]:
     """Each call's result on the mutant, and how often it was reached there."""
+    return results_on(MutantTarget(mutant), calls, plan)
+
+
+def results_on(
+    target: MutantTarget, calls: Sequence[Call], plan: Plan
+) -> Iterator[tuple[Result, int]]:
+    """Each call's result on ``target``, and how often its mutant was reached there."""
     logging.getLogger("stomp.py").addHandler(
         logging.NullHandler()
     )  # it warns of what the mutants do to it
-    target = MutantTarget(mutant)
     facts = target.start(Path())
     recorder = Recorder(None, run="", target=target.identity.name, clock=Clock.VIRTUAL)
     run = Run(target, facts, _catalogue(), (), recorder, plan.effort, plan.seed, shrink=False)

@@ -194,9 +194,7 @@ class Session:
         self.answer, self.theirs = frame, frame.channel
         self.next_incoming_id = frame.get("next-outgoing-id")
         self.remote_outgoing_window = frame.get("outgoing-window", 0)
-        self.remote_incoming_window = _signed(
-            plus(self.initial_outgoing_id, frame.get("incoming-window", 0)) - self.next_outgoing_id
-        )
+        self.on_flow(None, frame.get("incoming-window", 0))
 
     def on_frame(self, frame: Frame) -> Delivery | None:
         """Take in the broker's frame on this session; return the delivery it completes."""
@@ -226,7 +224,7 @@ class Session:
     def on_flow(self, next_incoming_id: int | None, incoming_window: int) -> None:
         """Take in the broker's incoming window, which limits what we may send."""
         at = self.initial_outgoing_id if next_incoming_id is None else next_incoming_id
-        self.remote_incoming_window = _signed(plus(at, incoming_window) - self.next_outgoing_id)
+        self.remote_incoming_window = incoming_window - _signed(self.next_outgoing_id - at)
 
     def _settled(self, frame: Frame) -> None:
         if frame.get("role") is not RECEIVER or frame.get("settled") is not True:

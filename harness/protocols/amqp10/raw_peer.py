@@ -23,6 +23,7 @@ from brokerproof.harness.protocols.amqp10.trace_recorder import (
 )
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
+    ControlFailed,
     Conversation,
     Judge,
     Match,
@@ -257,7 +258,10 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Session:
-        """Begin a session; by default waits for the broker's begin. Windows start wide open."""
+        """Begin a session; by default waits for the broker's begin. Windows start wide open. Raises
+        :class:`ControlFailed` for one beyond the broker's channel-max that should be answered."""
+        if answered:
+            self._within(channel, self.opened, "channel-max", 65535)
         session, filled = self.endpoint.begin(channel, _hyphens(fields))
         self.send("begin", filled, channel=channel)
         if answered:
@@ -316,7 +320,8 @@ class AmqpConnection(Conversation[Frame]):
         **fields: Any,
     ) -> Link:
         """Attach a link, as ``SENDER`` to a target or as ``RECEIVER`` from a source; by default
-        waits for the answer."""
+        waits for the answer. Raises :class:`ControlFailed` for one beyond the broker's handle-max
+        that should be answered."""
         session = session or self.session
         node = Node(node) if isinstance(node, str) else node
         if node is None and role is SENDER and "target" not in fields:
@@ -331,6 +336,8 @@ class AmqpConnection(Conversation[Frame]):
             "initial-delivery-count": 0 if role is SENDER else None,
             **_hyphens(fields),
         }
+        if answered:
+            self._within(filled["handle"], session.answer, "handle-max", 2**32 - 1)
         link = session.attaching(filled)
         self.send("attach", filled, channel=session.channel)
         if answered:
@@ -339,6 +346,12 @@ class AmqpConnection(Conversation[Frame]):
                 proves=proves,
             )
         return link
+
+    @staticmethod
+    def _within(number: Any, told: Frame | None, name: str, default: int) -> None:
+        most = default if told is None else told.get(name, default)
+        if isinstance(number, int) and number > most:
+            raise ControlFailed(f"the case uses number {number}, and the broker's {name} is {most}")
 
     def sender(self, node: Node | str | None, **more: Any) -> Link:
         """Attach as a sender; see :meth:`attach`."""

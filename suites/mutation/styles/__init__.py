@@ -1,0 +1,1 @@
+"""Legal styles of the reference broker: the opposite of faults."""

@@ -1,0 +1,108 @@
+"""Legal styles of AMQP 0-9-1: choices that the specification leaves open, made otherwise than the
+reference makes them. Each says what it chooses, and where the text leaves it open."""
+
+from __future__ import annotations
+
+from pamqp import commands
+
+from brokerproof.harness.model.time import ms
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+from brokerproof.reference_broker.protocols.amqp091 import channel as channels
+from brokerproof.reference_broker.protocols.amqp091 import login
+from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
+from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
+from brokerproof.suites.mutation.styles.stranger import amqp091, option
+
+LATE = ms(30)
+
+for name, sentence, options in (
+    ("any_channel", "A channel-max of 0: no limit (1.4.2.5).", {"channel_max": 0}),
+    ("three_channels", "A small channel-max.", {"channel_max": 3}),
+    ("frames_of_4096", "The smallest frame-max (1.4.2.5).", {"frame_max": 4096}),
+    ("any_frame", "A frame-max of 0: no limit (1.4.2.5).", {"frame_max": 0}),
+    ("no_heartbeats", "The server wants no heartbeats (1.4.2.5).", {"heartbeat_s": 0}),
+    ("fast_heartbeats", "The server proposes the shortest interval.", {"heartbeat_s": 1}),
+):
+    option(amqp091, Amqp091Connection, "amqp091", name, sentence, options)
+
+
+@amqp091.override(Amqp091Connection, "send", breaks="")
+def single_bytes(original, reached, self, data):
+    """Each byte is a write of its own: TCP keeps no boundaries."""
+    reached()
+    for position in range(len(data)):
+        original(self, data[position : position + 1])
+
+
+@amqp091.override(channels, "content", breaks="")
+def small_bodies(original, reached, channel, header, body, frame_max):
+    """Bodies are cut into frames of a few bytes: frame-max is no minimum (4.2.6.2)."""
+    reached()
+    return original(channel, header, body, max(16, len(body) // 50))
+
+
+@amqp091.override(Topology, "new_name", breaks="")
+def long_names(original, reached, self, beginning, seed):
+    """Consumer tags and names of queues are as long as they can be (1.8.3.3)."""
+    reached()
+    return original(self, beginning, seed).ljust(255, "~")
+
+
+@amqp091.override(Channel, "next_tag", breaks="")
+def sparse_tags(original, reached, self):
+    """Delivery tags begin at a thousand and leave numbers out: only 0 is reserved (1.1, domain
+    delivery-tag)."""
+    reached()
+    return 1000 + 3 * original(self)
+
+
+@amqp091.mutant("")
+def confirms_one_by_one(patch, reached):
+    """No confirm covers several messages."""
+
+    @patch.override(Confirms)
+    def take_answers(original, self):
+        reached()
+        due, self._due = self._due, {}
+        for number, taken in due.items():
+            kind = commands.Basic.Ack if taken else commands.Basic.Nack
+            yield kind(number, False)
+
+
+@amqp091.override(Channel, "flush", breaks="")
+def late_confirms(original, reached, self):
+    """Confirms are sent 30 ms late, and before a channel is closed."""
+    if self.confirms is None or not self.confirms._due:
+        return
+    if self.is_closing or self.is_closed:
+        original(self)
+        return
+    reached()
+    shared = self.connection.shared
+    shared.deadlines.call_at(shared.clock.now + LATE, lambda now: original(self))
+
+
+@amqp091.override(Queue, "_take_back", breaks="")
+def requeued_last(original, reached, self, back):
+    """What is requeued goes to the end of its queue (1.8.3.14: the text says nowhere)."""
+    if back and self._ready:
+        reached()
+        last = self._ready[-1].order
+        for entry in back:
+            entry.order = last = last + 1
+    original(self, back)
+
+
+@amqp091.override(RoundRobin, "_end_turn", breaks="")
+def greedy(original, reached, self, consumer):
+    """The consumer that came first gets the next message if it has room: there are no turns."""
+    reached()
+
+
+@amqp091.override(login, "offered", breaks="")
+def more_mechanisms(original, reached, shared, conn):
+    """Other mechanisms are offered before PLAIN (1.4.2.1)."""
+    reached()
+    return ("X-OTHER", *reversed(original(shared, conn)))

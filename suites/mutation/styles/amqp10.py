@@ -1,0 +1,145 @@
+"""Legal styles of AMQP 1.0: choices that parts 2 to 5 leave open, made otherwise than the reference
+makes them. Each says what it chooses, and where the text leaves it open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+from brokerproof.reference_broker.protocols.amqp10 import outgoing, session
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.delivery import Batch
+from brokerproof.reference_broker.protocols.amqp10.messaging import Modified, Rejected
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    SETTLED,
+)
+from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.suites.mutation.styles.stranger import amqp10, option
+
+END = 2**32 - 2
+NEAR_THE_END = dict.fromkeys(
+    ("first_transfer_id", "first_delivery_id", "first_delivery_count"), END
+)
+
+for name, sentence, options in (
+    ("frames_of_512", "The smallest max-frame-size (2.7.1).", {"max_frame_size": 512}),
+    ("any_frame", "The highest max-frame-size.", {"max_frame_size": 2**32 - 1}),
+    ("odd_frames", "A max-frame-size that is a multiple of nothing.", {"max_frame_size": 1021}),
+    ("one_channel", "One session: a channel-max of 0 (2.7.1).", {"channel_max": 0}),
+    ("two_channels", "A channel-max of 1.", {"channel_max": 1}),
+    ("two_handles", "A handle-max of 1.", {"handle_max": 1}),
+    ("odd_messages", "An odd max-message-size (2.7.3).", {"max_message_size": 1_000_003}),
+    ("one_handle", "A link per session: a handle-max of 0 (2.7.2).", {"handle_max": 0}),
+    ("four", "Few channels and handles.", {"channel_max": 3, "handle_max": 3}),
+    ("window_1", "An incoming window of one transfer (2.5.6).", {"incoming_window": 1}),
+    ("window_5", "A small incoming window, opened again at half.", {"incoming_window": 5}),
+    ("widest_window", "The highest incoming window (2.7.4).", {"incoming_window": 2**32 - 1}),
+    ("near_the_end", "Numbers begin where they soon run over (2.5.6, 2.6.7).", NEAR_THE_END),
+    ("credit_1", "Producers send one by one (2.6.7).", {"credits": 1, "low_credits": 0}),
+    ("eager_credit", "Credit behind each message.", {"credits": 1000, "low_credits": 999}),
+    ("no_idle_time_out", "Silent peers are kept for ever (2.4.5).", {"idle_timeout_ms": 0}),
+    ("short_idle_time_out", "A frame every two seconds.", {"idle_timeout_ms": 4000}),
+):
+    option(amqp10, AmqpConnection, "amqp", name, sentence, options)
+
+
+@amqp10.override(AmqpConnection, "send", breaks="")
+def single_bytes(original, reached, self, data):
+    """Each byte is a write of its own: TCP keeps no boundaries."""
+    reached()
+    for position in range(len(data)):
+        original(self, data[position : position + 1])
+
+
+@amqp10.mutant("")
+def small_transfers(patch, reached):
+    """A delivery is cut into transfers of a few bytes. A maximum is no minimum (2.3, 2.6.14)."""
+
+    @patch.override(outgoing)
+    def fits(original, payload, largest):
+        return original(payload, 45)
+
+    @patch.override(outgoing)
+    def transfers(original, *arguments):
+        reached()
+        return original(*arguments[:-1], 45)
+
+
+@amqp10.mutant("")
+def outgoing_window_of_one(patch, reached):
+    """The broker can send one transfer, and says after each that it can send another (2.5.6)."""
+    patch.set(session, "OUTGOING_WINDOW", 1)
+
+    @patch.override(Session)
+    def transmit(original, self, data):
+        reached()
+        original(self, data)
+        self.flow()
+
+
+@amqp10.override(OutgoingLink, "deliver", breaks="")
+def flow_after_each_delivery(original, reached, self, entry):
+    """The broker says its link state after each delivery; flows may be sent at any time (2.6.7)."""
+    original(self, entry)
+    if self.is_attached and not self.session._pending:
+        reached()
+        self.session.flow(self)
+
+
+@amqp10.mutant("")
+def dispositions_one_by_one(patch, reached):
+    """No disposition covers a range (2.7.6: last is optional)."""
+
+    @patch.override(Batch)
+    def add(original, self, delivery_id, state):
+        reached()
+        self._runs.append((delivery_id, delivery_id, state))
+
+
+def _default_outcome(patch, reached, outcome):
+    @patch.override(OutgoingLink)
+    def __init__(original, self, *arguments):
+        reached()
+        original(self, *arguments)
+        self.default_outcome = outcome
+
+
+@amqp10.mutant("")
+def modified_by_default(patch, reached):
+    """What is settled without an outcome, or never, counts as a failed attempt (3.5.3)."""
+    _default_outcome(patch, reached, Modified(delivery_failed=True))
+
+
+@amqp10.mutant("")
+def rejected_by_default(patch, reached):
+    """What is settled without an outcome, or never, is rejected (3.5.3 names it)."""
+    _default_outcome(patch, reached, Rejected())
+
+
+@amqp10.mutant("")
+def returned_last(patch, reached):
+    """What comes back goes to the end of its queue: no text says where (3.4.4)."""
+
+    @patch.override(Queue)
+    def _take_back(original, self, back):
+        if back and self._ready:
+            reached()
+            last = self._ready[-1].order
+            for entry in back:
+                entry.order = last = last + 1
+        original(self, back)
+
+
+@amqp10.override(OutgoingLink, "__init__", breaks="")
+def always_settled(original, reached, self, session, attach, our_handle):
+    """The broker sends settled and says so in its attach (2.7.3: a receiver's wish is a SHOULD)."""
+    reached()
+    original(self, session, replace(attach, snd_settle_mode=SETTLED), our_handle)
+
+
+@amqp10.override(RoundRobin, "_end_turn", breaks="")
+def greedy(original, reached, self, consumer):
+    """The receiver that attached first gets the next message if it has credit: there are no
+    turns."""
+    reached()

@@ -1,0 +1,85 @@
+"""The reference broker in a legal style, as a stranger: judged by specifications alone.
+
+A style is written as a mutant is, and is no fault: no sentence of a specification forbids it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.calls import all_calls
+from brokerproof.harness.catalogue import profiles
+from brokerproof.harness.inference.dialects import infer_dialects
+from brokerproof.harness.protocols.amqp091 import extensions
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets.target import Overrides, Parameters, TargetFacts
+from brokerproof.suites.mutation import matrix
+from brokerproof.suites.mutation.mutant import REFERENCE, Group, Mutant
+from brokerproof.suites.mutation.target import MutantTarget
+
+amqp10 = Group("legal-amqp10")
+amqp091 = Group("legal-amqp091", "reference-rabbitmq")
+
+
+def option(
+    group: Group, owner: type, protocol: str, name: str, sentence: str, options: Mapping[str, Any]
+) -> None:
+    """Make a style of acceptors with these options of ``protocol``."""
+
+    def style(patch, reached):
+        @patch.override(owner)
+        def __init__(original, self, conn, acceptor, *arguments, **named):
+            reached()
+            changed = replace(getattr(acceptor, protocol), **options)
+            original(self, conn, replace(acceptor, **{protocol: changed}), *arguments, **named)
+
+    style.__name__, style.__doc__ = name, sentence
+    group.mutant("")(style)
+
+
+class StyleTarget(MutantTarget):
+    """A broker in a style, of which only the address is known."""
+
+    def __init__(self, style: Mutant) -> None:
+        super().__init__(style)
+        self.protocol = "amqp" if style.original == REFERENCE else "amqp091"
+        anything = profiles.load("any")
+        spoken = {name for name in anything.capabilities if name.startswith(self.protocol)}
+        if self.protocol == "amqp":
+            spoken = {"amqp", "anycast", "multicast"}
+        self.identity = replace(self.identity, profile=anything, capabilities=frozenset(spoken))
+
+    def start(self, folder: Path) -> TargetFacts:
+        """Ask the broker for what it offers, as a run does that knows its address alone."""
+        facts = super().start(folder)
+        offered = frozenset(_announced(self.protocol, Bench(self, (), label="style", seed=1)))
+        identity = replace(self.identity, capabilities=self.identity.capabilities | offered)
+        self.identity = identity
+        self.identity = infer_dialects(self, seed=1).applied(identity)
+        return facts
+
+    def acceptors(self, overrides: Overrides | None = None) -> dict[str, Parameters]:
+        """Nothing that a file says: a stranger shows none."""
+        name = self.identity.default_amqp_acceptor
+        return {name: {"protocols": "AMQP", **self.identity.profile.parameters}}
+
+
+def _announced(protocol: str, bench: Bench) -> set[str]:
+    if protocol == "amqp":
+        opened = bench.amqp(begin=False).opened
+        names = None if opened is None else opened.get("offered-capabilities")
+        return {"amqp-anonymous"} if "ANONYMOUS-RELAY" in (names or ()) else set()
+    announced = bench.amqp091_peer().start()["server-properties"].get("capabilities") or {}
+    return {name for key, name in extensions.ANNOUNCED.items() if announced.get(key)}
+
+
+def judge(style: Mutant, seed: int = 1, part: int = 1) -> Iterator[tuple[Result, int]]:
+    """The result of each case of its protocol, or of every ``part``-th, on a broker in this style,
+    and how often the style did something else than the reference."""
+    target = StyleTarget(style)
+    calls = [call for call in all_calls() if target.protocol in call.needs]
+    return matrix.results_on(target, calls[::part], matrix.Plan(seed=seed))
