@@ -32,7 +32,7 @@ from brokerproof.reports.model.index_model_builder import (
 from brokerproof.reports.model.overview import Overview, overview
 from brokerproof.reports.model.requirement_compliance import Keeper, keepers
 from brokerproof.reports.model.requirements import Requirements
-from brokerproof.reports.model.slugs import plain_slug
+from brokerproof.reports.model.slugs import plain_slug, slug
 from brokerproof.reports.model.tables.coverage import coverage
 from brokerproof.reports.model.tables.errors import ERRORS, errors_of
 from brokerproof.reports.model.tables.history import history
@@ -121,6 +121,7 @@ def build(
         (out / "findings.html").write_text(
             pages.findings(shown, judgements, limits.findings), "utf-8"
         )
+        _write_moved(out / "cases", rows[: limits.findings], pages)
         step("exports")
         _write_exports(rows, runs, shown, out)
         step("cases")
@@ -236,6 +237,16 @@ def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pag
     for name, of_requirement in known.items():
         page = pages.requirement(name, of_requirement)
         (folder / f"{plain_slug(name)}.html").write_text(page, "utf-8")
+
+
+def _write_moved(folder: Path, rows: Sequence[CaseRow], pages: Pages) -> None:
+    """Write what leads from the pages of older reports to those of now, for cases that did not
+    pass: links to those are kept in trackers."""
+    emptied(folder, _OURS)
+    for row in rows:
+        if row.verdict not in ("PASS", "NOTE", "SKIP"):
+            name = slug(row.run, row.target, row.case)
+            (folder / f"{name}.html").write_text(pages.moved(row), "utf-8")
 
 
 _OURS = re.compile(r".*-[0-9a-f]{10}\.html|more\.html")

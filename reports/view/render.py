@@ -75,6 +75,10 @@ class Pages:
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         return templates().get_template("case.html.j2").render(facts=Markup(text))
 
+    def moved(self, row: CaseRow) -> str:
+        """A page that leads from where a case's page was in older reports to where it is."""
+        return templates().get_template("moved.html.j2").render(page=row.page, case=row.case)
+
     def findings(self, model: Model, findings: Iterable[Mapping[str, Any]], most: int) -> str:
         """The page that needs no script: the ``most`` worst cases that did not pass, with
         requirements and observations; what was skipped, by reason."""

@@ -7,6 +7,7 @@ Not collected with the rest, since it needs Chromium: name the file, or run ``to
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import tarfile
@@ -335,6 +336,17 @@ def test_drawings_fit_a_phone_or_say_that_they_scroll(
     assert figures
     assert all(is_wide == is_told for is_wide, is_told in figures)
     assert figures[0] == [False, False]
+
+
+def test_where_the_page_of_a_case_was_leads_to_it(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    moved = next((reports[0] / "cases").glob("artemis-*silent-connection*.html"))
+    address = re.search(r"url=([^\"]+)\"", moved.read_text("utf-8"))
+    assert address is not None
+    page, _, named = html.unescape(address[1]).partition("#")
+    opened(browser, (moved.parent / page).resolve(), named)
+    assert browser.run("document.title").startswith("FAIL: stomp.liveness.a_silent_connection")
 
 
 def test_nothing_that_a_broker_said_becomes_markup(
