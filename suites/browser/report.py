@@ -92,9 +92,10 @@ def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
 
 
 def names(browser: Browser) -> list[str]:
-    """The cases that the list shows."""
+    """The ids of the cases that the list shows, which stand below their titles."""
     shown: list[str] = browser.run(
-        "[...document.querySelectorAll('#rows tbody th')].map(each => each.firstChild.textContent)"
+        "[...document.querySelectorAll('#rows tbody th')].map(each =>"
+        " (each.querySelector('.mono') || each.firstChild).textContent)"
     )
     return shown
 
@@ -141,6 +142,10 @@ def test_a_shared_address_shows_what_its_sender_saw(
     )
     assert browser.run(rows) == ["ARTEMIS-STOMP-ttl-3"]
     assert status(browser).startswith("2 of 16 results, 1 of ")
+    index(browser, reports[0], "verdict=FAIL&impact=disconnect")
+    assert names(browser) == ["stomp.liveness.a_silent_connection_is_closed[1.2]"]
+    index(browser, reports[0], "verdict=FAIL&impact=loss")
+    assert names(browser) == []
     assert failures(browser) == []
 
 
