@@ -79,7 +79,7 @@ def test_the_planted_fault_is_the_first_cause_that_is_printed(
     assert failed, f"no case failed: {[result.detail for result in results[name]]}"
     printed = " ".join(
         " ".join(
-            line.plain for line in summary.described(failed[0], requirements.load(), 200)
+            line.plain for line in summary.described(failed[0], requirements.load(), {}, 200)
         ).split()
     )
     assert re.search(broker.first, printed), printed
