@@ -7,13 +7,12 @@ from pamqp import commands
 
 from brokerproof.harness.model.time import ms
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
-from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.protocols.amqp091 import channel as channels
 from brokerproof.reference_broker.protocols.amqp091 import login
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
-from brokerproof.suites.mutation.styles.stranger import amqp091, option
+from brokerproof.suites.mutation.styles.stranger import amqp091, common, option
 
 LATE = ms(30)
 
@@ -26,14 +25,7 @@ for name, sentence, options in (
     ("fast_heartbeats", "The server proposes the shortest interval.", {"heartbeat_s": 1}),
 ):
     option(amqp091, Amqp091Connection, "amqp091", name, sentence, options)
-
-
-@amqp091.override(Amqp091Connection, "send", breaks="")
-def single_bytes(original, reached, self, data):
-    """Each byte is a write of its own: TCP keeps no boundaries."""
-    reached()
-    for position in range(len(data)):
-        original(self, data[position : position + 1])
+common(amqp091, Amqp091Connection)
 
 
 @amqp091.override(channels, "content", breaks="")
@@ -82,23 +74,6 @@ def late_confirms(original, reached, self):
     reached()
     shared = self.connection.shared
     shared.deadlines.call_at(shared.clock.now + LATE, lambda now: original(self))
-
-
-@amqp091.override(Queue, "_take_back", breaks="")
-def requeued_last(original, reached, self, back):
-    """What is requeued goes to the end of its queue (1.8.3.14: the text says nowhere)."""
-    if back and self._ready:
-        reached()
-        last = self._ready[-1].order
-        for entry in back:
-            entry.order = last = last + 1
-    original(self, back)
-
-
-@amqp091.override(RoundRobin, "_end_turn", breaks="")
-def greedy(original, reached, self, consumer):
-    """The consumer that came first gets the next message if it has room: there are no turns."""
-    reached()
 
 
 @amqp091.override(login, "offered", breaks="")

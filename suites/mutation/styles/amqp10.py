@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.protocols.amqp10 import outgoing, session
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.delivery import Batch
 from brokerproof.reference_broker.protocols.amqp10.messaging import Modified, Rejected
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
-from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    SETTLED,
-)
+from brokerproof.reference_broker.protocols.amqp10.performatives import SETTLED
 from brokerproof.reference_broker.protocols.amqp10.session import Session
-from brokerproof.suites.mutation.styles.stranger import amqp10, option
+from brokerproof.suites.mutation.styles.stranger import amqp10, common, option
 
 END = 2**32 - 2
 NEAR_THE_END = dict.fromkeys(
@@ -42,14 +39,7 @@ for name, sentence, options in (
     ("short_idle_time_out", "A frame every two seconds.", {"idle_timeout_ms": 4000}),
 ):
     option(amqp10, AmqpConnection, "amqp", name, sentence, options)
-
-
-@amqp10.override(AmqpConnection, "send", breaks="")
-def single_bytes(original, reached, self, data):
-    """Each byte is a write of its own: TCP keeps no boundaries."""
-    reached()
-    for position in range(len(data)):
-        original(self, data[position : position + 1])
+common(amqp10, AmqpConnection)
 
 
 @amqp10.mutant("")
@@ -117,29 +107,8 @@ def rejected_by_default(patch, reached):
     _default_outcome(patch, reached, Rejected())
 
 
-@amqp10.mutant("")
-def returned_last(patch, reached):
-    """What comes back goes to the end of its queue: no text says where (3.4.4)."""
-
-    @patch.override(Queue)
-    def _take_back(original, self, back):
-        if back and self._ready:
-            reached()
-            last = self._ready[-1].order
-            for entry in back:
-                entry.order = last = last + 1
-        original(self, back)
-
-
 @amqp10.override(OutgoingLink, "__init__", breaks="")
 def always_settled(original, reached, self, session, attach, our_handle):
     """The broker sends settled and says so in its attach (2.7.3: a receiver's wish is a SHOULD)."""
     reached()
     original(self, session, replace(attach, snd_settle_mode=SETTLED), our_handle)
-
-
-@amqp10.override(RoundRobin, "_end_turn", breaks="")
-def greedy(original, reached, self, consumer):
-    """The receiver that attached first gets the next message if it has credit: there are no
-    turns."""
-    reached()

@@ -17,6 +17,7 @@ from brokerproof.harness.inference.dialects import infer_dialects
 from brokerproof.harness.protocols.amqp091 import extensions
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets.target import Overrides, Parameters, TargetFacts
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.suites.mutation import matrix
 from brokerproof.suites.mutation.mutant import REFERENCE, Group, Mutant
 from brokerproof.suites.mutation.target import MutantTarget
@@ -39,6 +40,33 @@ def option(
 
     style.__name__, style.__doc__ = name, sentence
     group.mutant("")(style)
+
+
+def common(group: Group, connection: type) -> None:
+    """Make the styles that AMQP 1.0 and 0-9-1 both leave open; ``connection`` is the protocol's."""
+
+    @group.override(connection, "send", breaks="")
+    def single_bytes(original, reached, self, data):
+        """Each byte is a write of its own: TCP keeps no boundaries."""
+        reached()
+        for position in range(len(data)):
+            original(self, data[position : position + 1])
+
+    @group.override(Queue, "_take_back", breaks="")
+    def returned_last(original, reached, self, back):
+        """What comes back goes to the end of its queue: no text says where (AMQP 1.0, 3.4.4;
+        0-9-1, 1.8.3.14)."""
+        if back and self._ready:
+            reached()
+            last = self._ready[-1].order
+            for entry in back:
+                entry.order = last = last + 1
+        original(self, back)
+
+    @group.override(RoundRobin, "_end_turn", breaks="")
+    def greedy(original, reached, self, consumer):
+        """The consumer that came first gets the next message if it has room: there are no turns."""
+        reached()
 
 
 class StyleTarget(MutantTarget):
