@@ -470,8 +470,8 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
                 f" {requirement.releases} do",
             )
         verdict = verdict_for(requirement.level, finding)
-        is_known = verdict in (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE)
-        known = _listed_deviation(run, call, finding) if is_known else None
+        may_be_known = verdict in (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE)
+        known = _listed_deviation(run, call, finding) if may_be_known else None
         if known is None:
             judged.append(with_verdict(finding, verdict))
         else:

@@ -157,7 +157,6 @@ class Shift:
 
     @property
     def impact(self) -> Impact | None:
-        """The impact of the requirement."""
         return impacts.of_requirement(self.requirement)
 
     @property
