@@ -8,6 +8,7 @@ from enum import StrEnum
 from itertools import count
 
 from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.conversation import ControlFailed, Symptom, Violated
 from brokerproof.harness.protocols.stomp.raw_peer import frame
@@ -24,6 +25,12 @@ _MOST_FRAMES = 1_000
 _MANY_FRAMES = 100
 """A target that sent more than this and did not answer is not silent. It floods: a host that reads
 the flood of the cases beside the probe too does not get to :data:`_MOST_FRAMES` in time."""
+
+
+class _ProbeBench(Bench):
+    def require_place(self, protocol: str, routing: RoutingType) -> None:
+        """Let the probe fail by itself where discovery's message did not pass: its fault tells a
+        target that floods or is silent from one that refuses."""
 
 
 def _stomp(bench: Bench) -> None:
@@ -115,7 +122,7 @@ class PlainMessageProbe:
         """Send one message over the protocol, or only log in; return how that failed, or None if it
         passed."""
         label = f"plain-message{self._process}-{next(self._numbers)}"
-        bench = Bench(self._target, (), label=label, seed=self._seed)
+        bench = _ProbeBench(self._target, (), label=label, seed=self._seed)
         bench.world.bounds.tighten(self._limits)
         events = bench.events
         try:

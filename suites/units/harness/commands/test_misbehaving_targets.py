@@ -118,6 +118,7 @@ def test_a_target_that_misbehaves_from_the_beginning(
 @pytest.mark.parametrize(
     ("behaviour", "sentence"),
     [
+        ("silent_after_login", "is silent: 3 of 3 plain messages failed, the last one over STOMP:"),
         ("floods_after_login", "floods its clients: 3 of 3 plain messages failed"),
         ("floods_before_login", "bytes without a whole answer to CONNECT"),
         ("floods_with_messages", "answered CONNECT by MESSAGE"),
