@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -30,20 +29,17 @@ INDEX = """# Known deviations
 A deviation is a sentence of a specification or manual that a broker is known to break. In a run
 its verdict is KNOWN, and the exit code stays 0. Each family has a page:
 
-| family | deviations |
+| family | cases |
 | --- | --- |
 """
 INDEX_FOOT = """
-Each deviation has a heading with the title of the requirement and the case that shows it, sorted by
-[impact](../verdicts.md#impact), the worst first. Words in quotation marks are the document's own.
+A page has a heading for each broken requirement, the worst [impact](../verdicts.md#impact) first,
+and below it the cases that show it, with the cause. Words in quotation marks are the document's.
 
-The pages are made from the catalogue and `fixtures/brokers/<family>/known_deviations.toml`:
-`python -m brokerproof.suites.repo.deciding_sentences`.
+`python -m brokerproof.suites.repo.deciding_sentences` writes the pages from the catalogue and
+`fixtures/brokers/<family>/known_deviations.toml`.
 """
-UNJUDGED = """## Cases that cannot be judged
-
-The broker does not get far enough in these cases for any requirement to be judged.
-"""
+UNJUDGED = "## Cases in which the broker does not get far enough to be judged\n"
 
 Entry = list[Deviation]
 """One entry of a list: a deviation for each of its requirements, or one without any."""
@@ -67,7 +63,8 @@ def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
         if not requirement:
             return impacts.severity(None), len(order), entry[0].case
         impact = impacts.severity(catalogue[requirement].impact)
-        return impact, order.index(requirement), entry[0].case
+        ids = " ".join(deviation.requirement for deviation in entry)
+        return impact, order.index(requirement), ids + entry[0].case
 
     return sorted(entries, key=rank)
 
@@ -78,39 +75,40 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
         impact = catalogue[requirement].impact if requirement else None
         return f"## {impact.words.capitalize()}\n" if impact else UNJUDGED
 
+    def broken(entry: Entry) -> list[str]:
+        return [deviation.requirement for deviation in entry if deviation.requirement]
+
     lines = [f"# Known deviations: {FAMILIES[family]}\n"]
     for heading, group in groupby(entries, section):
         lines.append(heading)
-        for entry in group:
-            lines += _deviation(entry, catalogue)
+        for ids, cases in groupby(group, broken):
+            lines += _broken(ids, catalogue) if ids else []
+            lines += [*map(_case, cases), ""]
     return "\n".join(lines)
 
 
-def _deviation(entry: Entry, catalogue: Catalogue) -> Iterator[str]:
+def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
+    yield f"### {catalogue[ids[0]].title}\n"
+    for words, group in groupby(ids, lambda id: _words(catalogue, id)):
+        links = ", ".join(f"[{id}]({catalogue[id].link})" for id in group)
+        yield f"{links} {words}\n"
+
+
+def _case(entry: Entry) -> str:
     first = entry[0]
-    name = re.sub(r"[*?]|\[.*", "", first.case.rpartition(".")[2]).strip("_").replace("_", " ")
-    title = f"{catalogue[first.requirement].title}: " if first.requirement else ""
-    yield f"### {title}{name or 'every case'}\n"
-    yield f"{first.reason.strip().replace('<', '&lt;')} [Source]({first.link}).\n"
-    for deviation in entry:
-        if deviation.requirement:
-            yield f"* {_sentence(catalogue, deviation.requirement)}"
-    yield f"* Case: `{first.case}`" if first.case else "* Case: every case"
-    for label, text in (("Releases", first.versions), ("Target", first.target)):
-        if text:
-            yield f"* {label}: `{text}`"
-    if first.sometimes:
-        yield "* Does not show in every run."
-    if first.harm:
-        yield "* The broker may not survive the case."
-    yield ""
+    versions = f", releases `{first.versions}`" if first.versions else ""
+    target = f", target `{first.target}`" if first.target else ""
+    sometimes = ", not in every run" if first.sometimes else ""
+    harm = ", may end the broker" if first.harm else ""
+    case = f"`{first.case}`" if first.case else "every case"
+    reason = f"{first.reason.strip().replace('<', '&lt;')} [Source]({first.link})."
+    return f"* {case}{versions}{target}{sometimes}{harm}: {reason}"
 
 
-def _sentence(catalogue: Catalogue, id: str) -> str:
+def _words(catalogue: Catalogue, id: str) -> str:
     requirement = catalogue[id]
     words = f"“{requirement.quotation}”" if requirement.quotation else requirement.statement
-    words = words.replace("<", "&lt;")
-    return f"[{id}]({requirement.link}) ({requirement.level}): {words}"
+    return f"({requirement.level}): {words.replace('<', '&lt;')}"
 
 
 def main() -> None:
