@@ -33,8 +33,6 @@ CAPABILITIES = {"connection.blocked": True, "consumer_cancel_notify": True}
 
 
 class Driver:
-    """One broker of RabbitMQ's kind, and what it sent to whom."""
-
     def __init__(self, settings: Settings | None = None, *, disk: bool = False) -> None:
         chosen = settings or rabbitmq_conf.default()
         self.broker = create_broker(chosen, store=store(chosen) if disk else None)
@@ -129,7 +127,6 @@ class Driver:
         )
 
     def got(self, conn: int) -> list[Method]:
-        """Return the frames that arrived since the last call."""
         found, self._got[conn] = self._got[conn], []
         return found
 

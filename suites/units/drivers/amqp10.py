@@ -49,7 +49,6 @@ AMQP = Settings(
 
 
 def settings(**parameters: Any) -> Settings:
-    """Return an acceptor ``amqp`` with these parameters, and ``stomp`` beside it."""
     amqp = with_parameters(Acceptor("amqp", protocols=("AMQP",)), **parameters)
     return Settings(acceptors=(amqp, Acceptor("stomp")))
 
@@ -94,7 +93,6 @@ class Desk:
         self.note(self.broker.handle(self.now, TimerFired()))
 
     def run(self, until: Instant) -> None:
-        """Fires the timer at each deadline up to ``until``."""
         while (due := self.broker.next_deadline()) is not None and due <= until:
             self.now = max(self.now, due)
             self.note(self.broker.handle(self.now, TimerFired()))
@@ -212,7 +210,6 @@ class Peer:
         return self.send(Transfer(**fields), channel=channel, payload=body)
 
     def ready(self, **fields: Any) -> Peer:
-        """Open and a session on channel 0."""
         self.open(**fields)
         self.begin()
         return self
@@ -236,12 +233,10 @@ def text(payload: bytes) -> str:
 
 
 def kinds(frames: list[Frame]) -> list[type]:
-    """Return the types of the frames."""
     return [type(frame.value) for frame in frames]
 
 
 def bodies(frames: list[Frame]) -> list[str]:
-    """The texts of the messages among the frames."""
     return [text(frame.payload) for frame in frames if isinstance(frame.value, Transfer)]
 
 
@@ -253,12 +248,10 @@ def error_of(frames: list[Frame], kind: type) -> str:
 
 
 def ids(frames: list[Frame]) -> list[int]:
-    """The delivery-ids of the transfers among the frames."""
     return [frame.value.delivery_id for frame in frames if isinstance(frame.value, Transfer)]
 
 
 def header(frame: Frame) -> Header:
-    """The header section of a message from the broker, which always has one."""
     return Header.read(frame.payload, 3, 9)[0]
 
 
@@ -282,7 +275,6 @@ def stocked(count: int, settings: Settings = AMQP, address: str = "q") -> tuple[
 
 
 def received(desk: Desk, address: str = "q") -> list[str]:
-    """Consume the messages waiting at an address by a new connection, and return them."""
     peer = Peer(desk).ready()
     peer.attach_receiver(address)
     return bodies(peer.flow(100))

@@ -23,7 +23,6 @@ class StoringDesk(Desk):
         self.begin()
 
     def begin(self) -> None:
-        """A broker on what the disk has."""
         self.asked.clear()
         self.out.clear()
         self.broker = create_broker(
@@ -36,7 +35,6 @@ class StoringDesk(Desk):
         self.asked += [effect for effect in effects if isinstance(effect, StoreFiles | LoadFile)]
 
     def answer(self) -> None:
-        """All answers of the disk, in order."""
         while self.asked:
             at, answer = self.disk.carry(self.now, self.asked.pop(0))
             self.now = max(self.now, at)

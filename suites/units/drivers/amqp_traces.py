@@ -110,7 +110,6 @@ def violations(
 
 
 def mirrored(events: Sequence[Event]) -> list[Event]:
-    """Return the conversation with the sides exchanged."""
     turned: list[Event] = []
     for event in events:
         if isinstance(event, (FrameSent, FrameReceived)):

@@ -73,7 +73,6 @@ class Driver:
         return self.note(self.broker.handle(self.now, BytesReceived(conn, raw)))
 
     def connect(self, conn: int, version: str = "1.2", headers: str = "") -> list[Effect]:
-        """Opens a connection and a session."""
         self.open(conn)
         return self.feed(conn, f"CONNECT\naccept-version:{version}\nhost:h\n{headers}\n\0")
 
@@ -95,7 +94,6 @@ class Driver:
 
 
 def frames(effects: list[Effect], conn: int) -> list[Received]:
-    """The frames that the effects carry to ``conn``."""
     data = b"".join(
         effect.data for effect in effects if isinstance(effect, SendBytes) and effect.conn == conn
     )
@@ -103,13 +101,11 @@ def frames(effects: list[Effect], conn: int) -> list[Received]:
 
 
 def only(effects: list[Effect], conn: int) -> Received:
-    """The one frame that the effects carry to ``conn``."""
     (frame,) = frames(effects, conn)
     return frame
 
 
 def bodies(effects: list[Effect], conn: int) -> list[str]:
-    """The bodies of the MESSAGE frames that the effects carry to ``conn``."""
     return [frame.body.decode() for frame in frames(effects, conn) if frame.command == "MESSAGE"]
 
 

@@ -36,8 +36,6 @@ ETHERNET, COOKED, COOKED2, LOOPBACK, RAW = 1, 113, 276, 0, 101
 
 @dataclass(frozen=True)
 class Segment:
-    """One packet as it passed."""
-
     at: Instant
     source: tuple[bytes, int]
     target: tuple[bytes, int]
@@ -47,7 +45,6 @@ class Segment:
     data: bytes = b""
 
     def encode(self, link: int = ETHERNET, tag: bool = False) -> bytes:
-        """As it is captured."""
         tcp = dpkt.tcp.TCP(
             sport=self.source[1],
             dport=self.target[1],
@@ -86,17 +83,14 @@ class Line:
     there: tuple[bytes, int] = BROKER
 
     def open(self) -> None:
-        """The three packets of the handshake."""
         self._packet(0, 2)
         self._packet(1, 18)
         self._packet(0, 16)
 
     def client(self, data: bytes) -> None:
-        """The client writes."""
         self._say(0, data)
 
     def broker(self, data: bytes) -> None:
-        """The broker writes."""
         self._say(1, data)
 
     def close(self) -> None:
@@ -106,7 +100,6 @@ class Line:
             self._packet(1 - side, 16)
 
     def reset(self, side: int = 0) -> None:
-        """One side cuts the connection."""
         self._packet(side, 20)
 
     def _say(self, side: int, data: bytes) -> None:
@@ -177,7 +170,6 @@ def written(
 
 
 def events_of(*paths: Path) -> list[Event]:
-    """The events of capture files."""
     series, converter = Series(list(paths)), Converter()
     recorded = chain(converter.events(series), _rest(converter, series))
     return [event.event for event in recorded]
@@ -188,7 +180,6 @@ def _rest(converter: Converter, series: Series) -> Iterator[object]:
 
 
 def without(segments: Sequence[Segment], lost: set[int]) -> list[Segment]:
-    """The packets but those at these places."""
     return [each for at, each in enumerate(segments) if at not in lost]
 
 
@@ -205,7 +196,6 @@ def renumbered(segments: Sequence[Segment], by: int) -> list[Segment]:
 
 
 def frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
-    """A STOMP frame."""
     return stomp_codec.encode(command, headers, body)
 
 
@@ -224,7 +214,6 @@ class Plan:
 
 
 def session(plan: Plan, wire: Wire | None = None) -> Wire:
-    """The packets of a whole session."""
     wire = wire or Wire()
     producer, consumer = wire.line(40001), wire.line(40002)
     for line in (producer, consumer):

@@ -67,12 +67,10 @@ class CoreClient:
         return self.taken()
 
     def taken(self) -> list[Packet]:
-        """Return the packets that arrived."""
         found, self.inbox = self.inbox, []
         return found
 
     def say(self, name: str, channel: int = FIRST, /, **fields: Any) -> list[Packet]:
-        """A packet; returns what came."""
         return self.feed(encode_packet(name, fields, channel=channel, version=self.version))
 
     def session(self, channel: int = FIRST, *, start: bool = True, **fields: Any) -> list[Packet]:
@@ -94,7 +92,6 @@ class CoreClient:
         routing: RoutingType = RoutingType.ANYCAST,
         **fields: Any,
     ) -> list[Packet]:
-        """Makes a queue."""
         said = {
             "address": address or name,
             "queue": name,
@@ -107,33 +104,27 @@ class CoreClient:
     def consumer(
         self, queue: str, id: int = 0, *, credit: int | None = None, **fields: Any
     ) -> list[Packet]:
-        """Makes a consumer, with so much credit."""
         came = self.say(
             "create-consumer", consumer=id, queue=queue, requires_response=True, **fields
         )
         return came if credit is None else came + self.credit(credit, id)
 
     def credit(self, credits: int, id: int = 0) -> list[Packet]:
-        """Credit for a consumer; returns what came."""
         return self.say("consumer-credits", consumer=id, credits=credits)
 
     def publish(self, address: str, body: bytes = b"", **fields: Any) -> list[Packet]:
-        """Sends a message and asks for an answer; returns what came."""
         return self.say(
             "send", message=Message(address, body, **fields), requires_response=True, correlation=7
         )
 
     def ping(self, ttl_ms: int) -> list[Packet]:
-        """A ping; returns what came."""
         return self.say("ping", LIVENESS, connection_ttl=ttl_ms)
 
     def at(self, now: Instant) -> None:
-        """Time passes."""
         self.saw(self.driver.at(now))
 
 
 def client(settings: Settings | None = None, **session: Any) -> CoreClient:
-    """A client with a session, of a broker of its own."""
     one = CoreClient(Driver(settings or Settings(acceptors=(CORE,))))
     one.session(**session)
     one.taken()
@@ -141,12 +132,10 @@ def client(settings: Settings | None = None, **session: Any) -> CoreClient:
 
 
 def names(packets: list[Packet]) -> list[str]:
-    """Return their names."""
     return [packet.name for packet in packets]
 
 
 def bodies(packets: list[Packet]) -> list[bytes]:
-    """The bodies of the messages among them."""
     return [
         packet.message.body
         for packet in packets

@@ -63,7 +63,6 @@ class Docker:
 
     @property
     def url(self) -> str:
-        """For DOCKER_HOST."""
         return f"tcp://127.0.0.1:{self.server.server_address[1]}"
 
     def inspected(self) -> dict[str, Any]:
@@ -91,7 +90,6 @@ class Docker:
         }
 
     def start(self) -> None:
-        """The container begins."""
         self.started = True
         for port in self.created.get("ExposedPorts", {}):
             self.listening[port] = socket.create_server(("127.0.0.1", 0))
@@ -100,7 +98,6 @@ class Docker:
                 self.direct.append(socket.create_server(own))
 
     def remove(self) -> None:
-        """The container is gone."""
         self.removed = True
         for listener in self.listening.values():
             listener.close()
@@ -112,7 +109,6 @@ class Docker:
 
 @contextmanager
 def serving() -> Iterator[Docker]:
-    """A daemon, as long as the block lasts."""
     docker = Docker()
     thread = threading.Thread(target=docker.server.serve_forever, args=(0.02,))
     thread.start()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 
 def script(path: Path, text: str, interpreter: str = "/bin/sh") -> Path:
-    """Write an executable script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!{interpreter}\n{text}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)

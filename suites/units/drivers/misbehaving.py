@@ -25,13 +25,11 @@ _EMPTY_FRAME = bytes.fromhex("0000000802000000")
 
 
 def silent(client: socket.socket) -> None:
-    """Read, and answer nothing."""
     while client.recv(_READ):
         pass
 
 
 def silent_after_login(client: socket.socket) -> None:
-    """Answer CONNECT and nothing else."""
     client.recv(_READ)
     client.sendall(_CONNECTED)
     silent(client)
@@ -44,7 +42,6 @@ def half_open(client: socket.socket) -> None:
 
 
 def never_reading(client: socket.socket) -> None:
-    """Accept, and do nothing more."""
     threading.Event().wait()
 
 

@@ -22,8 +22,6 @@ PRODUCERS, CONSUMERS, QUEUES = 2, 3, 2
 
 @dataclass
 class ModelBroker:
-    """Writes the recording."""
-
     random: Random
     stamped: bool
     events: list[ev.Event] = field(default_factory=list)
@@ -46,7 +44,6 @@ class ModelBroker:
         return number, stamp(producer, number) if self.stamped else unstamped
 
     def invented_body(self) -> bytes:
-        """Return a body that no producer sent."""
         return stamp(77, 7) if self.stamped else b"invented"
 
     def give_back(self, consumer: Any, messages: list[Any]) -> None:

@@ -62,8 +62,6 @@ class Consumer:
 
 @dataclass
 class Player(ModelBroker):
-    """Writes the recording in STOMP."""
-
     tokens: int = 0
 
     def frame(
@@ -192,7 +190,6 @@ class Player(ModelBroker):
         return False
 
     def step(self, step: str) -> None:
-        """Does one of :data:`STEPS`."""
         place = self.random.randrange(len(self.consumers))
         consumer = self.consumers[place]
         match step:

@@ -45,8 +45,6 @@ FAULTS = (
 
 @dataclass
 class Message:
-    """One message of the model."""
-
     body: bytes
     exchange: str
     key: str
@@ -72,8 +70,6 @@ class Consumer:
 
 @dataclass
 class Player(ModelBroker):
-    """Writes the recording in AMQP 0-9-1."""
-
     exchange: str = ""
     """Messages go through this one; each of its keys has one queue."""
     confirms: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -276,7 +272,6 @@ class Player(ModelBroker):
         return False
 
     def step(self, step: str) -> None:
-        """Does one of :data:`STEPS`."""
         place = self.random.randrange(len(self.consumers))
         consumer = self.consumers[place]
         match step:

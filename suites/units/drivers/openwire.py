@@ -93,19 +93,16 @@ class OpenWireClient:
             client.saw(effects)
 
     def taken(self) -> list[Structure]:
-        """Return the packets that arrived."""
         found, self.inbox = self.inbox, []
         return found
 
     def say(self, name: str, *, response: bool = True, **fields: Any) -> list[Structure]:
-        """A command; returns what came."""
         self._number += 1
         said = {"commandId": self._number, "responseRequired": response, **fields}
         self.feed(encode_command(name, said, version=self.version))
         return self.taken()
 
     def producer(self, window: int = 0, destination: Structure = Q, value: int = 1) -> Structure:
-        """Makes one; returns its id."""
         made = Structure("ProducerId", {"connectionId": self.name, "value": value, "sessionId": 1})
         self.say("ProducerInfo", producerId=made, destination=destination, windowSize=window)
         return made
@@ -113,7 +110,6 @@ class OpenWireClient:
     def consumer(
         self, prefetch: int = 10, destination: Structure = Q, value: int = 1, **fields: Any
     ) -> list[Structure]:
-        """Makes one; returns what came."""
         made = self.consumer_id(value)
         return self.say(
             "ConsumerInfo",
@@ -124,7 +120,6 @@ class OpenWireClient:
         )
 
     def consumer_id(self, value: int = 1) -> Structure:
-        """The id of a consumer."""
         return Structure("ConsumerId", {"connectionId": self.name, "sessionId": 1, "value": value})
 
     def publish(
@@ -137,7 +132,6 @@ class OpenWireClient:
         name: str = "ActiveMQBytesMessage",
         **fields: Any,
     ) -> list[Structure]:
-        """A message; returns what came."""
         self._messages += 1
         id = Structure("MessageId", {"producerId": producer, "producerSequenceId": self._messages})
         said = {
@@ -150,7 +144,6 @@ class OpenWireClient:
         return self.say(name, response=response, **said | fields)
 
     def ack(self, dispatched: Structure, type: int = 2, **fields: Any) -> list[Structure]:
-        """Acknowledges; returns what came."""
         said = {
             "destination": dispatched["destination"],
             "consumerId": dispatched["consumerId"],
@@ -160,23 +153,19 @@ class OpenWireClient:
         return self.say("MessageAck", **said | fields)
 
     def at(self, now: Instant) -> list[Structure]:
-        """Time passes; returns what came."""
         self.told(self.driver.at(now))
         return self.taken()
 
 
 def client(activemq: ActiveMq | None = None, **options: Any) -> OpenWireClient:
-    """A client of a broker of its own."""
     return OpenWireClient(driver(activemq), **options)
 
 
 def names(commands: list[Structure]) -> list[str]:
-    """Return their names."""
     return [command.name for command in commands]
 
 
 def contents(commands: list[Structure]) -> list[bytes]:
-    """The contents of the messages among them."""
     return [
         command["message"]["content"]
         for command in commands

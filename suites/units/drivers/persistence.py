@@ -136,7 +136,6 @@ class StoringDriver:
             pass
 
     def wait(self, duration: int = seconds(1)) -> None:
-        """Time passes, and what is due happens."""
         until = self.now + duration
         self.settle()
         while (due := self.broker.next_deadline()) is not None and due <= until:
@@ -167,7 +166,6 @@ class StoringDriver:
     # --- peers ------------------------------------------------------------------------------------
 
     def connect(self, headers: str = "") -> int:
-        """A STOMP session on a new connection."""
         self.conn += 1
         self.feed(Connected(self.conn, "stomp", "test"))
         self.say(self.conn, f"CONNECT\naccept-version:1.2\nhost:h\n{headers}\n\0")
@@ -176,7 +174,6 @@ class StoringDriver:
         return self.conn
 
     def say(self, conn: int, frame: str) -> None:
-        """One or more frames."""
         self.feed(BytesReceived(conn, frame.encode()))
 
     def take(self, conn: int) -> list[Received]:
@@ -193,13 +190,11 @@ class StoringDriver:
         self.say(conn, "".join(f"{head}receipt:{body}\n\n{body}\0" for body in bodies))
 
     def receipts(self, conn: int) -> list[str]:
-        """The receipts that came since something was asked last."""
         return [frame["receipt-id"] for frame in self.take(conn) if frame.command == "RECEIPT"]
 
     def subscribe(
         self, conn: int, ack: str = "auto", to: str = "q", headers: str = ""
     ) -> list[Received]:
-        """A subscription; what came at once."""
         self.say(
             conn, f"SUBSCRIBE\nid:{to}\ndestination:{self.prefix}{to}\nack:{ack}\n{headers}\n\0"
         )
@@ -218,5 +213,4 @@ class StoringDriver:
 
 
 def numbered(count: int, name: Callable[[int], str] = str) -> list[str]:
-    """``count`` bodies."""
     return [name(number) for number in range(count)]

@@ -13,7 +13,6 @@ from brokerproof.reports.sources.recorded_cases import Columns, RecordedCase
 
 
 def recorded_case(events: Sequence[Event]) -> RecordedCase:
-    """The case whose recording is ``events``."""
     size = len(events)
     words = {"run": "r", "target": "t", "case": "c", "clock": "VIRTUAL"}
     envelope = {name: pa.array([word] * size) for name, word in words.items()}

@@ -26,7 +26,6 @@ UNKNOWN = "NOWHERE-SPEC-01"
 def header(
     name: str, *, targets: Iterable[str] = ("reference",), finished: bool = True
 ) -> dict[str, Any]:
-    """Return the contents of run.json."""
     values: dict[str, Any] = {
         "format": 2,
         "run": name,
@@ -68,13 +67,11 @@ def header(
 
 
 def write_header(folder: Path, values: dict[str, Any]) -> None:
-    """Makes ``folder`` a run folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps(values), "utf-8")
 
 
 def connection(conn: int, heart_beat: str, *, at: int = 0) -> list[ev.Event]:
-    """A connection that is opened and connected."""
     return [
         ev.ConnectionOpened(
             at_ns=at, conn=conn, protocol="STOMP", acceptor="stomp", remote="127.0.0.1:61613"
@@ -235,12 +232,10 @@ def two_connections() -> list[ev.Event]:
 
 
 def held(requirement: str, detail: str = "as it should be") -> Finding:
-    """A finding that held."""
     return Finding(requirement, Seen.HELD, detail)
 
 
 def violated(requirement: str, detail: str, uncertain: str | None = None) -> Finding:
-    """A finding that was violated."""
     return Finding(requirement, Seen.VIOLATED, detail, uncertain)
 
 

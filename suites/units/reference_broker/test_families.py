@@ -17,8 +17,6 @@ from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, send
 
 
 class DropEverything(Admission):
-    """Takes each message, and loses it."""
-
     def judge(self, address: str, *, by_credit: bool) -> Verdict:
         return Verdict.DROP
 
@@ -37,7 +35,6 @@ ROW = FamilyRow(lambda settings: settings.name == "dropping", assemble)
 
 
 def arrived(name: str) -> list[str]:
-    """Return the bodies that a subscriber gets of a broker of this name."""
     driver = Driver(Settings(name=name))
     driver.connect(1)
     driver.feed(1, subscribe())

@@ -35,7 +35,6 @@ CONVERSATIONS = (
 
 @pytest.fixture(scope="module")
 def ports() -> Iterator[dict[str, int]]:
-    """The ports of a reference broker in a process of its own, by acceptor."""
     command = [sys.executable, "-m", "brokerproof.harness.commands.cli", "broker", "--any-port"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

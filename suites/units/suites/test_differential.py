@@ -83,7 +83,6 @@ def test_clusters_that_differ_in_the_version_alone_are_one_line() -> None:
 
 
 def amqp(name: str, fields: dict[str, Any] | None = None, payload: bytes = b"") -> Frame:
-    """Return a frame as it was read."""
     return Frame(name, fields_of(composite(name, fields)), payload)
 
 

@@ -33,7 +33,6 @@ def publish(key: str = "q", exchange: str = "") -> bytes:
 
 
 def rabbitmq_unacked(count: int, *frames: bytes) -> Feed:
-    """A channel with ``count`` unacknowledged deliveries."""
     feed = rabbitmq(*frames, method("basic.consume", {"queue": "q"}))
     feed.send(publish() * count)
     return feed

@@ -44,7 +44,6 @@ def core_queue(name: str) -> bytes:
 
 
 def core_deliveries(count: int) -> tuple[Feed, list[int]]:
-    """A session with ``count`` unsettled deliveries; the numbers of the messages."""
     feed = core(
         packet("create-consumer", consumer=0, queue="q", requires_response=True),
         packet("consumer-credits", consumer=0, credits=-1),
@@ -215,7 +214,6 @@ def openwire_consumer(value: int = 1, session: int = 1) -> bytes:
 
 
 def openwire_deliveries(count: int) -> Feed:
-    """A consumer with ``count`` messages dispatched."""
     feed = openwire(openwire_consumer())
     feed.send(*(openwire_message(number) for number in range(count)))
     return feed

@@ -23,7 +23,6 @@ def stomp(version: str = "1.2") -> Feed:
 
 
 def stomp_messages(count: int, subscribe: bytes) -> tuple[Feed, list[bytes]]:
-    """A connection with ``count`` deliveries; the names of these."""
     feed = stomp()
     feed.send(b"SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:ANYCAST\n%b\n\0" % subscribe)
     sent = feed.send(b"SEND\ndestination:q\n\n\0" * count)

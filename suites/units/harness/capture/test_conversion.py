@@ -122,7 +122,6 @@ def test_a_body_that_was_cut_off_hides_nothing_else() -> None:
 
 
 def recording_text(number: int) -> str:
-    """The words about a message that was lost."""
     return (
         f"message {number} of producer 7 was confirmed and never delivered, and a later one of its"
         " producer was"
@@ -188,7 +187,6 @@ def test_without_every_connection_a_message_that_never_came_is_uncertain() -> No
 
 
 def of_amqp(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
-    """Return the certain anomalies of the only connection."""
     return {
         (wrong.kind, wrong.what)
         for wrong, _ in amqp.connection_anomalies(events, 1)

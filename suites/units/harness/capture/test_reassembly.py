@@ -100,7 +100,6 @@ def test_a_loss_is_told_with_its_size_and_what_follows_is_read() -> None:
 
 
 def messages(events: Sequence[ev.Event]) -> list[ev.FrameReceived]:
-    """The MESSAGEs."""
     return [
         event
         for event in events
@@ -109,7 +108,6 @@ def messages(events: Sequence[ev.Event]) -> list[ev.FrameReceived]:
 
 
 def opened() -> tuple[Wire, object]:
-    """A connection on which CONNECT and CONNECTED have passed."""
     wire = Wire()
     line = wire.line(40001)
     line.open()
@@ -119,7 +117,6 @@ def opened() -> tuple[Wire, object]:
 
 
 def ends(events: Sequence[ev.Event]) -> list[tuple[str, CloseHow]]:
-    """How connections ended."""
     return [
         (type(event).__name__, event.how)
         for event in events

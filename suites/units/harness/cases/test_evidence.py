@@ -11,8 +11,6 @@ from brokerproof.harness.model.verdicts import Seen
 
 
 class NoWorld:
-    """A world in which it is always the first instant."""
-
     clock = Clock.VIRTUAL
 
     def now(self) -> int:
@@ -20,7 +18,6 @@ class NoWorld:
 
 
 def judge() -> CaseRecord:
-    """A judge of one requirement, X-1."""
     record = CaseRecord()
     record.world = NoWorld()  # type: ignore[assignment]
     record.cited, record.example_record = ("X-1",), ExampleRecord()

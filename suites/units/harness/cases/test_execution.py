@@ -194,8 +194,6 @@ def test_a_release_is_judged_by_its_own_manual(reference: Target) -> None:
 
 
 class OtherIdentity:
-    """A target whose file says something else of it."""
-
     def __init__(self, target: Target, identity: Identity) -> None:
         self._target = target
         self.identity = identity

@@ -39,7 +39,6 @@ class HostThatIsLate:
 def judged(
     gaps_ms: list[float], late: list[Duration], low: Duration = 0, until_ms: float | None = None
 ) -> Finding:
-    """The finding on a sender that left these gaps."""
     judge = MeasurementJudge()
     judge.world, judge.cited = HostThatIsLate(late), ("X-1",)  # type: ignore[assignment]
     judge.example_record = ExampleRecord()

@@ -29,8 +29,6 @@ PASSING = st.sampled_from([Seen.HELD, Seen.NOT_APPLICABLE, Seen.NEVER_REACHED])
 
 @dataclass(frozen=True)
 class Example:
-    """One passing example."""
-
     events: int
     findings: list[Finding]
     situations: list[str]

@@ -70,8 +70,6 @@ def test_a_target_that_answers_no_protocol_is_named_as_a_whole(
 
 
 class Shut(RealTimeTwin):
-    """A broker that lets nobody in while it is ``shut``."""
-
     shut = False
 
     @property

@@ -38,7 +38,6 @@ def test_a_name_that_is_not_listed_is_refused_with_the_nearest_one() -> None:
 
 
 def own_target(tmp_path: Path, more: str, like: str = "rabbitmq") -> Target:
-    """Return the target of a file with these lines."""
     file = tmp_path / "mine.target.toml"
     file.write_text(
         f'kind = "address"\nlike = "{like}"\n{more}\n[endpoints]\n'

@@ -47,7 +47,6 @@ def installed(folder: Path, package: Path) -> None:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package that init-suite wrote, installed."""
     folder = tmp_path / "shop-cases"
     done = CliRunner().invoke(cli, ["init-suite", "shop", "--out", str(folder)])
     assert done.exit_code == 0, done.output

@@ -29,8 +29,6 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Desk:
-    """As much of a bench as a peer needs."""
-
     def __init__(self) -> None:
         self.world = RealWorld({"amqp": ("127.0.0.1", 1)}, Canary())
         self.events: list[Any] = []

@@ -22,7 +22,6 @@ from brokerproof.suites.units.drivers.executables import script
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A PATH with nothing but a folder of the test's, and an empty cache."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))

@@ -49,8 +49,6 @@ QUEUE = Destination("/queue/a")
 
 
 def answering(heart_beat: str | None = None, version: str = "1.2") -> Answer:
-    """A broker that connects everybody and sends the receipts it is asked for."""
-
     def answer(said: codec.Frame) -> bytes:
         if said.command in ("CONNECT", "STOMP"):
             headers = {"version": version} | (
@@ -97,8 +95,6 @@ class Scripted:
 
 
 class Notebook:
-    """As much of a bench as a peer needs."""
-
     def __init__(self, world: World) -> None:
         self.world = world
         self.events: list[Event] = []
@@ -143,7 +139,6 @@ def virtual(
     beat: bytes = b"\n",
     faults: LinkFaults | None = None,
 ) -> tuple[Notebook, StompPyPeer, Scripted]:
-    """stomp.py connected to a scripted broker in virtual time."""
     broker = Scripted(answer, period, beat)
     world = VirtualWorld(broker, {"stomp": None})
     if faults is not None:

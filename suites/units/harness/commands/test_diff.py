@@ -35,7 +35,6 @@ def run(
     finished: bool = True,
     **more: Any,
 ) -> Path:
-    """A run of one target with these verdicts; ``more`` goes into its header."""
     write_header(folder, header(folder.name, targets=[target], finished=finished) | more)
     for case, verdict in verdicts.items():
         finding = violated(TTL, "late") if verdict is V.FAIL else held(TTL)
@@ -49,7 +48,6 @@ def run(
 
 
 def call(*arguments: str | Path) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error, as the console script gives them."""
     result = CliRunner().invoke(
         diff, [str(argument) for argument in arguments], standalone_mode=False
     )

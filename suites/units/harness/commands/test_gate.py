@@ -23,7 +23,6 @@ def result(case: str, target: str, verdict: Verdict) -> Result:
 
 
 def run(folder: Path, *results: Result) -> Path:
-    """A finished run with these results."""
     run_folder.create(folder, command=[], seed=1, effort="smoke")
     run_folder.add_cases(folder, {result.case: {} for result in results})
     for result in results:

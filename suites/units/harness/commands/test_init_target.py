@@ -27,7 +27,6 @@ def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The endpoints of a reference broker that is running, as HOST:PORT."""
     broker = target_file.load("reference-real")
     assert isinstance(broker, ProcessTarget)
     broker.start(tmp_path_factory.mktemp("broker"))

@@ -41,7 +41,6 @@ reference does not keep is a WARN."""
 
 @contextmanager
 def broker() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A reference broker in a process of its own, and its STOMP port."""
     with subprocess.Popen(
         [*COMMAND, "broker", "--any-port"], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -66,7 +65,6 @@ def run_command(target: str, out: Path, *arguments: str) -> list[str]:
 
 
 def judged(target: str, out: Path, *arguments: str) -> tuple[int, str, list[Result]]:
-    """Exit code, last line on stderr, and results of a run."""
     done = subprocess.run(
         run_command(target, out, *arguments),
         capture_output=True,
@@ -78,7 +76,6 @@ def judged(target: str, out: Path, *arguments: str) -> tuple[int, str, list[Resu
 
 
 def begun(target: str, folder: Path) -> str:
-    """Start to judge ``target``; return the sentence by which that fails."""
     loaded = target_file.load(target, {"probe_seconds": 1})
     try:
         loaded.start(folder)

@@ -20,7 +20,6 @@ def result(case: str, target: str = "reference") -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of two cases."""
     run_folder.create(tmp_path / "run", command=[], seed=1, effort="smoke")
     run_folder.add_cases(
         tmp_path / "run", {name: {"doc": "", "requirements": []} for name in ("a.b", "a.c")}

@@ -31,7 +31,6 @@ def commands(document: str) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Path:
-    """A folder whose ``bin`` has the command of this checkout."""
     launcher = tmp_path / "bin" / "brokerproof"
     launcher.parent.mkdir()
     python = shlex.quote(sys.executable)
@@ -41,7 +40,6 @@ def shell(tmp_path: Path) -> Path:
 
 
 def printed_by(document: str, shell: Path) -> list[str]:
-    """Run a tutorial; what each of its commands printed."""
     printed = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])

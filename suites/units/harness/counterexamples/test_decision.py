@@ -56,7 +56,6 @@ def receipt(name: bytes) -> bytes:
 
 
 def player(*answers: bytes | None) -> ScriptedPlayer:
-    """A player that has written once for each answer, on connection 1."""
     played = ScriptedPlayer(*answers)
     played.open(1, "stomp")
     for _ in answers:

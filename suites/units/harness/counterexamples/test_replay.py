@@ -62,7 +62,6 @@ class _NoReceiptForCommit(StompConnection):
 
 
 def faulty() -> VirtualTarget:
-    """The reference, but COMMIT is never answered."""
     original = target_file.load("reference")
     assert isinstance(original, VirtualTarget)
 

@@ -42,7 +42,6 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 def hidden(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parameters of an acceptor and of the broker, drawn."""
     drawn = random.Random(seed)
     most = drawn.randint(1, 60)
     acceptor = {

@@ -29,8 +29,6 @@ BROKER: dict[str, dict[str, Any]] = {
 
 
 class Answers:
-    """Management that answers with these settings, or does not know the question."""
-
     def __init__(self, settings: dict[str, dict[str, Any]] | None) -> None:
         self.known = settings
 

@@ -24,7 +24,6 @@ from brokerproof.harness.trace.stamp import stamp
 def stretch(
     folder: Path, frames: list[tuple[int, int, int, bytes]], sizes: list[int] | None = None
 ) -> LogSlice:
-    """Frames with instant, connection and direction, over a tape."""
     found = LogSlice()
     written: list[Path] = []
     tape = WireLog(folder, written.append)

@@ -194,7 +194,6 @@ def test_what_a_killed_driver_recorded_is_recovered(tmp_path: Path) -> None:
 
 
 def drivers(pid: int) -> list[int]:
-    """The processes below ``pid`` that drive."""
     found = []
     for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         if b"brokerproof.harness.load.worker" in Path(f"/proc/{word}/cmdline").read_bytes():

@@ -32,7 +32,6 @@ def got(consumer: str, *keys: bytes, marked: bool = False) -> list[Fact]:
 
 
 def only(books: Books, **expected: tuple[bytes, ...]) -> None:
-    """Exactly these irregularities were noticed, and no other."""
     assert {name: getattr(books, name) for name in ILLEGAL if getattr(books, name)} == expected
 
 

@@ -105,7 +105,6 @@ def test_a_tag_may_come_again_once_both_sides_settled() -> None:
 
 
 def sending(count: int, first: int = 0) -> list[Event]:
-    """We have sent ``count`` deliveries to the broker."""
     numbers = [(first + number) % 2**32 for number in range(count)]
     return mirrored([*receiving(), grant(count), *(delivery(number) for number in numbers)])
 

@@ -12,7 +12,6 @@ QUEUE = "/queue/a"
 
 
 def frame(at: int, conn: int, command: str, body: bytes = b"", **headers: str) -> ev.Event:
-    """A frame that clients send or brokers do, by its command."""
     kind = (
         ev.FrameReceived
         if command in ("MESSAGE", "RECEIPT", "ERROR", "CONNECTED")
@@ -31,7 +30,6 @@ def frame(at: int, conn: int, command: str, body: bytes = b"", **headers: str) -
 
 
 def consumer(at: int, conn: int, ack_id: str, *, again: bool = False) -> list[ev.Event]:
-    """A consumer that subscribes and is given the message."""
     marked = {"redelivered": "true"} if again else {}
     return [
         frame(at, conn, "SUBSCRIBE", id="s", destination=QUEUE, ack="client"),

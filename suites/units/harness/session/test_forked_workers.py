@@ -170,7 +170,6 @@ def make(config, overrides, *, start):
 
 
 def children(pid: int) -> list[int]:
-    """The processes below ``pid``."""
     found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [*found, *(below for result in found for below in children(result))]
 

@@ -63,8 +63,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 class Cores:
-    """Cores of which so large a share is always idle."""
-
     def __init__(self, idle: float) -> None:
         self._idle = idle
 
@@ -109,8 +107,6 @@ def waits(target: Bench) -> None:
 
 
 def logged(log: Path) -> Callable[[Bench], None]:
-    """Return a case that takes a second and writes its beginning and its end to ``log``."""
-
     def waits_a_second(target: Bench) -> None:
         with log.open("a") as out:
             out.write("+1\n")
@@ -122,7 +118,6 @@ def logged(log: Path) -> Callable[[Bench], None]:
 
 
 def most_together(log: Path) -> int:
-    """Return how many cases were under way at most, by what they wrote."""
     return max(accumulate(int(line) for line in log.read_text().split()))
 
 

@@ -18,8 +18,6 @@ from brokerproof.suites.units.drivers.misbehaving import SERVERS, listening
 
 
 def stomp(server: str, host: str = "") -> Callable[[socket.socket], None]:
-    """A broker of that name that admits clients of one virtual host, or of any."""
-
     def serve(client: socket.socket) -> None:
         if not (data := client.recv(4096)):
             return

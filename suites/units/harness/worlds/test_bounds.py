@@ -24,8 +24,6 @@ FAR = seconds(3600)
 
 
 class Ignoring:
-    """A receiver that looks at nothing."""
-
     def bytes_arrived(self, at: Instant, data: bytes) -> None: ...
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None: ...

@@ -45,8 +45,6 @@ and with neither."""
 
 
 class Broker:
-    """Takes one connection, and does on it what it is told."""
-
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()
@@ -86,8 +84,6 @@ class Broker:
 
 
 class Peer:
-    """Records the bytes that arrive, and how the connection ended."""
-
     def __init__(self) -> None:
         self.came = b""
         self.ended: CloseHow | None = None
@@ -185,8 +181,6 @@ def test_stomp_py_reads_on_and_tells_the_reset(broker: Broker, way: str) -> None
 
 
 class Selectable:
-    """Proton's view of a socket."""
-
     def __init__(self, plain: socket.socket) -> None:
         self._plain, self._transport = plain, object()
 
@@ -248,8 +242,6 @@ def test_the_last_word_of_a_driver_is_heard_though_it_has_left(broker: Broker) -
 
 
 class Ours(SocketTarget):
-    """A broker that only resets, as a process of ours."""
-
     is_local = True
 
 

@@ -64,8 +64,6 @@ class Scripted:
 
 
 class Ear:
-    """Keeps what arrives."""
-
     def __init__(self) -> None:
         self.arrivals: list[tuple[Instant, bytes]] = []
         self.closed: tuple[Instant, CloseHow] | None = None

@@ -18,8 +18,6 @@ from brokerproof.reference_broker.settings.settings import Settings
 
 
 class Driven:
-    """A broker with connections by number, at instant 0 for ever."""
-
     def __init__(self, *conns: int) -> None:
         self._broker = create_broker(Settings(acceptors=(Acceptor("stomp"),)))
         for conn in conns:

@@ -13,8 +13,6 @@ ANY = RoutingType.ANYCAST
 
 
 class Taker:
-    """A consumer that takes everything."""
-
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
@@ -29,8 +27,6 @@ class Taker:
 
 
 class Claim:
-    """A claim that counts how often it is released."""
-
     released = 0
 
     def release(self) -> None:

@@ -46,8 +46,6 @@ def places(settings: Settings | None = None, **acceptor: object) -> Settings:
 
 
 class Driver(StoringDriver):
-    """Knows large bodies."""
-
     def files(self) -> list[str]:
         return [name for name in self.disk.names() if name.startswith("large/")]
 
@@ -77,7 +75,6 @@ class Driver(StoringDriver):
     def large(
         self, conn: int, body: bytes = BODY, headers: str = "", *, text: bool = False
     ) -> None:
-        """SENDs ``body`` with receipt ``r``, persistent."""
         length = "" if text else f"content-length:{len(body)}\n"
         head = f"SEND\ndestination:q\nreceipt:r\npersistent:true\n{headers}{length}\n"
         self.feed(BytesReceived(conn, head.encode() + body + b"\0"))

@@ -108,7 +108,6 @@ def test_bad_certificate_users_are_refused(tmp_path: Path, text: str, sentence: 
 
 
 def stomp_says(certificate: str | None, headers: str, settings: Settings = SETTINGS) -> str:
-    """The command that answers CONNECT."""
     broker = create_broker(settings)
     broker.handle(0, Connected(1, "stomp", "x", certificate))
     effects = broker.handle(

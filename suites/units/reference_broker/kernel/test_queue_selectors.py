@@ -48,8 +48,6 @@ def test_an_anycast_message_goes_to_a_queue_that_lets_it_in() -> None:
 
 
 class Taker:
-    """A consumer with a number of places."""
-
     def __init__(self, name: int, places: int, selector: Selector | None) -> None:
         self.name, self.places, self.selector = name, places, selector
         self.held: list[Entry] = []

@@ -43,8 +43,6 @@ envelopes = st.builds(
 
 
 class LargeBodies:
-    """Large bodies without files."""
-
     def find(self, id: int, size: int) -> LargeBody:
         return LargeBody(self, id, size)
 

@@ -90,7 +90,6 @@ class Stomp:
         return self._driver.reports
 
     def begin(self) -> None:
-        """Kill the broker, and begin another."""
         self._driver.kill()
 
     def content(self) -> Content:

@@ -56,8 +56,6 @@ class FailingDisk(MemoryDisk):
 
 
 class Producing(StoringDriver):
-    """A broker on a disk that may fail, and producers."""
-
     def __init__(self, settings: Settings, kind: str) -> None:
         super().__init__(settings, confirmations.OPTIONS, faults=DiskFaults())
         self.kind = kind
@@ -82,7 +80,6 @@ class Producing(StoringDriver):
         return received, events
 
     def connected(self, number: int) -> tuple[int, Any]:
-        """Return a connection and its client."""
         client = CLIENTS[self.kind](f"c{number}", SLASHES if self.settings.activemq else ARTEMIS)
         self.conn += 1
         self.feed(Connected(self.conn, client.protocol, "test"))

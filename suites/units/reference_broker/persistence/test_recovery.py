@@ -71,7 +71,6 @@ def test_whatever_the_instant(limit: int, seed: int) -> None:
 
 
 def play(driver: History, seed: int, window: str = History.wide, rounds: int = 20) -> None:
-    """Producers and a consumer, and a look at every instant; it consumes with ``window``."""
     dice = random.Random(seed)
     driver.looking = False
     producer, consumer = driver.connect(), driver.connect()

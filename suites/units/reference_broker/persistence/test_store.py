@@ -58,8 +58,6 @@ class Consumer:
 
 
 class Storing(RuleBasedStateMachine):
-    """One broker, one disk."""
-
     nacks = True
     """True if unwanted messages are delivered again."""
 
@@ -71,12 +69,10 @@ class Storing(RuleBasedStateMachine):
         )
 
     def place(self, address: str, type_header: str) -> str:
-        """Headers that name the queue or topic ``address``."""
         kind = RoutingType.MULTICAST if len(PLACES[address]) > 1 else RoutingType.ANYCAST
         return f"destination:{address}\n{type_header}:{kind}\n"
 
     def window(self, size: int) -> str:
-        """A header about how much a consumer may have."""
         return f"consumer-window-size:{size}\n"
 
     @initialize(
@@ -133,7 +129,6 @@ class Storing(RuleBasedStateMachine):
         self.consumers.clear()
 
     def _hear(self) -> None:
-        """Return the frames that the broker sent to anybody."""
         closed = set(self.driver.closed)
         for producer in self.producers:
             for frame in self.driver.take(producer.conn):

@@ -130,8 +130,6 @@ class Peer:
 
 
 class Confirming(RuleBasedStateMachine):
-    """One broker, one disk, and clients of every protocol of the family."""
-
     make: Any = staticmethod(artemis)
     kinds: tuple[str, ...] = ("stomp", "amqp", "core")
     naming = ARTEMIS
@@ -211,7 +209,6 @@ class Confirming(RuleBasedStateMachine):
         assert ledger.wrong == []
 
     def pump(self) -> None:
-        """Clients send what they want to send."""
         while any(self.say(peer) for peer in (*self.peers, *self.leaving)):
             pass
 

@@ -23,7 +23,6 @@ MOST = 1.5
 
 
 def bytecodes_a_byte(feed: Any) -> float:
-    """The bytecodes that the broker carries out for each byte that is measured."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -245,8 +245,6 @@ CASES = [
 
 
 class Talk:
-    """A broker with a peer and a STOMP bystander."""
-
     def __init__(self, case: Case, **quotas: int) -> None:
         family, acceptor, opening = OPENINGS[case.protocol]
         settings = replace(scene.settings(scene.Setting(family, False)), quotas=Quotas(**quotas))
@@ -262,7 +260,6 @@ class Talk:
         assert b"CONNECTED" in self.say(login, 2)
 
     def say(self, raw: bytes, conn: int = 1) -> bytes:
-        """Return the answer."""
         answer = b""
         for effect in self.broker.handle(0, BytesReceived(conn, raw)):
             match effect:
@@ -307,8 +304,6 @@ EXCEEDED = Quotas.exceeded
 
 @dataclass(frozen=True, order=True)
 class Site:
-    """A place of the broker that asks for a quota."""
-
     file: str
     function: str
     resource: str

@@ -62,8 +62,6 @@ class Echo:
         return self.deadline
 
     def wait_for(self, kind: type[Input], count: int = 1) -> list[Input]:
-        """The inputs of that kind, once there are ``count``."""
-
         def seen() -> list[Input]:
             return [event for event in self.inputs if isinstance(event, kind)]
 

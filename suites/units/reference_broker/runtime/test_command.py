@@ -53,7 +53,6 @@ def running(
 
 
 def refused(*options: str) -> tuple[int, str]:
-    """Exit code and standard error of a command that does not run."""
     done = subprocess.run(
         [*COMMAND, *options], capture_output=True, text=True, timeout=WITHIN_S, check=False
     )
@@ -62,7 +61,6 @@ def refused(*options: str) -> tuple[int, str]:
 
 
 def connected(port: int, login: str = "") -> bytes:
-    """The first bytes of the answer to a CONNECT."""
     with socket.create_connection(("127.0.0.1", port), 5) as peer:
         peer.sendall(f"CONNECT\naccept-version:1.2\nhost:h\n{login}\n\0".encode())
         return peer.recv(9)

@@ -27,8 +27,6 @@ WITHIN_S = 20
 
 
 class Peer:
-    """A STOMP session that reads frame by frame."""
-
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), WITHIN_S)
         self._rest = b""
@@ -63,7 +61,6 @@ def _send(port: int, count: int, length: int = 300) -> None:
 
 
 def _all(port: int, count: int) -> list[str]:
-    """So many messages, none of which is acknowledged."""
     with closing(Peer(port)) as peer:
         window = "consumer-window-size:-1\n"
         peer.say(

@@ -19,8 +19,6 @@ from brokerproof.suites.units.drivers.broker import patient
 
 
 class Subject:
-    """A message that has exactly these properties."""
-
     def __init__(self, **properties: Value) -> None:
         self.properties = properties
         self.body = b"<order><item price='3'/></order>"

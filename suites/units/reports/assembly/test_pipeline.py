@@ -74,7 +74,6 @@ def text(report: Report, name: str = "index.html") -> str:
 
 
 def chunks(report: Report) -> list[dict[str, Any]]:
-    """Return the contents of every chunk of cases."""
     found = []
     for path in sorted((report.folder / "cases").glob("*.js")):
         packed = re.fullmatch(r'brokerproof_cases\((\d+),"(.*)"\);\n', path.read_text())
@@ -85,7 +84,6 @@ def chunks(report: Report) -> list[dict[str, Any]]:
 
 
 def page(report: Report, case: str, target: str) -> dict[str, Any]:
-    """Return what the page of a case is drawn from."""
     (row,) = [
         row
         for chunk in chunks(report)

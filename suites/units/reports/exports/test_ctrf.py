@@ -12,7 +12,6 @@ from brokerproof.reports.sources.runs import Run
 
 
 def written(folder: Path, *names: str) -> Any:
-    """Return the results of a report on runs of these names, each with one case."""
     runs = [Run(folder, name, {}) for name in names]
     rows = [CaseRow(name, "t", "a.case", "PASS", "", ("R-1",), 1, 0.25, "") for name in names]
     ctrf.write(folder / "ctrf.json", runs, [], rows)

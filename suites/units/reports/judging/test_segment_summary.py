@@ -31,7 +31,6 @@ OF_BOOKS = {"phantom", "shared", "revived", "lost", "mismarked", "unmarked"}
 
 
 def batch(events: Sequence[ev.Event]) -> pa.RecordBatch:
-    """Events as the recorder writes them."""
     return Recorder(None, "r", "t", Clock.VIRTUAL)._batch("c", events)
 
 
@@ -56,7 +55,6 @@ def summed_up(
 
 
 def suspicious(merged: dict[str, dict[Any, Any]]) -> tuple[set[str], set[int]]:
-    """Return the queues and the connections that need a recheck."""
     queues = {
         key[4]
         for kind in ("deliveries", "order")

@@ -120,7 +120,6 @@ def looking_for(*numbers: int, conns: Iterable[int] = (1,), **more: Any) -> Rech
 def chosen(
     again: RecheckPlan, events: list[ev.Event], *cuts: int, only: Iterable[Any] | None = None
 ) -> list[int]:
-    """The places in the recording of what is read again."""
     choice = EventFilter(again, 7, only)
     rows = [row for segment in cut(events, cuts) for row in _rows(choice.of(segment))]
     assert all(row["place"] == 7 for row in rows)

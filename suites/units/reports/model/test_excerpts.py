@@ -137,7 +137,6 @@ def test_a_case_that_goes_on_over_segments_of_two_recorders_is_whole(
 
 
 def shown(events: list[ev.Event], most: int = 3) -> list[dict[str, Any]]:
-    """Return the examples that a case page with these events shows."""
     case = recorded_case(events)
     return [excerpt(case, places) for places in chosen_parts(case, most)]
 

@@ -39,7 +39,6 @@ def screen(
     cases: tuple[CaseRow, ...] = (),
     **header: Any,
 ) -> Overview:
-    """The first screen of a run ``r`` with these results of one target."""
     for result in results:
         append(folder, result)
     bar = Bar(Column("r", "t", "t"), (), 1.0)

@@ -11,7 +11,6 @@ from brokerproof.reports.spark.class_archive import ClassArchive, class_archive
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Path, Path, str, Path]:
-    """A Java, a Spark, a use and a cache folder."""
     java, spark = tmp_path / "java", tmp_path / "spark"
     java.touch()
     (spark / "jars").mkdir(parents=True)

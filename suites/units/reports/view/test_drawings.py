@@ -16,7 +16,6 @@ from brokerproof.reports.view.templates import templates
 
 
 def rows(events: Sequence[ev.Event]) -> list[dict[str, Any]]:
-    """Frames as the task that draws curves gets them."""
     found = []
     for event in events:
         kind = type(event).__name__
@@ -57,7 +56,6 @@ def test_what_a_subscription_holds_follows_deliveries_and_acknowledgements() -> 
 
 
 def amqp(at: int, command: str, *, sent: bool, **fields: object) -> ev.Event:
-    """A frame on channel 0."""
     kind = ev.FrameSent if sent else ev.FrameReceived
     named = (
         ("channel", "0"),
@@ -102,7 +100,6 @@ def test_the_window_of_a_session_follows_flows_and_transfers() -> None:
 
 
 def basic(at: int, command: str, *, sent: bool, **fields: object) -> ev.Event:
-    """A method of the class basic on channel 1."""
     kind = ev.FrameSent if sent else ev.FrameReceived
     named = (
         ("channel", "1"),
@@ -147,7 +144,6 @@ LIMITED = [
 
 
 def asked(attribute: str, *told: int) -> list[ev.Event]:
-    """The broker is asked for an attribute of the address full.few.a, again and again."""
     events = []
     for number, each in enumerate(told):
         question = {

@@ -11,7 +11,6 @@ A, B, C = (Key(1, number, 0) for number in range(3))
 
 
 def _ledger(*keys: Key) -> Ledger:
-    """Each was sent to q and has its receipt."""
     ledger = Ledger()
     for key in keys:
         ledger.sent(["q"], key)

@@ -25,7 +25,6 @@ LIMIT, PAGE = ADDRESSES.max_size_bytes, ADDRESSES.page_size_bytes
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """The reference broker in virtual time."""
     target = target_file.load("reference")
     target.start(tmp_path)
     made = Bench(target, ("ARTEMIS-PAGING-8",), label="full")

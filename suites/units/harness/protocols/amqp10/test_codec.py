@@ -36,7 +36,6 @@ def read(*pieces: bytes) -> list[codec.Read]:
 
 
 def primitive(field: dict[str, Any]) -> str:
-    """Return the definition's entry of a field, in the form of the table."""
     kind = field["type"]
     if kind in ("role", "error", "*"):
         return str(kind)

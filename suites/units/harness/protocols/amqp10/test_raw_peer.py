@@ -67,7 +67,6 @@ def sent(bench: Bench, name: str) -> list[dict[str, str]]:
 
 
 def received(name: str, channel: int = 0, /, **fields: object) -> Frame:
-    """A frame of the broker."""
     made = codec.composite(name, dict(fields))
     data = codec.encode_frame(types.encode(made), channel=channel)
     (found,) = codec.Reader().feed(data)

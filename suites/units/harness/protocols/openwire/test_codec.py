@@ -36,7 +36,6 @@ WHOLE = [vector for vector in VECTORS["commands"] if "fields" in vector]
 
 
 def _said(value: Any) -> Any:
-    """A value as the vectors have it."""
     match value:
         case bytes():
             return value.hex()

@@ -65,7 +65,6 @@ def test_a_wrong_configuration_is_one_sentence(
 
 
 def configured(path: Path, inside: str, connectors: str = CONNECTOR) -> Path:
-    """A file with that inside its broker."""
     file = path / "activemq.xml"
     file.write_text(
         "<beans><broker"

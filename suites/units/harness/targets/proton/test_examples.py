@@ -47,7 +47,6 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def package(offered: Path, name: str, release: str, files: dict[str, str]) -> None:
-    """Puts a package with these files on offer."""
     tree = offered.parent / f"tree-{name}-{release}"
     (tree / "DEBIAN").mkdir(parents=True)
     control = (

@@ -41,7 +41,6 @@ def of(cursor: Cursor, limit: int = 10, *, persistent: bool = True, **about: int
 
 
 def added(driver: Driver, count: int, headers: str = "") -> int:
-    """How many of ``count`` more messages are taken."""
     return len(
         receipts(driver.feed(1, "".join(sync(number, headers=headers) for number in range(count))))
     )

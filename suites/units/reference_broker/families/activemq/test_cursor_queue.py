@@ -193,8 +193,6 @@ def test_a_queue_that_is_deleted_gives_everything_back() -> None:
 
 
 class Watcher:
-    """A browser of Queue."""
-
     def __init__(self) -> None:
         self.cursor = 0
         self.seen: list[str] = []

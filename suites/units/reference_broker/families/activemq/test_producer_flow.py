@@ -38,7 +38,6 @@ def full(conns: int = 2, **about: object) -> Driver:
 
 
 def take(driver: Driver, conn: int = 2) -> list[str]:
-    """Bodies of what a consumer gets that acknowledges as it goes."""
     return bodies(driver.feed(conn, subscribe(ack="auto")), conn)
 
 

@@ -162,9 +162,6 @@ def test_an_account_is_kept_as_long_as_there_is_an_address_or_a_charge() -> None
 
 @dataclass
 class Someone:
-    """A connection with a subscription of a queue and one of a topic, which acknowledges some of
-    what it gets."""
-
     driver: Driver
     conn: int
     acks: list[str] = field(default_factory=list)

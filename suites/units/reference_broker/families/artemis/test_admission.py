@@ -37,7 +37,6 @@ def limited(policy: FullPolicy, match: str = "q", **limits: Any) -> Settings:
 
 
 def of(policy: FullPolicy, messages: int) -> Driver:
-    """A broker whose address q is full with that many messages, and connection 1."""
     driver = Driver(limited(policy, max_size_messages=messages))
     driver.connect(1)
     return driver

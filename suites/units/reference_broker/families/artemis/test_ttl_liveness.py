@@ -25,7 +25,6 @@ def settings(ttl: int = 5000, interval: int = 2000, handshake: int = 0) -> Setti
 
 
 def closing(driver: Driver, conn: int, until: Instant) -> Instant | None:
-    """When the silent ``conn`` is closed."""
     return next((at for at, effect in driver.run(until) if effect == Close(conn)), None)
 
 

@@ -263,8 +263,6 @@ def test_frames_are_cut_alike_however_they_arrive() -> None:
 
 
 class CountedBytes(bytes):
-    """Bytes that count how often somebody asks for their length."""
-
     questions = 0
 
     def __len__(self) -> int:

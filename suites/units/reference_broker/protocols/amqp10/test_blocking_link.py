@@ -44,7 +44,6 @@ def desk(activemq: ActiveMq, **fields: Any) -> Desk:
 
 
 def producer(desk: Desk, address: str = "queue://Q") -> tuple[Peer, int]:
-    """A peer that sends, and its credit."""
     peer = Peer(desk).ready(container_id=f"producer {desk._conns}")
     return peer, credit(peer.attach_sender(address))
 
@@ -59,7 +58,6 @@ def credit(frames: list[Frame]) -> int:
 
 
 def outcomes(frames: list[Frame]) -> list[tuple[int, type]]:
-    """Each delivery that was settled, and its outcome."""
     return [
         (id, type(frame.value.state))
         for frame in frames
@@ -76,7 +74,6 @@ def transfers(body: bytes, number: int) -> bytes:
 
 
 def stomp(desk: Desk, data: str) -> int:
-    """A session of STOMP that sends ``data``."""
     conn = desk.connect("stomp")
     desk.feed(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0" + data.encode())
     return conn
@@ -124,7 +121,6 @@ def test_a_stalled_connection_may_end() -> None:
 
 
 def declared(peer: Peer) -> bytes:
-    """A transaction on link 9."""
     peer.send(
         Attach(name="c", handle=9, role=False, initial_delivery_count=0, target=Coordinator())
     )

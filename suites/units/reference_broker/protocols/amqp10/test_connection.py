@@ -42,7 +42,6 @@ def only(frames: list[Any]) -> Any:
 
 
 def condition(frames: list[Any]) -> str:
-    """The condition of the close, end or detach that is the last frame."""
     error = frames[-1].value.error
     assert error is not None, frames
     assert "AMQP10-" in error.description

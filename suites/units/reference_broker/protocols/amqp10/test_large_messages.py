@@ -97,7 +97,6 @@ def sent(desk: LargeDesk, data: bytes, *, cut: int = 300) -> list[Frame]:
 
 
 def taken(desk: LargeDesk, largest: int = 512) -> tuple[Peer, list[Frame]]:
-    """A receiver of ``q``, and the transfers that came to it."""
     peer = Peer(desk).ready(container_id="consumer", max_frame_size=largest)
     peer.attach_receiver()
     frames = peer.flow(10)

@@ -45,13 +45,11 @@ def of(policy: FullPolicy, match: str = "q", **limits: Any) -> Desk:
 
 
 def producer(desk: Desk, address: str | None = "q", **fields: Any) -> tuple[Peer, int | None]:
-    """A peer that sends, and the credit that it has got."""
     peer = Peer(desk).ready(container_id=f"producer {desk._conns}")
     return peer, granted(peer.attach_sender(address, **fields))
 
 
 def consumer(desk: Desk, credit: int = 100, **fields: Any) -> tuple[Peer, list[int]]:
-    """A peer that receives, and the ids of what it has got."""
     peer = Peer(desk).ready(container_id=f"consumer {desk._conns}")
     peer.attach_receiver(**fields)
     return peer, ids(peer.flow(credit))

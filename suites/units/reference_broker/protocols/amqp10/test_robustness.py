@@ -180,7 +180,6 @@ NEVER_LOST = Settings(
 
 
 def everything(desk: Desk) -> list[str]:
-    """All messages at the two addresses, in their order."""
     peer = Peer(desk).ready(container_id="collector")
     found = []
     for handle, address in enumerate(("q", "DLQ"), 1):

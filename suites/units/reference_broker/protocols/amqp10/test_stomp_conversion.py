@@ -28,8 +28,6 @@ from brokerproof.suites.units.drivers.broker import Received
 
 
 class Stomp:
-    """A STOMP client of a desk, with queue destinations."""
-
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self.conn = desk.connect("stomp")
@@ -70,7 +68,6 @@ class Stomp:
 
 
 def by_amqp(desk: Desk, credit: int = 100) -> list[Message]:
-    """Consume the waiting messages over AMQP, and return them."""
     peer = Peer(desk).ready(container_id="taker")
     peer.attach_receiver(snd_settle_mode=1)
     found = []
@@ -86,7 +83,6 @@ def by_amqp(desk: Desk, credit: int = 100) -> list[Message]:
 
 
 def by_stomp(desk: Desk, headers: str = "") -> list[Received]:
-    """Consume the waiting messages over STOMP, and return them."""
     client = Stomp(desk)
     found = [frame for frame in client.subscribe(headers=headers) if frame.command == "MESSAGE"]
     desk.gone(client.conn)

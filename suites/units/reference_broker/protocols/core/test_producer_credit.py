@@ -17,14 +17,12 @@ of the packet's head."""
 
 
 def sized(cost: int) -> Message:
-    """A message that costs ``cost`` bytes."""
     body = cost - Message("q").cost
     assert body >= 0
     return Message("q", bytes(body))
 
 
 def packet_of(cost: int) -> int:
-    """The bytes of the packet that delivers a message of that cost."""
     return cost + 13 + HEAD
 
 
@@ -32,7 +30,6 @@ def packet_of(cost: int) -> int:
 
 
 def waiting(count: int, cost: int = 100) -> CoreClient:
-    """A client whose queue has so many messages and a consumer without credit."""
     one = client()
     one.queue("q")
     for _ in range(count):
@@ -95,7 +92,6 @@ def limited(
 
 
 def granted(client: CoreClient, credits: int) -> list[int]:
-    """Asks for credit; what is granted at once."""
     came = client.say("request-producer-credits", credits=credits, address="q")
     assert set(names(came)) <= {"producer-credits"}
     return [packet["credits"] for packet in came]
@@ -111,7 +107,6 @@ def fill(one: CoreClient) -> int:
 
 
 def take_one(one: CoreClient) -> list[int]:
-    """Consumes and acknowledges the oldest message; returns what is granted for it."""
     (received,) = one.consumer("q", credit=1)[1:]
     came = one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
     came += one.say("close-consumer", consumer=0)

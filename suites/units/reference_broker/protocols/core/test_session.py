@@ -267,7 +267,6 @@ def test_both_codecs_read_the_same_of_a_message_from_artemis(side: str) -> None:
 
 
 def three(**session: bool) -> tuple[CoreClient, list[int]]:
-    """A client that has been delivered three messages; their numbers."""
     one = client(**session)
     one.queue("q")
     numbers = []
@@ -463,8 +462,6 @@ def _no_body(id: int, size: int) -> LargeBody:
 
 
 class NoFiles:
-    """Files of large bodies that nobody is to ask for."""
-
     def read(self, body: LargeBody, begin: int, count: int, then: object) -> None:
         raise AssertionError("nobody reads this")
 

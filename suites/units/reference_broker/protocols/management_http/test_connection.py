@@ -280,8 +280,6 @@ def test_who_asks_has_to_say_who_he_is(api: ManagementPeer) -> None:
 
 
 class Raw:
-    """A connection on which anything may be said; ``data`` is what came back."""
-
     def __init__(self, bench: Bench) -> None:
         self.data, self.ended = b"", False
         self.bench, self.channel = bench, bench.world.open("management", self)

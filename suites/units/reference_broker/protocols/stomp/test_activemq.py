@@ -31,7 +31,6 @@ from brokerproof.suites.units.drivers.broker import Driver, only, patient
 def connected(
     heart_beat: str | None, grace: float = 1.0, version: str = "1.2"
 ) -> tuple[Driver, str]:
-    """A session with these heartbeats, and what was agreed."""
     about = settings(configured())
     stomp, *others = about.acceptors
     driver = Driver(
@@ -45,7 +44,6 @@ def connected(
 
 
 def lenient() -> Driver:
-    """A session that few errors end."""
     about = settings(configured())
     stomp, *others = about.acceptors
     driver = Driver(

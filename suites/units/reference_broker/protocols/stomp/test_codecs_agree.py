@@ -116,7 +116,6 @@ def meant(frames: list[dict[str, Any]], codec: str) -> Read:
 
 
 def cuts(data: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """Ways in which the same bytes arrive."""
     yield "whole", [data]
     yield "byte by byte", [data[at : at + 1] for at in range(len(data))]
     for at in range(1, len(data)):
@@ -124,7 +123,6 @@ def cuts(data: bytes) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def wanted(outcome: dict[str, Any], codec: str, version: str) -> Read | str:
-    """Return the expectation of a vector, or of a recorded difference, for ``codec``."""
     if "refused" not in outcome:
         return meant(outcome["frames"], codec)
     return (

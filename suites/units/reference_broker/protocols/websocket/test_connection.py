@@ -44,8 +44,6 @@ def request(**changes: object) -> bytes:
 
 
 class Wire:
-    """One connection to a broker, seen from the peer's end."""
-
     def __init__(
         self, acceptor: Acceptor = ACCEPTOR, broker: Broker | None = None, conn: int = 1
     ) -> None:
