@@ -64,7 +64,7 @@ def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
             return impacts.severity(None), len(order), entry[0].case
         impact = impacts.severity(catalogue[requirement].impact)
         ids = " ".join(deviation.requirement for deviation in entry)
-        return impact, order.index(requirement), ids + entry[0].case
+        return impact, order.index(requirement), ids + _cause(entry) + entry[0].case
 
     return sorted(entries, key=rank)
 
@@ -83,7 +83,12 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
         lines.append(heading)
         for ids, cases in groupby(group, broken):
             lines += _broken(ids, catalogue) if ids else []
-            lines += [*map(_case, cases), ""]
+            for cause, showing in groupby(cases, _cause):
+                names = (
+                    f"`{entry[0].case}`" if entry[0].case else "every case" for entry in showing
+                )
+                lines.append(f"* {', '.join(names)}{cause}")
+            lines.append("")
     return "\n".join(lines)
 
 
@@ -94,15 +99,13 @@ def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
         yield f"{links} {words}\n"
 
 
-def _case(entry: Entry) -> str:
+def _cause(entry: Entry) -> str:
     first = entry[0]
     versions = f", releases `{first.versions}`" if first.versions else ""
     target = f", target `{first.target}`" if first.target else ""
-    sometimes = ", not in every run" if first.sometimes else ""
-    harm = ", may end the broker" if first.harm else ""
-    case = f"`{first.case}`" if first.case else "every case"
+    limits = ", not in every run" * first.sometimes + ", may end the broker" * first.harm
     reason = f"{first.reason.strip().replace('<', '&lt;')} [Source]({first.link})."
-    return f"* {case}{versions}{target}{sometimes}{harm}: {reason}"
+    return f"{versions}{target}{limits}: {reason}"
 
 
 def _words(catalogue: Catalogue, id: str) -> str:
@@ -113,7 +116,6 @@ def _words(catalogue: Catalogue, id: str) -> str:
 
 def main() -> None:
     """Write the pages."""
-    FOLDER.mkdir(exist_ok=True)
     for name, text in pages(requirements.load()).items():
         (FOLDER / name).write_text(text, "utf-8")
 
