@@ -16,6 +16,9 @@ from brokerproof.harness.commands.cli import cli
 from brokerproof.harness.targets import shipped_targets, target_file
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.targets.target_file import BadTarget
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 
 def test_all_that_profiles_and_target_files_name_is_listed() -> None:
@@ -48,40 +51,7 @@ def own_target(tmp_path: Path, more: str, like: str = "rabbitmq") -> Target:
 
 @pytest.mark.parametrize(
     ("lines", "sentence"),
-    [
-        ('add_capabilities = ["nak"]', "add_capabilities: no capability has the name 'nak'; did"),
-        ('not_offered = { nak = "x" }', "not_offered: no capability has the name 'nak'; did you"),
-        ('judged_on = { nak = "rabbitmq" }', "judged_on: no capability has the name 'nak'; did"),
-        ('not_offered = { nack = " " }', "not_offered: nack has no reason; write why the broker"),
-        ("not_offered = { nack = 3 }", "not_offered: nack has no reason; write why the broker"),
-        (
-            'add_capabilities = ["nack"]\nnot_offered = { nack = "why" }',
-            "not_offered: nack is offered as well; remove it from one of the two",
-        ),
-        (
-            'add_capabilities = ["nack"]\njudged_on = { nack = "rabbitmq" }',
-            "judged_on: nack is offered as well; remove it from one of the two",
-        ),
-        (
-            'not_offered = { nack = "why" }\njudged_on = { nack = "rabbitmq" }',
-            "not_offered: nack is offered as well",
-        ),
-        ('judged_on = { nack = "mine" }', "judged_on: nack is 'mine'; name a target that"),
-        ('scope = ["nack"]', "scope or cases stand together with others_judged_on; name both"),
-        (
-            'others_judged_on = "rabbitmq"',
-            "scope or cases stand together with others_judged_on; name",
-        ),
-        ('scope = ["nack"]\nothers_judged_on = "rabbitmq"', "scope names 'nack'; it should name"),
-        (
-            'scope = []\nothers_judged_on = "rabbitmq"',
-            "scope should be a list of texts, and not empty",
-        ),
-        (
-            'add_capabilities = ["alarms"]\nscope = ["alarms"]\nothers_judged_on = "mine"',
-            "others_judged_on is 'mine'; name a target that",
-        ),
-    ],
+    TABLES["targets"],
 )
 def test_a_target_file_with_wrong_capabilities_is_refused(
     tmp_path: Path, lines: str, sentence: str

@@ -9,6 +9,9 @@ import pytest
 from brokerproof.harness.catalogue import deviations
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 ENTRY = """# a list
 [[deviation]]
@@ -114,29 +117,7 @@ def test_the_first_of_several_wins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
-    [
-        ('reason = "Values are trimmed."', "", "reason is missing; a deviation needs it"),
-        ('reason = "Values are trimmed."', 'reason = ""', "reason is empty"),
-        ('link = "https://example.org/1"', "", "link is missing; a deviation needs it"),
-        (
-            '"https://example.org/1"',
-            '"the tracker"',
-            "link is 'the tracker'; it should be the address",
-        ),
-        ('expected = "(x|y) came without its blanks"', "", "expected is missing"),
-        ('example = "x came without its blanks"', "", "example is missing"),
-        ('"x came without its blanks"', '"came without its blanks"', "does not match the whole"),
-        ('"(x|y) came without its blanks"', '"(without"', "expected is no regular expression"),
-        ('"(x|y) came without its blanks"', '".*"', "which matches anything"),
-        ('requirement = "STOMP12-ENC-10"', "", "requirement is missing; a deviation names"),
-        ('"STOMP12-ENC-10"', '"STOMP12-ENC-10, "', "requirement is missing; a deviation names"),
-        ('versions = ">=2.6, <2.60"', 'versions = "since 2.6"', 'it should look like ">=2.50"'),
-        (
-            "versions",
-            "version",
-            "unknown key 'version'; a deviation has case, requirement, versions",
-        ),
-    ],
+    TABLES["entries"],
 )
 def test_a_wrong_entry_is_refused_with_its_line(
     tmp_path: Path, before: str, after: str, sentence: str

@@ -11,6 +11,9 @@ from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.requirements import UnknownRequirement
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.model.verdicts import Impact, Level
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 DOCUMENT = """
 [document]
@@ -91,53 +94,7 @@ def test_an_unknown_id_is_answered_with_near_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
-    [
-        (
-            'level = "MUST"',
-            'level = "must"',
-            "level is 'must'; it should be one of MUST, SHOULD, MAY, DOC, READING",
-        ),
-        ('level = "MUST"', 'level = "READING"', "note is missing; say what the text leaves open"),
-        (
-            'level = "MUST"',
-            'level = "MUST"\nreleases = ">=2"',
-            "releases belongs to documents with a profile",
-        ),
-        ('level = "MUST"', 'level = "DOC"', "level DOC belongs to documents with a profile"),
-        (
-            'subject = "both"',
-            'subject = "broker"',
-            "subject is 'broker'; it should be one of server, client, both",
-        ),
-        (
-            'subject = "both"',
-            'subject = "both"\nimpact = "bad"',
-            "impact is 'bad'; it should be one of loss, security, duplicate, reorder, stall,",
-        ),
-        (
-            'observe = "wire"',
-            'observe = "logs"',
-            "observe is 'logs'; it should be one of wire, wire+time, files, none",
-        ),
-        ('"FOO3-FRAME-01"', '"FOO4-FRAME-01"', "the id should be FOO3-…-NUMBER"),
-        ('"FOO3-FRAME-01"', '"FOO3-FRAME"', "the id should be FOO3-…-NUMBER"),
-        ('section = "Frames"', 'section = "Bodies"', "section 'Bodies' has no anchor"),
-        ("testable = true", 'testable = "yes"', "testable should be true or false, it is 'yes'"),
-        ("testable = true", "testable = false", "why_not is missing"),
-        (
-            "testable = true",
-            'testable = true\nwhy_not = "so"',
-            "why_not explains why testable is false",
-        ),
-        ('observe = "wire"', 'observe = "none"', "what can be observed nowhere cannot be tested"),
-        ('verb = "is"', "", "verb is missing; a requirement needs it"),
-        ('verb = "is"', 'verb = " "', "verb is empty"),
-        (
-            'verb = "is"',
-            'verb = "is"\ncolour = "red"',
-            "unknown key 'colour'; a requirement has id, section, level",
-        ),
-    ],
+    TABLES["entries"],
 )
 def test_a_wrong_entry_is_refused_with_its_line_and_id(
     tmp_path: Path, before: str, after: str, sentence: str

@@ -20,6 +20,9 @@ from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 
 def brokerproof(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -106,41 +109,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
-    [
-        (
-            ("run", "--target", "nonsense"),
-            4,
-            "is not a target file, HOST:PORT or URL; `brokerproof targets` lists",
-        ),
-        (("run", "--target", "rabitmq"), 4, "did you mean rabbitmq or"),
-        (("run", "--target", "stomp://localhost"), 4, "should look like stomp://HOST:PORT"),
-        (
-            ("run", "--target", "127.0.0.1:1", "--suite", "openwire", "--out", "x"),
-            3,
-            "127.0.0.1:1 does not accept connections",
-        ),
-        (
-            (
-                "run",
-                "--target",
-                "reference",
-                "--suite",
-                "openwire",
-                "--case",
-                "no_such_case",
-                "--out",
-                "x",
-            ),
-            4,
-            "no case fits 'no_such_case'; `brokerproof cases` lists them",
-        ),
-        (("run", "--resume"), 4, "--resume needs --out"),
-        (("run", "--effort", "heroic"), 4, "heroic"),
-        (("requirements", "STOMP12-HB-9"), 4, "STOMP12-HB-09"),
-        (("requirements", "--source", "amqp99"), 4, "no document is called 'amqp99'"),
-        (("requirements", "--uncovered", "STOMP12-HB-09"), 4, "use them or an ID"),
-        (("nonsense",), 4, "nonsense"),
-    ],
+    TABLES["refused"],
 )
 def test_what_is_wrong_is_said_in_one_sentence(
     tmp_path: Path, arguments: tuple[str, ...], code: int, words: str

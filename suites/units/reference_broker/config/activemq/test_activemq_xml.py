@@ -19,6 +19,9 @@ from brokerproof.reference_broker.settings.activemq import (
     SystemUsage,
 )
 from brokerproof.reference_broker.settings.settings import BadSetting, Settings
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 FIXTURES = Path(str(files("brokerproof.fixtures"))) / "brokers" / "activemq"
 STOMP = (
@@ -216,88 +219,9 @@ def test_what_has_no_effect_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("inside", "attributes", "said"),
     [
-        ("", 'persistant="true"', "unknown attribute; did you mean persistent?"),
-        ("", 'persistent="yes"', "'yes' is neither true nor false"),
-        ("", 'brokerName="${NOWHERE}"', "${NOWHERE} has no value"),
-        ("<destinationPolicies/>", "", "unknown element; did you mean destinationPolicy?"),
-        (
-            "<networkConnectors/>",
-            "",
-            "networkConnectors: is not supported by this broker; this broker keeps to itself",
-        ),
-        ("text", "", "the text 'text' does not belong here"),
-        ("<plugins/><plugins/>", "", "is given twice (first in line 5)"),
-        ("<plugins><jaasAuthenticationPlugin/></plugins>", "", "Java code cannot be loaded here"),
-        (policies('<policyEntry memoryLimit="1"/>'), "", "names no place, or two"),
-        (policies('<policyEntry queue="a" topic="b"/>'), "", "names no place, or two"),
-        (
-            policies('<policyEntry queue="a"/>', '<policyEntry queue="a"/>'),
-            "",
-            "queue://a is given twice",
-        ),
-        (
-            policies('<policyEntry queue="a" memoryLimit="lots"/>'),
-            "",
-            "memoryLimit: 'lots' is not a size",
-        ),
-        (policies('<policyEntry queue="a" memorylimit="1"/>'), "", "did you mean memoryLimit?"),
-        (
-            policies('<policyEntry queue="a" cursorMemoryHighWaterMark="101"/>'),
-            "",
-            "101 is out of range",
-        ),
-        (
-            policies('<policyEntry queue="a" lazyDispatch="true"/>'),
-            "",
-            "true is not supported by this broker; only false is",
-        ),
-        (
-            policies('<policyEntry queue="a"><deadLetterStrategy/></policyEntry>'),
-            "",
-            "ActiveMQ.DLQ",
-        ),
-        (
-            policies(
-                "<policyEntry"
-                ' queue="a"><pendingQueuePolicy><fileCursor/></pendingQueuePolicy></policyEntry>'
-            ),
-            "",
-            "unknown element; did you mean",
-        ),
-        (
-            "<systemUsage><systemUsage><memoryUsage limit='1'/></systemUsage></systemUsage>",
-            "",
-            "unknown attribute limit",
-        ),
-        (
-            (
-                "<systemUsage><systemUsage><memoryUsage><memoryUsage"
-                " percentLimit='1'/></memoryUsage></systemUsage></systemUsage>"
-            ),
-            "",
-            "unknown attribute",
-        ),
-        (
-            (
-                "<systemUsage><systemUsage><storeUsage><storeUsage"
-                " percentLimit='0'/></storeUsage></systemUsage></systemUsage>"
-            ),
-            "",
-            "0 is out of range",
-        ),
-        (
-            "<plugins><simpleAuthenticationPlugin anonymousAccessAllowed='true'/></plugins>",
-            "",
-            "users without a name",
-        ),
-        (
-            (
-                "<plugins><simpleAuthenticationPlugin><users><authenticationUser"
-                " password='a'/></users></simpleAuthenticationPlugin></plugins>"
-            ),
-            "",
-            "username: is empty",
-        ),
+        *(("", *row) for row in TABLES["attributes"]),
+        *((inside, "", said) for inside, said in TABLES["elements"]),
+        *((policies(*entries), "", said) for *entries, said in TABLES["policies"]),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(
@@ -313,20 +237,7 @@ def test_what_is_wrong_is_said_with_its_place(
 
 @pytest.mark.parametrize(
     ("uri", "said"),
-    [
-        ("stomp:61613", "is not the URI of a connector"),
-        ("mqtt://h:1", "the scheme mqtt is not supported by this broker; write one of stomp"),
-        ("stomp://h", "the URI has no port"),
-        ("stomp://h:70000", "70000 is out of range"),
-        (
-            "stomp://h:1?transport.hbGracePeriodMultiplyer=2",
-            "did you mean transport.hbGracePeriodMultiplier?",
-        ),
-        ("stomp://h:1?transport.hbGracePeriodMultiplier=much", "'much' is not a decimal number"),
-        ("stomp://h:1?trace", "the option 'trace' has no name or no value"),
-        ("stomp://h:1?trace=true&amp;trace=true", "trace is given twice"),
-        ("stomp://h:1?needClientAuth=true", "TLS is not spoken in this profile"),
-    ],
+    TABLES["connectors"],
 )
 def test_what_is_wrong_with_a_connector_is_said(tmp_path: Path, uri: str, said: str) -> None:
     inside = (
@@ -339,20 +250,7 @@ def test_what_is_wrong_with_a_connector_is_said(tmp_path: Path, uri: str, said: 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("", "malformed XML"),
-        ("<configuration/>", "is not the root of an activemq.xml"),
-        ('<beans xmlns="http://www.springframework.org/schema/beans"/>', "has no broker element"),
-        (
-            (
-                '<beans xmlns="http://www.springframework.org/schema/beans"><import'
-                ' resource="x"/></beans>'
-            ),
-            "is not read by this broker",
-        ),
-        ('<broker xmlns="http://activemq.apache.org/schema/core"/>', "there is no connector"),
-        ('<!DOCTYPE a [<!ENTITY b "c">]><a/>', "a DOCTYPE is not accepted"),
-    ],
+    TABLES["files"],
 )
 def test_what_is_no_such_file_is_said(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "activemq.xml"

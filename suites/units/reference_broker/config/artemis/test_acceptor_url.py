@@ -14,6 +14,9 @@ from brokerproof.reference_broker.runtime.command import on_any_port, with_ports
 from brokerproof.reference_broker.settings.acceptor import LONG_MAX, Acceptor, Tls
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.reference_broker.settings.settings import BadSetting, Settings
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 WHERE = Where(Path("broker.xml"), 7, "acceptor 'a'")
 DEFAULT = replace(Acceptor("a", "127.0.0.1", 61613), protocols=acceptor_url.PROTOCOLS)
@@ -132,128 +135,7 @@ def test_without_ssl_enabled_the_rest_of_tls_is_noted() -> None:
 
 @pytest.mark.parametrize(
     ("url", "sentence"),
-    [
-        ("localhost:61613", "is not the URL of an acceptor; write tcp://HOST:PORT"),
-        ("tcp://:61613", "is not the URL of an acceptor"),
-        ("tcp://a,b:61613", "is not the URL of an acceptor"),
-        ("vm://0", "the scheme vm is not supported by this broker"),
-        ("ssl://localhost:1", "the scheme ssl is not supported by this broker"),
-        ("tcp://localhost", "the URL has no port"),
-        ("tcp://localhost:stomp", "port: 'stomp' is not a whole number"),
-        (
-            "tcp://localhost:65536",
-            "port: 65536 is out of range; write a whole number from 0 to 65535",
-        ),
-        ("tcp://h:1?connectionTtl=0", "connectionTtl: 0 is out of range"),
-        ("tcp://h:1?connectionTtl=-1", "connectionTtl: -1 is out of range"),
-        ("tcp://h:1?connectionTtl=1.5", "connectionTtl: '1.5' is not a whole number"),
-        ("tcp://h:1?connectionTtl=", "connectionTtl: '' is not a whole number"),
-        ("tcp://h:1?connectionTtl", "the parameter 'connectionTtl' has no name or no value"),
-        (
-            "tcp://h:1?connectionTtlMax=9223372036854775808",
-            "connectionTtlMax: 9223372036854775808 is out of range",
-        ),
-        ("tcp://h:1?connectionTtl=1;connectionTtl=1", "the parameter connectionTtl is given twice"),
-        (
-            "tcp://h:1?connectionTTL=1",
-            "connectionTTL: unknown parameter; did you mean connectionTtl?",
-        ),
-        (
-            "tcp://h:1?wibble=1",
-            "wibble: unknown parameter; remove it, or see the parameters of Artemis 2.56",
-        ),
-        (
-            "tcp://h:1?heartBeatToConnectionTtlModifer=1",
-            "did you mean heartBeatToConnectionTtlModifier?",
-        ),
-        (
-            "tcp://h:1?heartBeatToConnectionTtlModifier=0",
-            "0 is out of range; write a decimal number greater than 0",
-        ),
-        ("tcp://h:1?heartBeatToConnectionTtlModifier=NaN", "'NaN' is not a decimal number"),
-        ("tcp://h:1?heartBeatToConnectionTtlModifier=9e999", "9e999 is out of range"),
-        ("tcp://h:1?stompConsumerWindowSize=-2", "stompConsumerWindowSize: -2 is out of range"),
-        (
-            "tcp://h:1?stompConsumerWindowSize=2147483648",
-            "stompConsumerWindowSize: 2147483648 is out of range",
-        ),
-        ("tcp://h:1?protocols=", "'' is no protocol"),
-        ("tcp://h:1?protocols=STOMP,STMP", "'STMP' is no protocol"),
-        (
-            "tcp://h:1?protocol=STOMP",
-            "protocol: is not supported by this broker; write protocols instead",
-        ),
-        ("tcp://h:1?anycastPrefix=a,,b", "anycastPrefix: an empty prefix"),
-        (
-            "tcp://h:1?disableStompServerHeader=1",
-            "disableStompServerHeader: '1' is neither true nor false",
-        ),
-        (
-            "tcp://h:1?webSocketMaxFramePayloadLength=124",
-            (
-                "webSocketMaxFramePayloadLength: 124 is out of range; write a whole number from 125"
-                " to 2147483647"
-            ),
-        ),
-        (
-            "tcp://h:1?webSocketEncoderType=base64",
-            "webSocketEncoderType: 'base64' is unknown; write one of binary, text",
-        ),
-        (
-            "tcp://h:1?webSocketCompressionSupported=true",
-            "webSocketCompressionSupported: true is not supported by this broker; only false is",
-        ),
-        (
-            "tcp://h:1?sslEnabled=true",
-            "sslEnabled: TLS needs a certificate; write keyStorePath=FILE and keyStoreType=PEM",
-        ),
-        ("tcp://h:1?sslEnabled=yes", "sslEnabled: 'yes' is neither true nor false"),
-        (
-            "tcp://h:1?sslEnabled=true;keyStorePath=a.jks",
-            (
-                "keyStoreType: JKS, which is meant where none is given, cannot be read here;"
-                " convert it by `openssl pkcs12"
-            ),
-        ),
-        (
-            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PKCS12",
-            "keyStoreType: PKCS12 cannot be read here",
-        ),
-        (
-            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;trustStorePath=b;trustStoreType=JKS",
-            "trustStoreType: JKS cannot be read here",
-        ),
-        (
-            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;wantClientAuth=true",
-            "wantClientAuth: nobody says which certificates are good; write trustStorePath=FILE",
-        ),
-        (
-            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;enabledProtocols=TLSv1.2,SSLv3",
-            (
-                "enabledProtocols: 'SSLv3' is no version of TLS that is spoken here; write some of"
-                " TLSv1.2,TLSv1.3"
-            ),
-        ),
-        (
-            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;crlPath=c",
-            (
-                "crlPath: is not supported by this broker; there is nothing like it here; remove"
-                " the parameter"
-            ),
-        ),
-        (
-            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;trustAll=true",
-            "trustAll: true is not supported",
-        ),
-        ("tcp://h:1?keyStorPath=a", "keyStorPath: unknown parameter; did you mean keyStorePath?"),
-        ("tcp://h:1?tcpNoDelay=maybe", "tcpNoDelay: 'maybe' is neither true nor false"),
-        (
-            "tcp://h:1?connectionsAllowed=-2",
-            "connectionsAllowed: -2 is out of range; write a whole number from -1 to",
-        ),
-        ("tcp://h:1?useInvm=true", "useInvm: true is not supported by this broker; only false is"),
-        ("tcp://h:1?a=1?b=2", "unknown parameter"),
-    ],
+    TABLES["refused"],
 )
 def test_a_bad_url_is_refused(url: str, sentence: str) -> None:
     with pytest.raises(BadSetting) as caught:

@@ -18,6 +18,9 @@ from brokerproof.reference_broker.settings.settings import (
     ConfiguredAddress,
     ConfiguredQueue,
 )
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 OUR_FILE = Path(str(files("brokerproof.fixtures"))) / "brokers" / "artemis" / "broker.xml"
 STOMP = (
@@ -44,85 +47,7 @@ def refusal(path: Path) -> str:
     return sentence.removeprefix(f"{path}, ")
 
 
-GENERATED = """\
-<?xml version='1.0'?>
-<!-- a comment -->
-<configuration xmlns="urn:activemq"
-               xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
-               xmlns:xi="http://www.w3.org/2001/XInclude"
-               xsi:schemaLocation="urn:activemq /schema/artemis-configuration.xsd">
-   <core xmlns="urn:activemq:core" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
-         xsi:schemaLocation="urn:activemq:core ">
-      <name>0.0.0.0</name>
-      <persistence-enabled>true</persistence-enabled>
-      <max-redelivery-records>1</max-redelivery-records>
-      <journal-type>NIO</journal-type>
-      <purge-page-folders>false</purge-page-folders>
-      <paging-directory>data/paging</paging-directory>
-      <bindings-directory>data/bindings</bindings-directory>
-      <journal-directory>data/journal</journal-directory>
-      <large-messages-directory>data/large-messages</large-messages-directory>
-      <journal-datasync>true</journal-datasync>
-      <journal-min-files>2</journal-min-files>
-      <journal-pool-files>10</journal-pool-files>
-      <journal-device-block-size>4096</journal-device-block-size>
-      <journal-file-size>10M</journal-file-size>
-      <journal-buffer-timeout>484000</journal-buffer-timeout>
-      <journal-max-io>1</journal-max-io>
-      <connectors><connector name="artemis">tcp://0.0.0.0:61616</connector></connectors>
-      <disk-scan-period>5000</disk-scan-period>
-      <max-disk-usage>90</max-disk-usage>
-      <critical-analyzer>true</critical-analyzer>
-      <critical-analyzer-timeout>120000</critical-analyzer-timeout>
-      <critical-analyzer-check-period>60000</critical-analyzer-check-period>
-      <critical-analyzer-policy>HALT</critical-analyzer-policy>
-      <page-sync-timeout>484000</page-sync-timeout>
-      <global-max-size>100Mb</global-max-size>
-      <global-max-messages>-1</global-max-messages>
-      <acceptors>
-         <acceptor name="artemis">tcp://0.0.0.0:61616?tcpSendBufferSize=1048576;tcpReceiveBufferSize=1048576;\
-amqpMinLargeMessageSize=102400;protocols=CORE,AMQP,STOMP,HORNETQ,MQTT,OPENWIRE;useEpoll=true;amqpCredits=1000;\
-amqpLowCredits=300;amqpDuplicateDetection=true;supportAdvisory=false;suppressInternalManagementObjects=false</acceptor>
-         <acceptor name="amqp">tcp://0.0.0.0:5672?protocols=AMQP;useEpoll=true;saslMechanisms=PLAIN</acceptor>
-         <acceptor name="stomp">tcp://0.0.0.0:61613?protocols=STOMP;useEpoll=true</acceptor>
-      </acceptors>
-      <security-settings>
-         <security-setting match="#"><permission type="send" roles="amq"/></security-setting>
-      </security-settings>
-      <address-settings>
-         <address-setting match="activemq.management.#">
-            <dead-letter-address>DLQ</dead-letter-address>
-            <expiry-address>ExpiryQueue</expiry-address>
-            <redelivery-delay>0</redelivery-delay>
-            <max-size-bytes>-1</max-size-bytes>
-            <message-counter-history-day-limit>10</message-counter-history-day-limit>
-            <address-full-policy>PAGE</address-full-policy>
-            <auto-create-queues>true</auto-create-queues>
-            <auto-create-addresses>true</auto-create-addresses>
-         </address-setting>
-         <address-setting match="#">
-            <auto-delete-queues>true</auto-delete-queues>
-            <auto-delete-addresses>false</auto-delete-addresses>
-            <page-size-bytes>10M</page-size-bytes>
-            <max-size-messages>-1</max-size-messages>
-            <max-read-page-messages>-1</max-read-page-messages>
-            <max-read-page-bytes>20M</max-read-page-bytes>
-            <page-limit-bytes>-1</page-limit-bytes>
-            <page-limit-messages>-1</page-limit-messages>
-         </address-setting>
-      </address-settings>
-      <addresses>
-         <address name="DLQ"><anycast><queue name="DLQ" /></anycast></address>
-         <address name="news">
-            <multicast>
-               <queue name="readers" max-consumers="-1"><durable>false</durable></queue>
-            </multicast>
-            <anycast/>
-         </address>
-      </addresses>
-   </core>
-</configuration>
-"""
+GENERATED = Path(__file__).with_name("artemis_create.xml").read_text("utf-8")
 
 
 def test_a_file_as_artemis_create_writes_it_is_understood(tmp_path: Path) -> None:
@@ -256,95 +181,7 @@ def test_placeholders_come_from_the_environment_or_their_default(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("inside", "sentence"),
-    [
-        (
-            "<persistance-enabled>true</persistance-enabled>",
-            "unknown element; did you mean persistence-enabled?",
-        ),
-        ("<wibble/>", "wibble: unknown element; remove it, or see the elements of Artemis 2.56"),
-        (
-            "<name>a</name>\n<name>b</name>",
-            "line 6: name: is given twice (first in line 5); keep one of them",
-        ),
-        ("<name/>", "name: is empty"),
-        ("<name a='b'>x</name>", "name: unknown attribute a"),
-        ("<name>x<b/></name>", "name: has elements inside"),
-        ("loose", "core: the text 'loose' does not belong here"),
-        ("<x:name xmlns:x='urn:other'>x</x:name>", "name: is in the namespace 'urn:other'"),
-        (
-            "<journal-min-files>two</journal-min-files>",
-            "journal-min-files: 'two' is not a whole number",
-        ),
-        (
-            "<persistence-enabled>yes</persistence-enabled>",
-            "persistence-enabled: 'yes' is neither true nor false",
-        ),
-        (
-            "<journal-type>AIO</journal-type>",
-            "journal-type: 'AIO' is unknown; write one of ASYNCIO, MAPPED, NIO",
-        ),
-        (
-            "<connection-ttl-override>0</connection-ttl-override>",
-            "connection-ttl-override: 0 is out of range",
-        ),
-        (
-            "<connection-ttl-override>-2</connection-ttl-override>",
-            "connection-ttl-override: -2 is out of range",
-        ),
-        ("<connection-ttl-check-interval>0</connection-ttl-check-interval>", "0 is out of range"),
-        (
-            "<connection-ttl-check-interval>1_000</connection-ttl-check-interval>",
-            "'1_000' is not a whole number",
-        ),
-        (
-            "<connection-ttl-check-interval>9223372036854775808</connection-ttl-check-interval>",
-            "is out of range",
-        ),
-        (
-            "<mask-password>true</mask-password>",
-            "mask-password: true is not supported by this broker; only false is",
-        ),
-        ("<diverts><divert/></diverts>", "diverts: is not supported by this broker"),
-        ("<ha-policy><shared-store/></ha-policy>", "ha-policy: is not supported by this broker"),
-        ("<queues/>", "queues: is not supported by this broker; the deprecated element"),
-        (
-            "<wildcard-addresses><delimiter>..</delimiter></wildcard-addresses>",
-            "delimiter: '..' is not one character",
-        ),
-        (
-            "<wildcard-addresses><delimiter>#</delimiter></wildcard-addresses>",
-            "the three characters # # * are not",
-        ),
-        (
-            "<wildcard-addresses><routing-enabled>false</routing-enabled></wildcard-addresses>",
-            "false is not supported",
-        ),
-        (
-            "<wildcard-addresses><any-word>#</any-word></wildcard-addresses>",
-            "did you mean any-words?",
-        ),
-        (
-            "<xi:include xmlns:xi='http://www.w3.org/2001/XInclude' href='/etc/passwd'/>",
-            "xi:include: is not read",
-        ),
-        (
-            "<address-settings><address-setting/></address-settings>",
-            "address-setting: has no match",
-        ),
-        (
-            "<address-settings><adress-setting match='a'/></address-settings>",
-            "did you mean address-setting?",
-        ),
-        ("<addresses><address name='a'/></addresses>", "the address 'a' has no routing type"),
-        (
-            "<addresses><address name='a'><anycast><queue/></anycast></address></addresses>",
-            "queue: has no name",
-        ),
-        (
-            "<addresses><address name='a'><unicast/></address></addresses>",
-            "unicast: unknown element",
-        ),
-    ],
+    TABLES["elements"],
 )
 def test_a_bad_element_is_refused_with_file_line_and_name(
     tmp_path: Path, inside: str, sentence: str
@@ -356,52 +193,7 @@ def test_a_bad_element_is_refused_with_file_line_and_name(
 
 @pytest.mark.parametrize(
     ("setting", "sentence"),
-    [
-        (
-            "<max-delivery-attempts>0</max-delivery-attempts>",
-            "max-delivery-attempts: 0 is out of range",
-        ),
-        (
-            "<max-delivery-attempts>ten</max-delivery-attempts>",
-            "max-delivery-attempts: 'ten' is not a whole number",
-        ),
-        ("<max-size-bytes>10T</max-size-bytes>", "max-size-bytes: '10T' is not a size"),
-        ("<page-size-bytes>3G</page-size-bytes>", "page-size-bytes: 3221225472 is out of range"),
-        (
-            "<address-full-policy>page</address-full-policy>",
-            "'page' is unknown; write one of PAGE, BLOCK, FAIL, DROP",
-        ),
-        (
-            "<default-queue-routing-type>TOPIC</default-queue-routing-type>",
-            "write one of ANYCAST, MULTICAST",
-        ),
-        ("<auto-create-queue>true</auto-create-queue>", "did you mean auto-create-queues?"),
-        (
-            "<auto-create-jms-queues>true</auto-create-jms-queues>",
-            "write auto-create-queues instead",
-        ),
-        (
-            "<default-last-value-queue>true</default-last-value-queue>",
-            "true is not supported by this broker; only false",
-        ),
-        (
-            "<redelivery-delay-multiplier>2</redelivery-delay-multiplier>",
-            "2 is not supported by this broker; only 1.0",
-        ),
-        (
-            "<redelivery-delay>5</redelivery-delay>",
-            "redelivery-delay: 5 is not supported by this broker; only 0 is",
-        ),
-        (
-            "<max-size-bytes-reject-threshold>-2</max-size-bytes-reject-threshold>",
-            "threshold: -2 is out of range",
-        ),
-        ("<redelivery-delay>-1</redelivery-delay>", "redelivery-delay: -1 is out of range"),
-        (
-            "<redelivery-delay>0</redelivery-delay><redelivery-delay>0</redelivery-delay>",
-            "is given twice",
-        ),
-    ],
+    TABLES["address_settings"],
 )
 def test_a_bad_address_setting_is_refused(tmp_path: Path, setting: str, sentence: str) -> None:
     inside = (
@@ -435,24 +227,7 @@ def test_sizes_have_units_of_1024(tmp_path: Path, text: str, size: int) -> None:
 
 @pytest.mark.parametrize(
     ("queue", "sentence"),
-    [
-        (
-            "<queue name='q' exclusive='true'/>",
-            "queue 'q', exclusive: true is not supported by this broker",
-        ),
-        ("<queue name='q' max-consumers='5'/>", "queue 'q', max-consumers: 5 is not supported"),
-        ("<queue name='q' max-consumer='5'/>", "queue: unknown attribute max-consumer"),
-        ("<queue name='q'><durable>1</durable></queue>", "durable: '1' is neither true nor false"),
-        (
-            "<queue name='q'><filter string='a > '/></queue>",
-            "filter, string: 'a >' is no selector (at character 4: found the end",
-        ),
-        ("<queue name='q'><filter/></queue>", "filter, string: is empty"),
-        (
-            "<queue name='q'/>\n<queue name='q'/>",
-            "queue: the name 'q' is given twice (first in line 5)",
-        ),
-    ],
+    TABLES["queues"],
 )
 def test_a_bad_queue_is_refused(tmp_path: Path, queue: str, sentence: str) -> None:
     inside = f"<addresses><address name='a'><anycast>{queue}</anycast></address></addresses>"
@@ -461,43 +236,7 @@ def test_a_bad_queue_is_refused(tmp_path: Path, queue: str, sentence: str) -> No
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [
-        ("", "line 1: malformed XML: "),
-        (
-            "<configuration xmlns='urn:activemq'>\n<core>\n</configuration>",
-            "line 3: malformed XML: ",
-        ),
-        (
-            "<broker/>",
-            (
-                "line 1: broker: is not the root of a broker.xml; write <configuration"
-                ' xmlns="urn:activemq">'
-            ),
-        ),
-        ("<configuration xmlns='urn:activemq'/>", "configuration: has no core element"),
-        (
-            "<configuration xmlns='urn:activemq'><core/></configuration>",
-            "core: does not belong here",
-        ),
-        (
-            (
-                "<configuration xmlns='urn:activemq'>\n<core xmlns='urn:activemq:core'/>\n<core"
-                " xmlns='urn:activemq:core'/></configuration>"
-            ),
-            "line 3: core: is given twice (first in line 2)",
-        ),
-        (
-            "<configuration xmlns='urn:activemq'><core xmlns='urn:activemq:core'/></configuration>",
-            "acceptors: there is no acceptor",
-        ),
-        (
-            (
-                "<!DOCTYPE configuration [<!ENTITY a 'b'>]>\n<configuration"
-                " xmlns='urn:activemq'>&a;</configuration>"
-            ),
-            "line 1: a DOCTYPE is not accepted",
-        ),
-    ],
+    TABLES["files"],
 )
 def test_a_file_that_is_no_broker_xml_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "broker.xml"

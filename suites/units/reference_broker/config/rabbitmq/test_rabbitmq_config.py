@@ -16,6 +16,9 @@ from brokerproof.reference_broker.config.rabbitmq import erlang_terms, rabbitmq_
 from brokerproof.reference_broker.config.rabbitmq.erlang_terms import Atom, Number, Sequence, Text
 from brokerproof.reference_broker.runtime.virtual import make
 from brokerproof.reference_broker.settings.settings import BadSetting, Settings
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 OURS = broker.our_files() / "classic.config"
 
@@ -49,68 +52,7 @@ def test_terms_of_every_kind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [
-        ("", "line 1: the file ends here; write a term"),
-        ("[", "line 1: the file ends here; write ] or a term"),
-        ("[\n{rabbit,[]}]", "line 2: the file ends here; write a full stop"),
-        ("[{a,}].", "line 1: } does not belong here; write a term"),
-        ("[{a,1]].", "line 1: ] does not belong here; write a comma or }"),
-        (
-            "[{a,Value}].",
-            "line 1: Value is a variable; write 'Value' for the atom, or \"Value\" for the string",
-        ),
-        ('[\n{a,"x}].', 'line 2: " begins a text that does not end; close it with "'),
-        ("[{a,#{}}].", "line 1: a map does not belong here; write a list of {key, value}"),
-        ("[{a,\n37#1}].", "line 2: 37#1 is no number; write a number like 16#1F or 42"),
-        (
-            "[].\n[].",
-            "line 2: [ does not belong here; a file has one term and nothing behind its full stop",
-        ),
-        (
-            "{rabbit,[]}.",
-            "line 1: {rabbit, []} is no list; write [{rabbit, [{vm_memory_high_watermark, 0.4}]}].",
-        ),
-        ("[rabbit, 1].", "line 1: rabbit: true is no list; write {rabbit, [{KEY, VALUE}, …]}"),
-        (
-            "[{rabit,[]}].",
-            "line 1: rabit: is an application that is unknown here; did you mean rabbit?",
-        ),
-        (
-            "[{rabbit,[{hartbeat,1}]}].",
-            "line 1: rabbit.hartbeat: is unknown here; did you mean heartbeat?",
-        ),
-        (
-            '[{rabbit,[{heartbeat,"1"}]}].',
-            'rabbit.heartbeat: "1" is no number; write one without quotation marks',
-        ),
-        (
-            "[{rabbit,[{heartbeat,70000}]}].",
-            "line 1: rabbit.heartbeat: 70000 is out of range; write a whole number from 0 to 65535",
-        ),
-        (
-            '[{rabbit,[{default_user,"x"}]}].',
-            'rabbit.default_user: "x" is no binary; write <<"x">>',
-        ),
-        (
-            "[{rabbit,[{1,2,3}]}].",
-            "line 1: rabbit: {1, 2, 3} is no {KEY, VALUE}; write {rabbit, [{KEY, VALUE}, …]}",
-        ),
-        (
-            "[{rabbit,[{disk_free_limit,{relative,1.0}}]}].",
-            (
-                "rabbit.disk_free_limit: {relative, 1.0} is no limit; write {absolute, OCTETS} or"
-                " {mem_relative, NUMBER}"
-            ),
-        ),
-        (
-            "[{rabbit,[{tcp_listeners,[x]}]}].",
-            'rabbit.tcp_listeners: x is no listener; write [PORT] or [{"HOST", PORT}]',
-        ),
-        (
-            "[{rabbit,[{heartbeat,1},\n{heartbeat,2}]}].",
-            "line 2: rabbit.heartbeat: is set in line 1 already; keep one of the lines",
-        ),
-    ],
+    TABLES["refused"],
 )
 def test_what_is_wrong_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(BadSetting) as refused:
@@ -205,19 +147,7 @@ def test_the_shipped_file_is_read_alike() -> None:
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [
-        (
-            "[{rabbit, [\n{tcp_listeners, [5672]}]}].",
-            "line 2: rabbit.tcp_listeners is set by the harness; leave it out",
-        ),
-        (
-            "[{rabbitmq_management, [{listener, []}]}].",
-            "rabbitmq_management.listener is set by the harness",
-        ),
-        ("rabbit.", "line 1: is no list of applications; write [{rabbit, [{KEY, VALUE}]}]."),
-        ("[{rabbit, [{a, B}]}].", "line 1: 'B}]}].' is no Erlang term; write a list or a tuple"),
-        ("[{a, 1]", "line 1: ']' stands where '}' or ',' should"),
-    ],
+    TABLES["refused_by_the_harness"],
 )
 def test_what_the_harness_cannot_use_is_one_sentence(
     tmp_path: Path, text: str, sentence: str
