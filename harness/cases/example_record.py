@@ -32,6 +32,8 @@ class ExampleRecord:
     """Examples that reached a situation, by its name."""
     amounts: dict[str, int] = field(default_factory=dict)
     """The greatest amount that an example used, by what was counted."""
+    behaviours: dict[str, set[str]] = field(default_factory=dict)
+    """The values that were seen of each behaviour."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """The drawn arguments of the example."""
     seed: int = 0

@@ -396,6 +396,8 @@ def _add(
         total.situations[situation] = total.situations.get(situation, 0) + examples
     for what, amount in record.amounts.items():
         total.amounts[what] = max(amount, total.amounts.get(what, 0))
+    for behaviour, values in record.behaviours.items():
+        total.behaviours.setdefault(behaviour, set()).update(values)
 
 
 def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Finding]:
@@ -514,6 +516,7 @@ def _result(
         measurements=record.measurements,
         situations={name: record.situations.get(name, 0) for name in declared},
         amounts=record.amounts,
+        behaviours={name: tuple(sorted(seen)) for name, seen in record.behaviours.items()},
         attempts=attempts,
         duration_s=round(duration_s, 3),
         trace_ref=run.recorder.reference(call.id) if attempts else "",

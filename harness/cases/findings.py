@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from brokerproof.harness.cases.example_record import ExampleRecord
+from brokerproof.harness.catalogue import behaviours
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import Finding, Measurement
 from brokerproof.harness.model.time import Duration, Instant, ms
@@ -100,6 +101,19 @@ class CaseRecord(Judge):
     def record_note(self, detail: str) -> None:
         """Add a step in words, for the reader of the report."""
         self.record(Noted(at_ns=self.now(), detail=detail))
+
+    def record_behaviour(self, name: str, observed: str | int) -> None:
+        """Record what the broker does where a text leaves it open: one of the values, or a number
+        of the unit, of that behaviour in ``fixtures/behaviours.toml``.
+
+        Raises ``ValueError`` for another value, and ``KeyError`` for one that is not listed.
+        """
+        behaviour = behaviours.listed()[name]
+        value = behaviour.value(observed)
+        seen = self.example_record.behaviours.setdefault(name, set())
+        if value not in seen:
+            seen.add(value)
+            self.record_note(f"{behaviour.question}: {value}")
 
     def mark_inconclusive(self, reason: str) -> None:
         """Record every later violation as uncertain: a connection closed in a way that may have

@@ -24,6 +24,7 @@ OWN = {
     "replay": "brokerproof.harness.commands.replay:replay",
     "infer": "brokerproof.harness.commands.infer:infer",
     "diff": "brokerproof.harness.commands.diff:diff",
+    "behaviours": "brokerproof.harness.commands.behaviours:behaviours",
     "targets": "brokerproof.harness.commands.targets:targets",
     "init-suite": "brokerproof.harness.commands.init_suite:init_suite",
     "init-target": "brokerproof.harness.commands.init_target:init_target",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from rich.text import Text
 from brokerproof.harness.commands import diff_formats, errors
 from brokerproof.harness.commands.diff_inputs import Side, notes, open_side, releases
 from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.behaviour_comparison import Row, by_target, side_by_side
 from brokerproof.harness.results.difference import (
     Course,
     Difference,
@@ -87,12 +89,23 @@ def diff(
     code = exit_code(differences, partial=a.partial or b.partial)
     reservations = list(notes(a, b, across=across))
     shown = [difference for difference in differences if _wanted(difference, regressions, only)]
+    changed = _behaviours(a, b, across)
     if regressions:
         moved = [shift for shift in moved if shift.course is Course.WORSE]
+    if only or regressions:
+        changed = []
     if only:
         moved = []
     if as_json or form == "json":
-        click.echo(json.dumps(_json(a, b, reservations, differences, shown, moved, code), indent=1))
+        click.echo(
+            json.dumps(
+                {
+                    **_json(a, b, reservations, differences, shown, moved, code),
+                    "behaviours": [dataclasses.asdict(row) for row in changed],
+                },
+                indent=1,
+            )
+        )
     elif form == "markdown":
         click.echo("\n".join(diff_formats.markdown(a, b, reservations, shown)))
     elif form == "junit":
@@ -102,7 +115,21 @@ def diff(
             click.echo(annotation)
     else:
         _print(a, b, reservations, differences, shown, moved, only)
+        for row in changed:
+            impact = f" ({row.impact})" if row.impact else ""
+            _line(plain(f"behaviour: {row.question}: {row.words(0)} → {row.words(1)}{impact}"))
     return code
+
+
+def _behaviours(a: Side, b: Side, across: bool) -> list[Row]:
+    """What the targets do differently where nothing is promised. It changes no exit code."""
+    before, now = (by_target(latest.result for latest in side.compared) for side in (a, b))
+    pairs = (
+        [(*before.values(), *now.values())]
+        if across
+        else [(before[target], now[target]) for target in before if target in now]
+    )
+    return [row for pair in pairs for row in side_by_side(pair) if row.differs]
 
 
 def _sides(

@@ -57,6 +57,8 @@ class Result:
     """Examples that reached each situation that the property declares."""
     amounts: Mapping[str, int] = field(default_factory=dict)
     """The greatest amount that an example used, by what was counted: messages that wait, say."""
+    behaviours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values that were seen of each behaviour that ``fixtures/behaviours.toml`` lists."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
 
     def line(self) -> str:
@@ -74,6 +76,9 @@ class Result:
         values["measurements"] = measurements_of(values.get("measurements", {}))
         values["situations"] = _object(values.get("situations", {}))
         values["amounts"] = _object(values.get("amounts", {}))
+        values["behaviours"] = {
+            name: tuple(_list(seen)) for name, seen in _object(values.get("behaviours", {})).items()
+        }
         values["unrecorded"] = Unrecorded(**_object(values.get("unrecorded", {})))
         result = cls(**values)
         if not result._well_formed():
@@ -83,6 +88,7 @@ class Result:
     def _well_formed(self) -> bool:
         """True if every field has its type: JSON from elsewhere may hold anything."""
         texts = [self.case, self.target, self.detail, self.trace_ref, *self.requirements]
+        texts += [value for seen in self.behaviours.values() for value in seen]
         for finding in self.findings:
             texts += [finding.requirement, finding.detail]
             texts += [] if finding.uncertain is None else [finding.uncertain]

@@ -33,6 +33,7 @@ from brokerproof.reports.model.overview import Overview, overview
 from brokerproof.reports.model.requirement_compliance import Keeper, keepers
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.model.slugs import plain_slug, slug
+from brokerproof.reports.model.tables.behaviours import behaviours, compared
 from brokerproof.reports.model.tables.coverage import coverage
 from brokerproof.reports.model.tables.errors import ERRORS, errors_of
 from brokerproof.reports.model.tables.history import history
@@ -114,6 +115,9 @@ def build(
             requirements,
         )
         _write_brokers(out / "targets", of_targets, pages)
+        latest = [(bar.column.run, bar.column.target) for bar in shown.latest]
+        open_points = compared(tables.behaviours, latest)
+        (out / "behaviours.html").write_text(pages.behaviours(shown, open_points), "utf-8")
         places = {(row.run, row.target, row.case): row.page or "" for row in rows}
         compliance = keepers(judgements, shown.columns, places)
         shown_requirements = {name: compliance[name] for name in compliance if name in judged}
@@ -175,6 +179,7 @@ def tables_of(outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run
         matrix=matrix(outcomes.findings),
         coverage=coverage(requirements.table(), outcomes.findings),
         history=history(of_cases, [run.name for run in in_order(runs)]),
+        behaviours=behaviours(outcomes.results),
         kills=kills(runs),
     )
 

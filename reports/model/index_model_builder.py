@@ -42,6 +42,7 @@ class Tables:
     matrix: pa.Table
     coverage: pa.Table
     history: pa.Table
+    behaviours: pa.Table
     kills: pa.Table
 
 

@@ -34,9 +34,10 @@ RESULTS = pa.schema(
         ("measurements", pa.string()),
         ("unrecorded_examples", pa.int64()),
         ("impact", pa.string()),
+        ("behaviours", pa.string()),
     ]
 )
-"""``measurements`` stays JSON: it is for one case's page, not for arithmetic.
+"""``measurements`` and ``behaviours`` are JSON.
 ``unrecorded_examples`` are those that were judged and left out of the recording."""
 
 FINDINGS = pa.schema(
@@ -101,6 +102,7 @@ def _result_row(run: Run, result: Result) -> dict[str, Any]:
         ),
         "unrecorded_examples": result.unrecorded.examples,
         "impact": impacts.of_result(result) or "",
+        "behaviours": json.dumps(result.behaviours),
     }
 
 

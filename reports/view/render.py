@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from brokerproof.harness.results.behaviour_comparison import Row
 from brokerproof.reports.model.baseline_comparison import baseline_of
 from brokerproof.reports.model.index_model import CaseRow, Model
 from brokerproof.reports.model.overview import MOST_REASONS, Overview
@@ -114,6 +115,14 @@ class Pages:
     def target(self, broker: Broker) -> str:
         """The page of one target."""
         return templates().get_template("target.html.j2").render(broker=broker)
+
+    def behaviours(self, model: Model, rows: Sequence[Row]) -> str:
+        """The page that compares the targets where texts leave things open."""
+        return (
+            templates()
+            .get_template("behaviours.html.j2")
+            .render(rows=rows, columns=[bar.column for bar in model.latest])
+        )
 
     def shared(self) -> dict[str, str]:
         """The files that the pages of requirements share, by name."""

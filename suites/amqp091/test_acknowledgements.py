@@ -215,6 +215,10 @@ def test_what_is_requeued_comes_in_its_old_place(
         received == expected,
         f"{way} of {chosen} of {count}: {received} arrived, should be {expected}",
     )
+    others = list(range(len(taken), count))
+    place = {tuple(expected): "old-place", (*others, *chosen): "end"}.get(tuple(received), "other")
+    if others:
+        target.record_behaviour("amqp091.requeued", place)
     flags = {int(delivery.body): delivery["redelivered"] for delivery in again}
     proves = (REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED) if way == "recover" else REDELIVERED_FLAG
     target.record_finding(

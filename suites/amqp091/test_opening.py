@@ -46,6 +46,12 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
         LOCALE_EN_US, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}"
     )
     known = start["server-properties"]
+    named = " ".join(str(known[key]) for key in ("product", "version") if known.get(key))
+    target.record_behaviour("amqp091.product", named or "none")
+    offered = known.get("capabilities") or {}
+    extensions = " ".join(sorted(name for name, has in offered.items() if has is True))
+    target.record_behaviour("amqp091.capabilities", extensions or "none")
+    target.record_behaviour("amqp091.mechanisms", " ".join(sorted(start["mechanisms"].split())))
     missing = [
         name
         for name in ("product", "version", "platform", "copyright", "information")
@@ -142,6 +148,8 @@ def test_the_server_proposes_limits(target: Bench) -> None:
     """connection.tune proposes a frame-max of 0 (no limit) or at least 4096."""
     tuned = target.amqp091().tuned
     assert tuned is not None
+    for field in ("channel-max", "frame-max", "heartbeat"):
+        target.record_behaviour(f"amqp091.{field}", tuned[field])
     target.record_finding(
         FRAME_MAX_PROPOSED,
         tuned["frame-max"] == 0 or tuned["frame-max"] >= 4096,

@@ -116,6 +116,7 @@ def test_released_messages_can_be_had_again_unchanged(
     bare = {delivery.message.body: delivery.message.bare for delivery in got}
     expected = {body for body, fate in zip(sent, fates, strict=True) if fate}
     for _ in range(times):
+        order = [delivery.message.body for delivery in got]
         for delivery in got:
             peer.disposition(
                 delivery, "released" if delivery.message.body in expected else "accepted"
@@ -128,6 +129,9 @@ def test_released_messages_can_be_had_again_unchanged(
             f"{len(expected)} were released, {bodies_received} arrived again on"
             f" {'another' if elsewhere else 'the same'} link",
         )
+        if len(got) > 1 and bodies_received == sorted(expected):
+            kept = bodies(got) == [body for body in order if body in expected]
+            target.record_behaviour("amqp.released", "in-order" if kept else "in-another-order")
         same = all(bare.get(delivery.message.body) == delivery.message.bare for delivery in got)
         target.record_finding(
             RELEASED_AVAILABLE,
@@ -386,6 +390,7 @@ def test_a_source_names_outcomes_by_their_symbols(
         f"asked for {sorted(asked)} the broker's source names {plain(names) if names else None}",
     )
     kind = codec.name_of(inside.get("default-outcome"))
+    target.record_behaviour("amqp.default-outcome", kind or "none")
     target.record_finding(
         DEFAULT_OUTCOME,
         kind in (None, *OUTCOMES),

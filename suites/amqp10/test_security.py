@@ -133,6 +133,7 @@ def test_mechanisms_are_offered(target: Bench) -> None:
     types = [name.type if isinstance(name, Value) else None for name in listed]
     if isinstance(names, Array) and not types:
         types = [None]
+    target.record_behaviour("amqp.sasl-mechanisms", " ".join(sorted(map(str, mechanisms(offer)))))
     fine = bool(listed) and all(type_name == "symbol" for type_name in types)
     target.record_finding(
         SASL_MECHANISMS, fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}"

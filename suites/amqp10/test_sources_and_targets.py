@@ -116,6 +116,8 @@ def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> 
     peer.watch_for(either(frame("attach", name=link.name), frame("end"), frame("close")))
     source_told = words(link.answer.fields.get("source", NULL)) if link.answer else "no attach"
     untold = UNKNOWN not in source_told
+    refused = link.answer is None or bool(soon_detached(target, link))
+    target.record_behaviour(f"amqp.unknown-{kind}", "refuses" if refused else "attaches")
     target.record_finding(
         TERMINUS_PROPERTIES,
         untold,

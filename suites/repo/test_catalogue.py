@@ -13,7 +13,7 @@ import pytest
 
 from brokerproof.harness.cases.case import registry
 from brokerproof.harness.cases.client_trials import TRIALS
-from brokerproof.harness.catalogue import coverage, deviations, profiles, requirements
+from brokerproof.harness.catalogue import behaviours, coverage, deviations, profiles, requirements
 from brokerproof.harness.catalogue.capabilities import listed
 from brokerproof.harness.catalogue.cases import CaseInfo, citations, describe, import_suites
 from brokerproof.harness.targets import shipped_targets, target_file
@@ -476,3 +476,16 @@ def test_known_deviations_speak_of_requirements_and_cases_that_exist(path: Path)
             assert not deviation.requirement or deviation.requirement in cited, (
                 f"{deviation.where}: {deviation.case} does not cite {deviation.requirement}"
             )
+
+
+def test_each_behaviour_has_a_source_and_is_recorded_by_a_case() -> None:
+    text = "".join(
+        (ROOT / path).read_text("utf-8")
+        for path in modules()
+        if path.startswith("suites/") and not path.startswith(("suites/units/", "suites/repo/"))
+    )
+    for behaviour in behaviours.listed().values():
+        assert behaviour.source in CATALOGUE, behaviour.name
+        _, _, what = behaviour.name.partition(".")
+        parts = (what, what.removeprefix("unknown-"), what.removeprefix("most-").replace("-", " "))
+        assert any(f'"{name}"' in text for name in (behaviour.name, *parts)), behaviour.name

@@ -52,9 +52,10 @@ def refused(
     *,
     refuses: Requirements,
     answers: Requirements = (),
+    behaviour: str = "",
 ) -> bool:
     """Send a frame that cannot be processed and judge the answer. Return True if the broker
-    confirmed it.
+    confirmed it. ``behaviour`` is recorded as what the broker does with it.
 
     ``refuses`` are the requirements that hold when the frame is not confirmed; ``answers`` those
     that ask for an ERROR and for the end of the connection after a frame that the broker cannot
@@ -64,7 +65,10 @@ def refused(
     receipt = offend(peer, command, headers, body)
     confirmed = frame("RECEIPT", {"receipt-id": receipt})
     if answers:
-        return _answered(target, peer, command, receipt, refuses, answers)
+        processed = _answered(target, peer, command, receipt, refuses, answers)
+        if behaviour and (processed or peer.ended is not None):
+            target.record_behaviour(behaviour, "confirms" if processed else "refuses")
+        return processed
     probe = peer.next_receipt()
     peer.send("BEGIN", {"transaction": f"{peer.transaction}-{probe}", "receipt": probe})
     probe_confirmed = frame("RECEIPT", {"receipt-id": probe})
@@ -86,7 +90,12 @@ def refused(
         answer is None or not confirmed.accepts(answer),
         _describe(peer, command, answer, receipt),
     )
-    return answer is not None and confirmed.accepts(answer)
+    processed = answer is not None and confirmed.accepts(answer)
+    if behaviour:
+        ignored = answer is not None and probe_confirmed.accepts(answer)
+        reaction = "confirms" if processed else "ignores" if ignored else "refuses"
+        target.record_behaviour(behaviour, reaction)
+    return processed
 
 
 def _answered(

@@ -321,6 +321,8 @@ def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
         if sorted(left) == [sent[0], sent[2]]
         else "neither"
     )
+    if words != "neither":
+        target.record_behaviour("stomp.ack-of-1.0", words)
     target.record_finding(
         ACK_SCOPE_OPEN, words != "neither", f"ACK in 1.0 is {words}: the next consumer got {left!r}"
     )

@@ -41,21 +41,41 @@ MIME = r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A frame that should fail, sent on a connection of its own."""
+    """A frame that should fail, sent on a connection of its own. ``behaviour`` is whether it is
+    answered with ERROR."""
 
     words: str
+    behaviour: str
     command: str
     headers: HeaderList = ()
     body: bytes = b""
 
 
 MISTAKES = (
-    Mistake("SEND without a destination", "SEND", (("content-length", "4"),), b"lost"),
-    Mistake("SUBSCRIBE without a destination", "SUBSCRIBE", (("id", "a"),)),
-    Mistake("COMMIT of a transaction that was never begun", "COMMIT", (("transaction", "none"),)),
-    Mistake("UNSUBSCRIBE of a subscription that never was", "UNSUBSCRIBE", (("id", "none"),)),
-    Mistake("ACK without a header", "ACK"),
-    Mistake("a command that does not exist", "HELLO"),
+    Mistake(
+        "SEND without a destination",
+        "stomp.send-to-nowhere",
+        "SEND",
+        (("content-length", "4"),),
+        b"lost",
+    ),
+    Mistake(
+        "SUBSCRIBE without a destination", "stomp.subscribe-to-nowhere", "SUBSCRIBE", (("id", "a"),)
+    ),
+    Mistake(
+        "COMMIT of a transaction that was never begun",
+        "stomp.commit-of-nothing",
+        "COMMIT",
+        (("transaction", "none"),),
+    ),
+    Mistake(
+        "UNSUBSCRIBE of a subscription that never was",
+        "stomp.unsubscribe-of-nothing",
+        "UNSUBSCRIBE",
+        (("id", "none"),),
+    ),
+    Mistake("ACK without a header", "stomp.ack-of-nothing", "ACK"),
+    Mistake("a command that does not exist", "stomp.unlisted-command-error", "HELLO"),
 )
 
 
@@ -82,15 +102,15 @@ def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
         peer.send(mistake.command, (*mistake.headers, *asking), mistake.body)
         error = error_from(peer)
         target.record_note(f"{mistake.words}: {'no ERROR' if error is None else error.brief()}")
+        target.record_behaviour(mistake.behaviour, "no-error" if error is None else "error")
         if error is not None:
             yield Answer(mistake, receipt, error, peer)
     stranger = target.peer(version)
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.9,9.9"}))
     error = stranger.watch_for(either(ERROR, CONNECTED))
     if error is not None and ERROR.accepts(error):
-        yield Answer(
-            Mistake("CONNECT with versions nobody speaks", "CONNECT"), None, error, stranger
-        )
+        unspoken = Mistake("CONNECT with versions nobody speaks", "", "CONNECT")
+        yield Answer(unspoken, None, error, stranger)
 
 
 @case(MAY_SEND_ERROR)
@@ -115,6 +135,7 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
         target.wait_until(lambda: all(answer.has_ended() for answer in answered), PATIENCE)
         for answer in answered:
             closed = answer.has_ended()
+            target.record_behaviour("stomp.after-error", "closes" if closed else "stays-open")
             later = [
                 received.brief() for received in answer.peer.inbox if received.command != "ERROR"
             ]
@@ -152,6 +173,7 @@ def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str
             f" {answer.error.brief()}"
         )
         target.record_finding(RECEIPT_ID[version], answered_value == answer.receipt, words)
+        target.record_behaviour("stomp.error-names", "receipt" if answered_value else "no-receipt")
         telling = {
             answer.receipt,
             answer.mistake.command,
@@ -174,6 +196,7 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
             f" {value!r}"
         )
         target.record_held(BODY_OPTIONAL[version], answer.error, words)
+        target.record_behaviour("stomp.error-body", "has-one" if size else "empty")
         if size or value is not None:
             target.record_finding(BODY_LENGTH[version], value == str(size), words)
 

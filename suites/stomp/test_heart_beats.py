@@ -169,6 +169,8 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
     peer = target.peer(version)
     peer.connect(target.connect_headers(version), proves=HEADER_OPTIONAL[version])
     zeros = target.stomp(version, heart_beat="0,0")
+    assert peer.connected is not None
+    target.record_behaviour("stomp.heart-beat-of-none", peer.connected.get("heart-beat") or "none")
     start = target.now()
     target.advance(ms(1300))
     if answered(control)[0]:

@@ -51,11 +51,13 @@ def look_for(
             continue
         bystander.check()
         target.control(accepted > 0, f"{size} {what} are no large frame, and were refused: {seen}")
+        target.record_behaviour(f"stomp.most-{what.replace(' ', '-')}", accepted)
         _judge_refusal(
             target, version, f"of {what} {accepted} are accepted and {size} are not", seen
         )
         return
     bystander.check()
+    target.record_behaviour(f"stomp.most-{what.replace(' ', '-')}", f"over {accepted}")
     # No limit was exceeded, so none was handled wrongly. That there is none is recorded.
     target.record_finding(MAY_LIMIT[version], False, f"no limit was met up to {accepted} {what}")
     target.record_not_applicable(
@@ -133,6 +135,7 @@ def test_a_body_announced_beyond_all_measure_may_be_refused(target: Bench, versi
     to, peer = target.destination(), target.stomp(version)
     peer.write(_send(to, version, [("content-length", 1 << 40)], b"")[:-1])
     seen = fate(target, peer, within=seconds(1))
+    target.record_behaviour("stomp.tebibyte", "refuses" if seen.refused else "waits")
     if seen.refused:
         _judge_refusal(target, version, "a body of a tebibyte is too large", seen)
     else:

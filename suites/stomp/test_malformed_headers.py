@@ -60,16 +60,21 @@ def judge_unbent(
     message: Frame | None,
     seen: Fate,
     values: set[str | None],
+    behaviour: str,
 ) -> None:
     """Either nothing was published, or x-word is one of ``values`` and the headers around it are
     what they were."""
     if message is None:
+        target.record_behaviour(behaviour, "refuses")
         target.record_held(proves, seen, f"{line!r}: {seen}, nothing was published")
         return
     word, around = message.get("x-word"), (message.get("x-before"), message.get("x-behind"))
+    harmless = word in values and around == ("one", "two")
+    if harmless:
+        target.record_behaviour(behaviour, "keeps" if word else "drops")
     target.record_finding(
         proves,
-        word in values and around == ("one", "two"),
+        harmless,
         f"{line!r} was published as x-word {word!r}, between x-before {around[0]!r} and x-behind"
         f" {around[1]!r}",
     )
@@ -84,7 +89,7 @@ def test_a_raw_colon_in_a_value_is_refused_or_harmless(
     or without the header."""
     line = f"x-word:{value}".encode()
     message, seen = published(target, version, line, where)
-    judge_unbent(target, RAW_COLON[version], line, message, seen, {value, None})
+    judge_unbent(target, RAW_COLON[version], line, message, seen, {value, None}, "stomp.raw-colon")
 
 
 @case(RAW_CR)
@@ -96,7 +101,7 @@ def test_a_raw_cr_in_a_value_is_refused_or_harmless(
     without the header."""
     line = f"x-word:{value}".encode()
     message, seen = published(target, "1.2", line, where)
-    judge_unbent(target, RAW_CR, line, message, seen, {value, None})
+    judge_unbent(target, RAW_CR, line, message, seen, {value, None}, "stomp.raw-cr")
 
 
 @case(NO_COLON)
@@ -107,4 +112,4 @@ def test_a_line_without_a_colon_is_refused_or_harmless(
     """SEND with a header line that has no colon is refused, or delivered without that line and with
     the headers around it unchanged."""
     message, seen = published(target, version, line, where)
-    judge_unbent(target, NO_COLON[version], line, message, seen, {None, ""})
+    judge_unbent(target, NO_COLON[version], line, message, seen, {None, ""}, "stomp.no-colon")

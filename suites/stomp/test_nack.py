@@ -55,16 +55,10 @@ def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(
     again = consumer.take_messages()
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     left = left_in(target, queue, version, 1 if again else 0)
-    fate = (
-        "arrived again to the same client"
-        if again
-        else "went to the next"
-        if left
-        else "was given to no client"
-    )
-    target.record_finding(
-        SERVER_CHOICE[version], consumer.ended is None, f"the refused message {fate}"
-    )
+    fate = "same-client" if again else "next-client" if left else "no-client"
+    target.record_behaviour("stomp.nack", fate)
+    detail = f"after a NACK the message went to: {fate}"
+    target.record_finding(SERVER_CHOICE[version], consumer.ended is None, detail)
 
 
 @case(HEADER_MISSING, KEPT_WITHOUT_ACK, needs={"nack"})
@@ -88,6 +82,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
                 "NACK",
                 tuple((name, message[name]) for name in kept),
                 refuses=HEADER_MISSING[version],
+                behaviour="stomp.nack-of-nothing",
             )
             victim.close_socket(CloseHow.RESET)
             left = left_in(target, other, version, 1)

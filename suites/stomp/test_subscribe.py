@@ -53,12 +53,19 @@ NAMES_SUBSCRIPTION = {
 
 
 def refused_or_served(
-    target: Bench, peer: StompPeer, to: Destination, fields: HeadersLike, refuses: str
+    target: Bench,
+    peer: StompPeer,
+    to: Destination,
+    fields: HeadersLike,
+    refuses: str,
+    behaviour: str,
 ) -> None:
     """Send a SUBSCRIBE that a broker should refuse (``refuses``, a reading). One that confirms it
     and delivers nothing could not make the subscription and had to answer with ERROR."""
     failed = FAILED_SUBSCRIBE.get(peer.version, ())
-    if not refused(target, peer, "SUBSCRIBE", fields, refuses=refuses, answers=failed):
+    if not refused(
+        target, peer, "SUBSCRIBE", fields, refuses=refuses, answers=failed, behaviour=behaviour
+    ):
         return
     target.stomp(peer.version).publish(to, b"served")
     message = peer.watch_for(frame("MESSAGE", body=b"served"))
@@ -119,7 +126,15 @@ def test_a_subscribe_to_an_empty_destination_is_refused(target: Bench, version: 
         peer.subscribe(target.destination(), "removed")
         peer.request("UNSUBSCRIBE", {"id": "removed"})
         fields = (("id", "bad"), ("destination", ""), *good.subscribe_headers)
-        confirmed = refused(target, peer, "SUBSCRIBE", fields, refuses=(), answers=failed)
+        confirmed = refused(
+            target,
+            peer,
+            "SUBSCRIBE",
+            fields,
+            refuses=(),
+            answers=failed,
+            behaviour="stomp.subscribe-to-empty",
+        )
         if confirmed and not _is_made(target, peer, Destination("", good.send_headers), "bad"):
             detail = f"serves no subscriber, and UNSUBSCRIBE is refused: {peer.instead()}"
             target.record_finding(failed, False, f"a confirmed SUBSCRIBE to an empty name {detail}")
@@ -144,7 +159,7 @@ def test_a_subscribe_without_an_id_is_refused(target: Bench, version: str) -> No
         peer = target.stomp(version)
         peer.subscribe(good, "good")
         fields = (("destination", bad.name), *bad.subscribe_headers)
-        refused_or_served(target, peer, bad, fields, NO_ID[version])
+        refused_or_served(target, peer, bad, fields, NO_ID[version], "stomp.subscribe-without-id")
 
 
 @case(ID_IN_USE, FAILED_SUBSCRIBE)
@@ -158,7 +173,7 @@ def test_an_id_in_use_is_refused(target: Bench, version: str) -> None:
         peer.subscribe(second, "b")
         other.subscribe(first, "a")
         fields = (("id", "a"), ("destination", third.name), *third.subscribe_headers)
-        refused_or_served(target, peer, third, fields, ID_IN_USE[version])
+        refused_or_served(target, peer, third, fields, ID_IN_USE[version], "stomp.id-in-use")
 
 
 @case(UNKNOWN_MODE, FAILED_SUBSCRIBE)
@@ -177,7 +192,7 @@ def test_an_ack_mode_that_does_not_exist_is_refused(target: Bench, version: str,
             ("ack", ack),
             *queue.subscribe_headers,
         )
-        refused_or_served(target, peer, queue, fields, UNKNOWN_MODE[version])
+        refused_or_served(target, peer, queue, fields, UNKNOWN_MODE[version], "stomp.unknown-mode")
 
 
 @case(DEFAULT_MODE)
@@ -262,6 +277,8 @@ def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     holder.message(body=b"one")
     holder.close_socket(CloseHow.RESET)
     arrived = bodies(receive(target, other, 1))
+    taken = "next-client" if arrived else "no-client"
+    target.record_behaviour("stomp.held-by-a-lost-client", taken)
     target.record_finding(
         MAY_GO_TO_ANOTHER[version],
         arrived == [b"one"],
@@ -291,6 +308,8 @@ def test_a_selector_filters(target: Bench) -> None:
     producer.publish(queue, b"blue", {"colour": "blue"})
     producer.publish(queue, b"red", {"colour": "red"})
     first = peer.watch_for(either(MESSAGE, ERROR))
+    if first is not None and MESSAGE.accepts(first):
+        target.record_behaviour("stomp.selector", "filters" if first.body == b"red" else "ignores")
     target.record_finding(
         MAY_FILTER,
         first is not None and first.body == b"red" and peer.ended is None,

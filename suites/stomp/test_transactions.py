@@ -254,7 +254,14 @@ def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
         peer.request("BEGIN", same)
         peer.request("BEGIN", {"transaction": f"{peer.transaction}-another"})
         other.request("BEGIN", same, proves=NAMES_ARE_UNIQUE)
-        refused(target, peer, "BEGIN", same, refuses=NAME_IN_USE_REFUSED)
+        refused(
+            target,
+            peer,
+            "BEGIN",
+            same,
+            refuses=NAME_IN_USE_REFUSED,
+            behaviour="stomp.transaction-in-use",
+        )
 
 
 @case(ACKS, needs={"transactions"})

@@ -75,6 +75,9 @@ def test_an_unlisted_command_may_be_answered_with_error(
         if error is not None and version == "1.2":
             target.wait_until(lambda: peer.ended is not None, PATIENCE)
         end = "stayed open" if peer.ended is None else f"ended ({peer.ended.how})"
+        if version == "1.2":
+            reaction = "ends" if peer.ended is not None else "error" if error else "ignores"
+            target.record_behaviour("stomp.unlisted-command", reaction)
         answered = error is not None and (version == "1.1" or peer.ended is not None)
         target.record_finding(
             MAY_SEND_ERROR[version],

@@ -188,7 +188,14 @@ def test_an_unsubscribe_for_an_unknown_id_is_not_confirmed(target: Bench, versio
         other.subscribe(queue, "theirs")
         peer = target.stomp(version)
         peer.subscribe(target.destination(), "ours")
-        refused(target, peer, "UNSUBSCRIBE", {"id": "theirs"}, refuses=KNOWN_ID[version])
+        refused(
+            target,
+            peer,
+            "UNSUBSCRIBE",
+            {"id": "theirs"},
+            refuses=KNOWN_ID[version],
+            behaviour="stomp.unsubscribe-of-another",
+        )
         other.publish(queue, b"still there")
         other.message(body=b"still there")
 

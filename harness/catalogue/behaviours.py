@@ -1,0 +1,74 @@
+"""Behaviours: what a broker does where a text leaves it open, by name and value.
+
+They are listed in ``fixtures/behaviours.toml``. A behaviour is no promise and gets no verdict; it
+is there to be compared, between releases and between brokers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from brokerproof.harness.catalogue.tables import BadData, Key, read, table
+from brokerproof.harness.model.verdicts import Impact
+
+_KEYS = {
+    "question": Key(str),
+    "values": Key(list, required=False),
+    "unit": Key(str, required=False),
+    "impact": Key(str),
+    "source": Key(str),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Something that a text leaves to the broker."""
+
+    name: str
+    """``PROTOCOL.what``."""
+    question: str
+    values: tuple[str, ...]
+    """All that a broker may do; empty if a value is a number of ``unit``."""
+    unit: str
+    """What a number counts; ``text`` if it is the broker's own words."""
+    impact: Impact
+    """What an application notices if the value is not the one that it was written for."""
+    source: str
+    """The text that leaves it open, or that is silent."""
+
+    def value(self, observed: str | int) -> str:
+        """Return ``observed`` as it is recorded. Raises ``ValueError`` for a value that is not
+        listed, or a number without a unit."""
+        if self.unit == "text" or (self.unit and isinstance(observed, int)):
+            return str(observed)
+        if observed not in self.values:
+            listed = ", ".join(self.values) or f"a number of {self.unit}"
+            raise ValueError(f"behaviour {self.name} has no value {observed!r}; it has {listed}")
+        return str(observed)
+
+
+@functools.cache
+def listed() -> Mapping[str, Behaviour]:
+    """Every behaviour by name. Raises :class:`BadData` for a damaged list."""
+    path = Path(str(files("brokerproof.fixtures"))) / "behaviours.toml"
+    values, _ = read(path)
+    return {name: _behaviour(path, name, row) for name, row in values.items()}
+
+
+def _behaviour(path: Path, name: str, row: Mapping[str, object]) -> Behaviour:
+    entry = table(f"{path}: {name}", _KEYS, row, "behaviour")
+    values, unit = entry.values.get("values", []), entry.text("unit")
+    if bool(values) == bool(unit):
+        raise BadData(f"{path}: {name}: needs either values or a unit")
+    return Behaviour(
+        name,
+        entry.text("question"),
+        tuple(values),
+        unit,
+        Impact(entry.text("impact")),
+        entry.text("source"),
+    )

@@ -1,0 +1,60 @@
+"""Behaviours of several brokers, or of releases of one, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from brokerproof.harness.catalogue import behaviours
+from brokerproof.harness.model.verdicts import Impact
+from brokerproof.harness.results import impacts
+from brokerproof.harness.results.records import Result
+
+Seen = Mapping[str, Iterable[str]]
+"""The values that were seen of each behaviour, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One behaviour: the values that were seen in each column, none where no case saw it."""
+
+    name: str
+    question: str
+    impact: Impact | None
+    values: tuple[tuple[str, ...], ...]
+
+    @property
+    def differs(self) -> bool:
+        """True if two columns that saw it saw different values."""
+        return len({seen for seen in self.values if seen}) > 1
+
+    def words(self, column: int) -> str:
+        """The values of one column."""
+        return ", ".join(self.values[column]) or "not seen"
+
+
+def by_target(results: Iterable[Result]) -> dict[str, dict[str, set[str]]]:
+    """Return what was seen of each target: several values where cases or versions differ."""
+    targets: dict[str, dict[str, set[str]]] = {}
+    for result in results:
+        seen = targets.setdefault(result.target, {})
+        for name, values in result.behaviours.items():
+            seen.setdefault(name, set()).update(values)
+    return targets
+
+
+def side_by_side(columns: Sequence[Seen]) -> list[Row]:
+    """Return a row for each behaviour that some column saw: first those that differ, and of these
+    the worst impact first."""
+    listed = behaviours.listed()
+    named = {name for seen in columns for name in seen}
+    rows = []
+    for name in (*listed, *sorted(named - listed.keys())):
+        if name in named:
+            known = listed.get(name)
+            values = tuple(tuple(sorted(seen.get(name, ()))) for seen in columns)
+            question = known.question if known else "not in the list of this brokerproof"
+            rows.append(Row(name, question, known.impact if known else None, values))
+    return sorted(
+        rows, key=lambda row: (not row.differs, row.differs and impacts.severity(row.impact))
+    )
