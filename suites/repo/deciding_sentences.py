@@ -75,19 +75,18 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
         impact = catalogue[requirement].impact if requirement else None
         return f"## {impact.words.capitalize()}\n" if impact else UNJUDGED
 
-    def broken(entry: Entry) -> list[str]:
-        return [deviation.requirement for deviation in entry if deviation.requirement]
-
-    lines = [f"# Known deviations: {FAMILIES[family]}\n"]
+    lines, causes = [f"# Known deviations: {FAMILIES[family]}\n"], dict[str, str]()
     for heading, group in groupby(entries, section):
         lines.append(heading)
-        for ids, cases in groupby(group, broken):
-            lines += _broken(ids, catalogue) if ids else []
+        for ids, cases in groupby(group, lambda entry: [each.requirement for each in entry]):
+            lines += _broken(ids, catalogue) if ids[0] else []
             for cause, showing in groupby(cases, _cause):
                 names = (
                     f"`{entry[0].case}`" if entry[0].case else "every case" for entry in showing
                 )
-                lines.append(f"* {', '.join(names)}{cause}")
+                first = causes.setdefault(cause, ids[0])
+                shown = cause if first == ids[0] else f": as under {first}."
+                lines.append(f"* {', '.join(names)}{shown}")
             lines.append("")
     return "\n".join(lines)
 
