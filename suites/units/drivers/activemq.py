@@ -1,8 +1,6 @@
 """A reference broker of ActiveMQ's kind in unit tests, configured by hand: destinations Q, T and
 others under policies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

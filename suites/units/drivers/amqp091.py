@@ -1,8 +1,6 @@
 """Drives a reference broker with AMQP 0-9-1 in unit tests: methods by the harness's codec, an
 instant that the test moves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

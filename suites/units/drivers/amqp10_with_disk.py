@@ -1,7 +1,5 @@
 """An AMQP desk whose broker has a disk, in memory, that answers when it is told to."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.broker_io import Effect, LoadFile, StoreFiles
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reference_broker.assembly import create_broker

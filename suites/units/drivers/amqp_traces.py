@@ -1,7 +1,5 @@
 """AMQP traces made by hand, for tests of oracles, and what an oracle says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

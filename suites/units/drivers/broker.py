@@ -1,8 +1,6 @@
 """Drives a reference broker by hand in unit tests: bytes in, effects out, an instant that only the
 test moves."""
 
-from __future__ import annotations
-
 from hypothesis import settings as hypothesis_settings
 
 from brokerproof.harness.model.broker_io import (

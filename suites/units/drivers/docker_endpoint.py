@@ -5,8 +5,6 @@ What it was asked is kept. A container "prints" what it is told to print, and ea
 ports is a listening socket of this machine, so that whoever was told of it can connect.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

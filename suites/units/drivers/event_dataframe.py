@@ -1,7 +1,5 @@
 """Events as a little DataFrame, without a file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

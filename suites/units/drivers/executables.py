@@ -1,7 +1,5 @@
 """Executable scripts in place of programs that a target starts."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

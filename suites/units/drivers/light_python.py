@@ -1,7 +1,5 @@
 """brokerproof in a Python without the modules of its extras, workers included."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@
 and prints its port; port 0 is a free one.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import socket

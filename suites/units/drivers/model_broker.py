@@ -4,8 +4,6 @@ then commit one fault. It is no broker of ours, so that a judge cannot share its
 :mod:`model_recordings` speaks STOMP for it, :mod:`model_recordings_amqp091` AMQP 0-9-1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random

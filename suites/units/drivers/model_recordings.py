@@ -1,8 +1,6 @@
 """Recordings of a queue broker that works, and of one that does not: drawn step by step, for judges
 to agree on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 

@@ -1,8 +1,6 @@
 """Recordings of a broker that speaks AMQP 0-9-1 and works, and of one that does not, like
 :mod:`brokerproof.suites.units.drivers.model_recordings`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from random import Random
 

@@ -1,8 +1,6 @@
 """Recordings of :mod:`brokerproof.suites.units.drivers.model_recordings` as CORE packets would have
 said them: for judges to agree on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -1,8 +1,6 @@
 """Drives a broker with a disk in memory by hand: bytes in, frames out, restarts, and an instant
 that only the test moves."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Iterable
 

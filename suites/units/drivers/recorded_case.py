@@ -1,7 +1,5 @@
 """Events of one case as tasks of the report read them, without a file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Writes a run folder without running anything: the reports' tests need every kind of verdict and
 event in one place."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

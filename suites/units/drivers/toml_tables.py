@@ -1,7 +1,5 @@
 """Tables of a test module, in the TOML file beside it: a row of parameters to a line."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

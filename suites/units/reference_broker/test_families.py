@@ -1,8 +1,6 @@
 """A family is a folder and a row: one of thirty lines joins without a change to protocols or to the
 composition root."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.reference_broker import assembly

@@ -1,8 +1,6 @@
 """``brokerproof report`` from outside: one sentence for bad input, before any JVM is started; and
 how Spark is started."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """``brokerproof judge`` on a segment whose footer is whole and whose data are not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

@@ -1,8 +1,6 @@
 """A light installation, without PySpark and Java, writes the report that Spark writes, and judges
 recordings of ordinary size."""
 
-from __future__ import annotations
-
 import filecmp
 import json
 import os

@@ -1,7 +1,5 @@
 """Tables of combinations: every pair that may meet is in a row, and the documentation says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """The scripts of docs/explanation/counterexamples find nothing at the reference broker, and show a
 broker whose connection ends without a word."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

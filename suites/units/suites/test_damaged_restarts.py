@@ -1,7 +1,5 @@
 """A few restarts of real processes on damaged files, and the damages themselves."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

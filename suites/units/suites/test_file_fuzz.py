@@ -1,7 +1,5 @@
 """Readers of files against damaged ones: fresh ones in every run, and all that went wrong."""
 
-from __future__ import annotations
-
 import secrets
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Brokers of every family against peers that send anything: fresh scenes in every run, and all that
 went wrong; and faults planted in the broker, each of which an invariant notices."""
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -132,9 +130,6 @@ def test_a_finding_is_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     shortest = scene.shorter(STORED, events, problem)
     assert len(shortest) <= 3
     assert scene.problem_of(STORED, shortest) == problem
-
-
-# --- over sockets ---------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Smallest frames of AMQP 0-9-1."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

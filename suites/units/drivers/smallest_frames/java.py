@@ -1,7 +1,5 @@
 """Smallest packets of CORE and smallest commands of OpenWire."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Smallest frames of STOMP, and of STOMP over WebSocket."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.harness.protocols.websocket import codec as websocket_codec
 from brokerproof.harness.protocols.websocket.codec import Op

@@ -1,8 +1,6 @@
 """Captures of real sessions that are kept: read as they were recorded live when they were made, and
 judged the same."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 from pathlib import Path

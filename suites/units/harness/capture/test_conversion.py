@@ -1,8 +1,6 @@
 """Judgements from captured packets: faults are seen, and nothing that was not captured accuses
 anybody."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

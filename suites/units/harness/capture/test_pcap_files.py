@@ -1,7 +1,5 @@
 """Files of captures: pcap, pcapng, compressed, several in a row, cut off, or none."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -48,9 +46,6 @@ def test_a_connection_goes_on_in_the_next_file(tmp_path: Path) -> None:
         for at in range(9)
     ]
     assert events_of(*parts[::-1]) == whole
-
-
-# --- what is no capture ---------------------------------------------------------------------------
 
 
 def test_what_is_no_capture_is_refused_in_a_sentence(tmp_path: Path) -> None:

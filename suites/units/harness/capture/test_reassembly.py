@@ -1,8 +1,6 @@
 """Streams put together from segments: repeated, overtaken, lost; resets, keep-alives and ports used
 again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,9 +39,6 @@ PLANS = st.builds(
     overrun=st.booleans(),
     silent=st.booleans(),
 )
-
-
-# --- what the network and the capture do ----------------------------------------------------------
 
 
 @given(PLANS, st.sampled_from([48, 1448]), st.randoms(use_true_random=False))

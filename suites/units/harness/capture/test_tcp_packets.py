@@ -1,7 +1,5 @@
 """Link layers, IPv6, extension headers and fragments below the same TCP segments."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

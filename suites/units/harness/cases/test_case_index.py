@@ -1,7 +1,5 @@
 """The index of cases: it has what pytest collects, and it is made again only after a change."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

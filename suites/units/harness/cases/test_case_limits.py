@@ -1,7 +1,5 @@
 """Cases in real time that end at a limit, or whose control fails."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

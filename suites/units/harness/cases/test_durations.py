@@ -1,8 +1,6 @@
 """A duration above its lower bound is evidence unless the host was late from far below the bound to
 the instant at which it was measured."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.cases.example_record import ExampleRecord

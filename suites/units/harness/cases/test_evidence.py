@@ -1,7 +1,5 @@
 """A requirement holds by what was observed; nothing observed is nothing judged."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.cases.example_record import ExampleRecord

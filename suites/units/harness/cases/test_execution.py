@@ -1,8 +1,6 @@
 """How a case becomes a result: proofs and controls, requirements never reached, examples, attempts,
 deviations."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from collections.abc import Callable, Iterator, Mapping

@@ -1,8 +1,6 @@
 """Hypothesis in many threads: they share a random generator, so that drawing costs what it does in
 one, and none fails because another imports a module."""
 
-from __future__ import annotations
-
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 """A periodic sender is held to its period in each gap, widened by what the host was late by in that
 gap."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The processes of a run do without pandas."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

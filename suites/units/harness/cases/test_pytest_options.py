@@ -1,7 +1,5 @@
 """The pytest plugin and projects that have nothing to do with brokerproof, or that opt in."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

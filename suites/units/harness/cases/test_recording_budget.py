@@ -1,7 +1,5 @@
 """Of a property in virtual time the recording has a budget of events, and all that decides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A selection of cases: by id, words, requirement and area, and without some."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.cases.case_index import IndexedCase

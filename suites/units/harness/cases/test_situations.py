@@ -1,7 +1,5 @@
 """Situations that a property declares: noted by examples, drawn for, missed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

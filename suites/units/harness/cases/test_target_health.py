@@ -1,7 +1,5 @@
 """The sentence about a target that serves one protocol no longer; what that means for verdicts."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from dataclasses import replace

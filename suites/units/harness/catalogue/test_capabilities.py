@@ -1,7 +1,5 @@
 """The list of capabilities: complete, documented, and strict about names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

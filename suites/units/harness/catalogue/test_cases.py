@@ -1,7 +1,5 @@
 """Names of cases: those recorded under a former suite still resolve."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.catalogue.cases import CONFORMANCE, SUITE_ALIASES, current_name

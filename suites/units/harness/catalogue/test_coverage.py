@@ -1,7 +1,5 @@
 """Which case cites what, and the list that only shrinks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Known deviations: what an entry covers, and the sentence for one that is wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Suites, requirement files and known deviations of another installed package."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

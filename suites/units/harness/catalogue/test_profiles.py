@@ -1,7 +1,5 @@
 """Profiles: the shipped ones load, and a wrong one is refused in one sentence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Output of ``list`` and ``explain``."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace

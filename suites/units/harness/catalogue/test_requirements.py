@@ -1,8 +1,6 @@
 """The catalogue's loader: what it accepts, and the sentence with which it refuses everything
 else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

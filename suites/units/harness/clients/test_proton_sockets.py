@@ -1,8 +1,6 @@
 """Proton's own sockets: a container that has ended leaves no connection behind, which to a broker
 would live on, and a Proton without TLS judges nobody's TLS."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from types import SimpleNamespace

@@ -1,8 +1,6 @@
 """Clients with rates and windows: the arithmetic, the oracle that judges it from frames alone, and
 faults that it sees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,8 +1,6 @@
 """rhea's process: what is said where node or npm is missing, and where the process does not start.
 No package is fetched."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

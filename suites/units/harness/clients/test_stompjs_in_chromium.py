@@ -1,8 +1,6 @@
 """The browser client, as far as it can be tested without a browser: what is missing is said, the
 page is served."""
 
-from __future__ import annotations
-
 import json
 import queue
 import tarfile

@@ -1,8 +1,6 @@
 """stomp.py as a peer: what it says and when in virtual time, what its frames look like in the
 trace, how it ends."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

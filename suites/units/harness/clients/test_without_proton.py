@@ -1,7 +1,5 @@
 """Without python-qpid-proton its cases are skipped, and say what installs it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

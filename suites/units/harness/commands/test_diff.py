@@ -1,8 +1,6 @@
 """``brokerproof diff`` from outside: what is listed, what is said beforehand, exit codes, one
 sentence for bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Inferred parameters beside those of an earlier time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run compared with a baseline: what counts as worse, and the exit code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

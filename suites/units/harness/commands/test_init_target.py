@@ -1,8 +1,6 @@
 """``brokerproof init-target``: what is detected of a broker, the file that is written, and the text
 to paste into a broker's configuration."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """``brokerproof load`` against the reference broker over sockets: small loads, and what they
 leave."""
 
-from __future__ import annotations
-
 import errno
 import json
 import socket

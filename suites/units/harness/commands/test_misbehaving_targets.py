@@ -1,8 +1,6 @@
 """A target that misbehaves ends a run with one sentence and exit code 3; a broker that misbehaves
 in single cases gets all its verdicts."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A run with an unlikely passcode, over every protocol: no file of it holds the passcode."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import gzip

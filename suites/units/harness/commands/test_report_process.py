@@ -1,7 +1,5 @@
 """The process that writes a run's report waits until it is asked to."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

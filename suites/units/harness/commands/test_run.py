@@ -1,8 +1,6 @@
 """The brokerproof command from outside: a run end to end, its exit codes, and one sentence for what
 is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

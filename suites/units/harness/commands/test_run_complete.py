@@ -1,8 +1,6 @@
 """A run whose cases have not all a result is no run: verdicts on some would be taken for verdicts
 on all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

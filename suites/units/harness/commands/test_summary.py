@@ -1,7 +1,5 @@
 """The last lines of a run: causes first, one line per area, and nothing wider than 80 columns."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tutorials do what they say: every shell block is run, in order, in an empty folder."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

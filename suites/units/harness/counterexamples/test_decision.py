@@ -1,8 +1,6 @@
 """An expectation is found to be met, violated again, or out of reach, for each kind of
 expectation."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

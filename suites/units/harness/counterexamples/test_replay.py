@@ -1,8 +1,6 @@
 """Counterexamples: kept when a case fails, run again as FIXED or FAILED, and playable by scripts
 that need only Python."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The dialects of AMQP 1.0 and 0-9-1 of a broker of which only the address is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The dialect of a broker of which only the address is known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Inference of the reference broker's hidden parameters, and the arithmetic of bounds."""
 
-from __future__ import annotations
-
 import json
 import random
 import tomllib

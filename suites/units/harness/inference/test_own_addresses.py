@@ -1,7 +1,5 @@
 """The addresses of a broker that somebody else configured: asked for, compared and bisected."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast

@@ -1,8 +1,6 @@
 """Frames become columns of the trace, many at once: the same that the harness's own codecs read one
 by one."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Load plans as people write them, and how they are divided among drivers."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,8 +1,6 @@
 """From the tape to segments: afterwards, with more than one scribe, and when somebody was killed
 meanwhile."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Files and JSON from elsewhere: what cannot be read is refused with a reason."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

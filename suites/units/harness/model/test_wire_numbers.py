@@ -1,7 +1,5 @@
 """The shared vocabulary: numbers as text from peers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

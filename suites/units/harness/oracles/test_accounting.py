@@ -1,7 +1,5 @@
 """The oracle of accounting: every kind of wrong is noticed by its name, and nothing else is."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.oracles.accounting import (

@@ -1,7 +1,5 @@
 """What may follow the last answer on an AMQP 0-9-1 connection, and what may not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

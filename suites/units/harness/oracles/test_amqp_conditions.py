@@ -1,7 +1,5 @@
 """The AMQP oracle of error conditions on hand-made traces."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 
@@ -18,8 +16,6 @@ from brokerproof.suites.units.drivers.amqp_traces import (
     outcome,
     violations,
 )
-
-# --- error conditions -----------------------------------------------------------------------------
 
 
 def failed(frame: str, condition: str) -> list[Event]:

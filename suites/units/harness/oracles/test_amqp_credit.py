@@ -1,8 +1,6 @@
 """The AMQP oracle of link credit on hand-made traces: correct ones pass, every violation is
 seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -24,8 +22,6 @@ from brokerproof.suites.units.drivers.amqp_traces import (
     violations,
     we,
 )
-
-# --- serial numbers and grants --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -49,9 +45,6 @@ def test_at_the_side_that_uses_it_a_grant_holds_at_once() -> None:
     granted.grant(1, 10)
     granted.grant(5, 2)
     assert granted.room(4) == -2
-
-
-# --- credit ---------------------------------------------------------------------------------------
 
 
 def test_deliveries_within_the_credit_hold() -> None:
@@ -155,9 +148,6 @@ def test_links_of_one_name_in_both_directions_are_two() -> None:
     assert outcome(amqp_credit.credit, ours) == {amqp_credit.NOT_WITHOUT: Seen.NEVER_REACHED}
 
 
-# --- what a sender's flow tells -------------------------------------------------------------------
-
-
 def told(count: int, left: int, **fields: Any) -> Event:
     return answer(handle=0, delivery_count=count, link_credit=left, **fields)
 
@@ -196,9 +186,6 @@ def test_a_flow_beyond_the_limit_is_seen_in_a_drain_too() -> None:
     events = [*receiving(), grant(5, drain=True)]
     assert not violations(amqp_credit.counts, [*events, told(5, 0)])
     assert violations(amqp_credit.counts, [*events, told(6, 0)]) == {amqp_credit.COUNT}
-
-
-# --- drain ----------------------------------------------------------------------------------------
 
 
 def test_a_drain_is_answered_by_giving_back_or_by_using_up() -> None:

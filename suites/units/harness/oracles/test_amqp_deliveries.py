@@ -1,7 +1,5 @@
 """The AMQP oracle of deliveries and settlement on hand-made traces: each violation is seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -28,8 +26,6 @@ from brokerproof.suites.units.drivers.amqp_traces import (
     violations,
     we,
 )
-
-# --- deliveries -----------------------------------------------------------------------------------
 
 
 def test_deliveries_named_well_hold() -> None:
@@ -101,9 +97,6 @@ def test_a_tag_may_come_again_once_both_sides_settled() -> None:
     }
 
 
-# --- settlement -----------------------------------------------------------------------------------
-
-
 def sending(count: int, first: int = 0) -> list[Event]:
     numbers = [(first + number) % 2**32 for number in range(count)]
     return mirrored([*receiving(), grant(count), *(delivery(number) for number in numbers)])
@@ -149,9 +142,6 @@ def test_no_disposition_is_no_evidence() -> None:
 
 def beats(*instants: int) -> list[Event]:
     return [HeartBeatReceived(at_ns=ms(at), conn=1, protocol="AMQP", size=8) for at in instants]
-
-
-# --- what comes first and last, and limits --------------------------------------------------------
 
 
 def test_open_first_and_close_last_hold() -> None:

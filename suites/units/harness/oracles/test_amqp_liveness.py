@@ -1,7 +1,5 @@
 """The AMQP oracle of idle time-outs on hand-made traces."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.enums import CloseHow

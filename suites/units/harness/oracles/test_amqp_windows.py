@@ -1,8 +1,6 @@
 """The AMQP oracle of session windows on hand-made traces: correct ones pass, every violation is
 seen."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.verdicts import Seen
@@ -20,8 +18,6 @@ from brokerproof.suites.units.drivers.amqp_traces import (
     violations,
     we,
 )
-
-# --- windows --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("start", [0, LAST, LAST - 1])

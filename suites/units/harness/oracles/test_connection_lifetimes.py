@@ -1,7 +1,5 @@
 """Silences and late closes of a recording: how far outside they have to be to be sure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,6 @@
 """The oracles of credit in bytes over CORE, on traces made by hand: what is sound holds, each
 single fault is found."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The oracle of OpenWire's ProducerAcks: what is acknowledged against what was sent."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.finding import combine
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles.openwire_acks import ONLY, TAKEN, acks, producers

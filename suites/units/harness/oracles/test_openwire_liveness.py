@@ -1,7 +1,5 @@
 """The interval in which ActiveMQ ends a silent OpenWire connection."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

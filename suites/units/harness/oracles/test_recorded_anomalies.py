@@ -1,8 +1,6 @@
 """A recording of STOMP, judged again: consumers that leave, and connections that end before an
 answer arrives."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.oracles.recorded_anomalies import facts, find_anomalies
 from brokerproof.harness.trace import events as ev

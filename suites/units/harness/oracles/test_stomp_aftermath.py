@@ -1,7 +1,5 @@
 """What may follow the last answer on a STOMP connection, and what may not."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.enums import CloseHow

@@ -1,7 +1,5 @@
 """The conversation that all peers share, on the reference broker in virtual time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

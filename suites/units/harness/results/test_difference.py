@@ -1,7 +1,5 @@
 """Differences between two runs: which way a case went, and when nothing can be said."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

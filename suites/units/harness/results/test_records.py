@@ -1,7 +1,5 @@
 """Results of a large run are read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from brokerproof.harness.model import input_file

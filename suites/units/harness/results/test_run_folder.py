@@ -1,7 +1,5 @@
 """The run folder: header and footer, resuming, and what is said about folders that are none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

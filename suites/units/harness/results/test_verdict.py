@@ -1,7 +1,5 @@
 """From findings to verdicts, results and exit codes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Cases of virtual time in processes of their own: the same results whoever runs them, and none
 that gets lost."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,8 +1,6 @@
 """pytest-xdist beside our plugin: cases in virtual time and against an address may be spread, and
 what its processes could not share is refused."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """The order in which cases begin in real time, and the table that it is made from."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,6 @@
 """Cases in real time in threads of several processes: the same results as in one, none lost, and a
 broker that one of them finds unusable is so for all."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

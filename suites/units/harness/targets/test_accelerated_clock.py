@@ -1,7 +1,5 @@
 """Libraries that accelerate a broker's clock: found, compiled once, named in its environment."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

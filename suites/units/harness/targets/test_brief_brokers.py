@@ -1,8 +1,6 @@
 """A Java broker that is started to be judged compiles quickly; one that carries load compiles
 well."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

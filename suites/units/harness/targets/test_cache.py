@@ -1,7 +1,5 @@
 """The cache of downloads: where it is, made once, never half."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import threading

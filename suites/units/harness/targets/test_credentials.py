@@ -1,7 +1,5 @@
 """A passcode from the environment or a file, in target files and URLs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

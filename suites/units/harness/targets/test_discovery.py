@@ -1,7 +1,5 @@
 """Discovery: virtual hosts, family and release of a broker of which the address is known."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from pathlib import Path

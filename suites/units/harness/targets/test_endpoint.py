@@ -1,8 +1,6 @@
 """Endpoints: HOST:PORT and URLs, with TLS or without; and targets over TLS that are running
 already."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import socket

@@ -1,7 +1,5 @@
 """A broker that a case has harmed is killed: nobody waits for its end in order."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The Java that a target is started with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

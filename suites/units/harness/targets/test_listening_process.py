@@ -1,7 +1,5 @@
 """The process behind an address, whose threads are watched."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

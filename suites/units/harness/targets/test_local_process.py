@@ -1,7 +1,5 @@
 """Processes of a target: started under a guard, awaited, ended, and never left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -13,9 +11,6 @@ import pytest
 
 from brokerproof.harness.targets import local_process
 from brokerproof.harness.targets.failure import SetUpFailed
-
-# --- a process on its leash -----------------------------------------------------------------------
-
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True);"

@@ -1,7 +1,5 @@
 """Downloads by Maven coordinates: mvn, or the standard layout with checksums."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer

@@ -1,7 +1,5 @@
 """Targets for a broker that somebody else configured: URLs, ``like``, endpoints and addresses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

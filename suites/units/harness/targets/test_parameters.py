@@ -1,7 +1,5 @@
 """Protocols of acceptors, as the harness reads them from a configuration, and their defaults."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Names that --target accepts, and what is known of a target before it is started.
 commands/test_run.py has refused ones."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Credentials leave no record: by place, by value, in pieces, and what is left stays true."""
 
-from __future__ import annotations
-
 import base64
 import os
 from pathlib import Path

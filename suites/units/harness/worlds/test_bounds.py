@@ -1,7 +1,5 @@
 """Limits of a case in real time, and the end of a run while its cases wait."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

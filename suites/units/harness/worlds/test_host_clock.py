@@ -1,7 +1,5 @@
 """Clocks that run faster than the host's: what a world, its canary and its limits make of them."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """The idle share of the processor, read from the kernel's counts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from brokerproof.harness.worlds.idle_cores import IdleCores

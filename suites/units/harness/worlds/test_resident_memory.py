@@ -1,7 +1,5 @@
 """Memory that nobody uses is given back before a run is stopped for it."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,8 +1,6 @@
 """Bytes that arrived before a reset are read, whichever call reported it, and a reset is never
 taken for an orderly close."""
 
-from __future__ import annotations
-
 import json
 import select
 import socket
@@ -236,9 +234,6 @@ def test_the_last_word_of_a_driver_is_heard_though_it_has_left(broker: Broker) -
         wire.say(stop=1)
         assert world.wait_until(lambda: bool(heard), world.now() + seconds(10))
     assert heard == [{"report": 1}]
-
-
-# --- what a reset proves --------------------------------------------------------------------------
 
 
 class Ours(SocketTarget):

@@ -1,7 +1,5 @@
 """The virtual world: time jumps, links keep order, nothing happens that the heap does not hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

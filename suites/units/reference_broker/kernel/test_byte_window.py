@@ -1,8 +1,6 @@
 """Consumer windows in bytes: sizes around one and two frames, what is charged and what comes
 back."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,8 +1,6 @@
 """A peer that does not read gets no messages: they wait in their queue, or go to somebody who
 reads."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.broker_io import (
     BytesReceived,
     Connected,

@@ -1,7 +1,5 @@
 """Serial numbers and link credit: the arithmetic, at its edges and against a model."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,8 +1,6 @@
 """The heap of deadlines: the same answers as a plain dictionary, whatever is set, replaced and
 cancelled."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

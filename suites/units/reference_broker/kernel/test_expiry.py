@@ -1,7 +1,5 @@
 """Messages that expire: by which header, at which instant, and what they leave behind."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.enums import Outcome, RoutingType

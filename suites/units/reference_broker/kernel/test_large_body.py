@@ -1,8 +1,6 @@
 """Large bodies: into files as they come, out of them as they are taken, and gone when nobody needs
 them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -558,9 +556,6 @@ def test_a_body_that_cannot_be_written_is_refused() -> None:
     driver.large(again)
     driver.settle()
     assert driver.receipts(again) == ["r"]
-
-
-# --- WebSocket ------------------------------------------------------------------------------------
 
 
 def test_over_websocket_it_leaves_in_fragments_of_the_allowed_size() -> None:

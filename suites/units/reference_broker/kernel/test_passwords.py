@@ -1,8 +1,6 @@
 """Authentication of clients: users files, plain and hashed passwords, and certificates, for STOMP
 and AMQP."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

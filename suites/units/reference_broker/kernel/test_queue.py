@@ -1,8 +1,6 @@
 """Addresses and queues: routing, round robin, order of what comes back, attempts and dead letters,
 deletion."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -118,9 +116,6 @@ def test_large_messages_fill_a_turn_sooner() -> None:
     assert 40 < len(bodies(first, 2)) < 100
 
 
-# --- what comes back ------------------------------------------------------------------------------
-
-
 def test_without_a_dead_letter_address_it_is_dropped() -> None:
     driver = connected(
         1, settings=Settings(address_settings=(AddressSetting("q", max_delivery_attempts=1),))
@@ -222,9 +217,6 @@ def test_what_the_most_specific_match_leaves_out_comes_from_the_next() -> None:
         3,
         True,
     )
-
-
-# --- nothing is lost, nothing is doubled, nothing overtakes ---------------------------------------
 
 
 class QueueMachine(RuleBasedStateMachine):

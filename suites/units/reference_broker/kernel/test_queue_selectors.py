@@ -1,8 +1,6 @@
 """Selectors in queues: what stays, who is next, what comes back, and queues with filters of their
 own."""
 
-from __future__ import annotations
-
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -42,9 +40,6 @@ def test_an_anycast_message_goes_to_a_queue_that_lets_it_in() -> None:
     )
     driver.feed(1, "".join(coloured(c, c) for c in ("blue", "blue", "red", "green")))
     assert bodies(driver.feed(1, subscribe()), 1) == ["blue", "blue"]
-
-
-# --- against the plainest queue there could be ----------------------------------------------------
 
 
 class Taker:

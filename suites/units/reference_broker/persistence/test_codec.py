@@ -1,7 +1,5 @@
 """Messages as bytes of a store: what is written comes back, and junk is refused."""
 
-from __future__ import annotations
-
 import contextlib
 
 from hypothesis import given
@@ -27,9 +25,6 @@ binaries = st.binary(max_size=60)
 
 
 numbers = st.integers(0, 2**63)
-
-
-# --- messages -------------------------------------------------------------------------------------
 
 
 envelopes = st.builds(

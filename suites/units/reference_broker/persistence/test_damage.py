@@ -5,8 +5,6 @@ A history is played once for each place where messages may be (journal, pages, l
 of a cursor). Then its files are damaged, a broker begins on them, and all queues are read.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import random

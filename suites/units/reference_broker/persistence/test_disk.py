@@ -1,7 +1,5 @@
 """Files of a store, with real files: written, synced, failing, and locked for one broker."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -14,8 +12,6 @@ from brokerproof.reference_broker.persistence import (
 )
 from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.settings.settings import Settings
-
-# --- files ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

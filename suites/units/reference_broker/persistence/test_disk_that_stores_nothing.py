@@ -1,8 +1,6 @@
 """Producers of every protocol learn why the disk stores nothing, whatever the reason: it is full, a
 quota is used up, it is mounted read-only, or it fails."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """A data folder that is moved, replaced or shared while a broker works in it, and real disks that
 fail."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Survival of a restart: durable messages, acknowledgements, subscriptions and transactions."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.broker_io import FilesStored

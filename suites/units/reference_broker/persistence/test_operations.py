@@ -1,7 +1,5 @@
 """Operations of a journal as bytes."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

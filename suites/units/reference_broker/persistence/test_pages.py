@@ -1,7 +1,5 @@
 """Pages: in, out, and away; order across everything; selectors, browsers, limits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Records of a file: what was written is read, and damage costs no more than what it touches."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +9,6 @@ from brokerproof.reference_broker.persistence import (
 from brokerproof.suites.units.drivers.broker import patient
 
 binaries = st.binary(max_size=60)
-
-
-# --- records --------------------------------------------------------------------------------------
 
 
 PATH = "journal/000000007.journal"

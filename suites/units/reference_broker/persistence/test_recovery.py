@@ -1,8 +1,6 @@
 """The process ends at every point of every batch of a history, and another broker looks at what is
 there then."""
 
-from __future__ import annotations
-
 import copy
 import random
 

@@ -7,8 +7,6 @@ is there, once for each queue, in the order of its producer; what was acknowledg
 not; a transaction is there as a whole or not at all.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 

@@ -2,8 +2,6 @@
 batch of its message: whatever queue of the broker the frame waits in, and whichever input sends
 it."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.broker_io import FilesStored, WritePaused, WriteResumed

@@ -9,8 +9,6 @@ on the same connection, so that confirmations wait behind bodies in pieces; peer
 the disk's reads may overtake its writes.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Iterable

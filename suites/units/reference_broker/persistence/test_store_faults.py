@@ -1,8 +1,6 @@
 """A disk that fails: producers are told, nothing receipted is lost, and the broker goes on when it
 can."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.time import NS_PER_MS, seconds

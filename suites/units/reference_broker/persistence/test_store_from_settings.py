@@ -1,7 +1,5 @@
 """A store as settings describe it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

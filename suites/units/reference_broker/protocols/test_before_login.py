@@ -5,8 +5,6 @@ The commands are those of the protocols' tables, with fields drawn. "Before" is 
 that was refused, and in one chunk with it.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -6,8 +6,6 @@ cost that is linear in the bytes gives a ratio of about 1 between the two counts
 scan of a list for each frame gives several.
 """
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 from typing import Any

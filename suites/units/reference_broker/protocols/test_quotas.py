@@ -1,8 +1,6 @@
 """Quotas of one connection, for each protocol and resource: as many as the quota are accepted, one
 more is refused by the protocol's own means, and a bystander notices nothing."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -295,8 +293,6 @@ def test_without_that_quota_it_is_accepted(case: Case) -> None:
         assert not talk.closed
         assert case.refusal not in answer
 
-
-# --- every place that asks for a quota ------------------------------------------------------------
 
 _ASKING = ("exceeded", "check_quota", "_check_quota")
 EXCEEDED = Quotas.exceeded

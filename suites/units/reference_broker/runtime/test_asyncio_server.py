@@ -1,7 +1,5 @@
 """The asyncio adapter, driven by tiny brokers over real sockets on the loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

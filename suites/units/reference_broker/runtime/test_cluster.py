@@ -1,7 +1,5 @@
 """Linked brokers: whose alarms count where, and to whom inputs go."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

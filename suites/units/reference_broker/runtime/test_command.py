@@ -1,7 +1,5 @@
 """``brokerproof broker`` as a process, and the broker that the virtual world finds by name."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``brokerproof broker --data``: the real process, its files, and another process on them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

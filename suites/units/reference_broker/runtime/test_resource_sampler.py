@@ -1,8 +1,6 @@
 """Readings of the machine that a reference broker receives in real time, and the alarms it raises
 by itself."""
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 

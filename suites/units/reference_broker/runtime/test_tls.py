@@ -1,8 +1,6 @@
 """TLS: the broker's side and the harness's, against each other and against Python's own, over real
 sockets."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -351,9 +349,6 @@ def test_no_key_of_an_authority_is_written_down(folder: Path) -> None:
         STRANGER.file,
     }
     assert all(path.stat().st_mode & 0o077 == 0 for path in held)
-
-
-# --- the command ----------------------------------------------------------------------------------
 
 
 def test_the_command_tells_its_ports_with_tls(folder: Path) -> None:

@@ -1,7 +1,5 @@
 """Shares of a turn, and connections that end in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

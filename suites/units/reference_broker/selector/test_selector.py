@@ -1,8 +1,6 @@
 """Selectors by themselves: the grammar, three values of truth, values that are not alike, and where
 a mistake is."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from typing import Any

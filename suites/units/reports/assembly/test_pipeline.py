@@ -1,8 +1,6 @@
 """The whole report on a run that nobody ran: what is written, and that it stays small, escaped and
 readable."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import gzip

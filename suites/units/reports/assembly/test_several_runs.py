@@ -1,7 +1,5 @@
 """A report on several runs of one target, and on runs that were compared with a baseline."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """ctrf.json: which run a test is of."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

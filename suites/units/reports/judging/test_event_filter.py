@@ -1,8 +1,6 @@
 """The filtered part of a recording yields the facts of the whole about the messages in question,
 however it is cut into batches."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import reduce

@@ -1,8 +1,6 @@
 """The judges on Spark: a recording in segments, judged across pieces, says what the oracles say,
 with the same witnesses."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

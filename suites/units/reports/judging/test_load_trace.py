@@ -1,7 +1,5 @@
 """The recordings that benchmarks make: segments that depend on no other, and are written once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

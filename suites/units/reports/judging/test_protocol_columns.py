@@ -1,8 +1,6 @@
 """AMQP 0-9-1 and CORE on recordings that nobody made: what the oracles see the summaries do not
 miss, and what is read again of a recording tells the same as all of it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """The recheck in this process finds what the oracles find, message by message."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

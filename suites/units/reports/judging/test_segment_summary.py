@@ -1,8 +1,6 @@
 """Summaries and oracles on recordings that nobody made: a summary misses nothing, however the
 recording is cut."""
 
-from __future__ import annotations
-
 import pickle
 from collections import defaultdict
 from collections.abc import Sequence

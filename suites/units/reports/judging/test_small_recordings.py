@@ -1,7 +1,5 @@
 """A small recording gets the judgement that the queries for a recording of any size give it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files

@@ -1,8 +1,6 @@
 """The parts of the judges one by one, on small recordings of which it is known what has to come
 out."""
 
-from __future__ import annotations
-
 import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

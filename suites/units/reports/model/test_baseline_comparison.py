@@ -1,8 +1,6 @@
 """A run's comparison with its baseline in words: what is known of the baseline, and which failures
 are new."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

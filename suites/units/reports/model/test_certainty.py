@@ -1,7 +1,5 @@
 """How often a failure is seen in its recording, and how long nothing came before it."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.trace import events as ev

@@ -1,8 +1,6 @@
 """From segments to DataFrames: the schema, resumed runs, and the part of a case that its page
 shows."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

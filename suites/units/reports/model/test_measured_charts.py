@@ -1,7 +1,5 @@
 """Charts of measured quantities: what is drawn of which measurement, and where."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

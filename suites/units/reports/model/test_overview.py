@@ -1,7 +1,5 @@
 """The first screen: what is wrong in which area, since when, and how certain that is."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Several runs in one report: order, columns, and what is said of each target over time. Without
 Spark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

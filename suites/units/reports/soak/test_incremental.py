@@ -1,7 +1,5 @@
 """Suspicions while a recording grows, and what raises none."""
 
-from __future__ import annotations
-
 import pickle
 from types import SimpleNamespace
 from typing import Any

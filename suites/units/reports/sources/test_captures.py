@@ -1,8 +1,6 @@
 """Captures as a source of Spark: a connection is in one part whole, and what is judged is what the
 oracles say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The kill matrix in the report: read, refused with a sentence, drawn."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

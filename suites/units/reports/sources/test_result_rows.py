@@ -1,7 +1,5 @@
 """From lines of results.ndjson to rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

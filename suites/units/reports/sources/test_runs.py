@@ -1,7 +1,5 @@
 """Run folders: what is read, and the sentence for everything that is none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """When an archive of Spark's classes is written, and when it is used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The JVM of a Spark session belongs to the process that began it."""
 
-from __future__ import annotations
-
 import os
 
 from pyspark.sql import SparkSession

@@ -1,7 +1,5 @@
 """The processes of a report and of a judgement do without pandas; others keep it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

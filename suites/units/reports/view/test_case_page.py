@@ -1,8 +1,6 @@
 """The data of a case's page: findings in order, the baseline, the kept counterexample; and what the
 second judge says beside the verdicts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Curves over time, and what pages trust, without Spark or a browser."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

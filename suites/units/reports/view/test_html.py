@@ -1,8 +1,6 @@
 """Durations, docstrings, measurements and file names of pages, without Spark. What the browser
 draws is tested in it: ``suites/browser/drawings.py``."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A few kills of each kind of broker, as the soak does them by the thousand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

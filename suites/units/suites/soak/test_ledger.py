@@ -1,8 +1,6 @@
 """The judge of the soak and of the random histories: each thing that can be wrong is seen, and
 nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.suites.soak.ledger import Key, Ledger

@@ -1,7 +1,5 @@
 """The process that starts brokers, when its child is quicker than it is."""
 
-from __future__ import annotations
-
 import io
 import os
 

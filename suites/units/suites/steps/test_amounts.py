@@ -1,7 +1,5 @@
 """Amounts that cases draw, and what a run reports of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

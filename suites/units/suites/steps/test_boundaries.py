@@ -1,7 +1,5 @@
 """The boundary values of numbers, and the tables they are read off."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.protocols.amqp10.tables import COMPOSITES

@@ -1,7 +1,5 @@
 """Hindrances of a property: a target that can have none is judged unhindered."""
 
-from __future__ import annotations
-
 from hypothesis import find
 
 from brokerproof.harness.targets import target_file

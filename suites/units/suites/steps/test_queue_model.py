@@ -1,7 +1,5 @@
 """The model of a queue: old places, strangers, and faults of order."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.suites.steps.queue_model import QueueModel

@@ -1,7 +1,5 @@
 """Closes of silent connections that began their silence one after the other."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, cast
 

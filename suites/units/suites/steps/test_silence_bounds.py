@@ -1,7 +1,5 @@
 """How long a broker may have left our last bytes unread."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Foundations of the cases of full addresses: the broker's own figures, messages' charges, the
 limits in broker.xml."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The bytes beneath the STOMP suites: cutting streams, and reading a server's frames without
 unescaping."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

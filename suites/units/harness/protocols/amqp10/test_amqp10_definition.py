@@ -1,8 +1,6 @@
 """The machine-readable definition of AMQP 1.0: how it is extracted, and that the requirement
 catalogue agrees with it."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.resources import files

@@ -1,8 +1,6 @@
 """The harness's AMQP codec: frames that are right and frames that lie, the table of composites,
 messages."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 from typing import Any

@@ -1,8 +1,6 @@
 """The AMQP peers: the raw one and its books, and Proton's engine, on the reference broker in
 virtual time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The harness's dumb STOMP codec: writes what it is told, reads whatever split, names what it
 cannot read."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,8 +1,6 @@
 """The harness's dumb WebSocket codec: writes what it is told, reads whatever split, and wsproto
 understands it."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

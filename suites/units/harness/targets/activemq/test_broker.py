@@ -1,7 +1,5 @@
 """Releases of ActiveMQ: which Java they need, and the jars put together for them."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

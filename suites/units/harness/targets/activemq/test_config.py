@@ -1,7 +1,5 @@
 """activemq.xml as the harness reads it: connectors, policies, limits, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Artemis as a process, without Artemis: a script stands in for java."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -234,9 +232,6 @@ def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str,
     said = broker.ArtemisProcess(Path("broker.xml"), None, tmp_path).why()
     assert said.endswith(why)
     assert bool(said) == bool(why)
-
-
-# --- brokers that outlive their command ----------------------------------------------------------
 
 
 def listed() -> list[standing_brokers.Listed]:

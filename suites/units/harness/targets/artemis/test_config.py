@@ -1,7 +1,5 @@
 """broker.xml as the harness reads it: acceptors, their ports, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

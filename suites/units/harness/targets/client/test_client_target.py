@@ -1,7 +1,5 @@
 """Client libraries as targets: names, files and drivers; a real driver is judged."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Brokers as containers: what is sent to Docker, what is said when there is none, and how it
 ends."""
 
-from __future__ import annotations
-
 import gc
 import json
 import socket

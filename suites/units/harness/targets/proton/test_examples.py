@@ -1,8 +1,6 @@
 """Proton's example brokers: what is fetched, how it is built, and what is said where that cannot be
 done."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

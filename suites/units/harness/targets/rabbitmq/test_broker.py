@@ -1,8 +1,6 @@
 """RabbitMQ as a process, without RabbitMQ: a small script stands in for the release's launcher and
 for epmd."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

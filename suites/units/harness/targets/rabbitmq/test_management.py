@@ -1,8 +1,6 @@
 """Queues that have to be there before a link is: what is asked of the management API, and what is
 made of its answers."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

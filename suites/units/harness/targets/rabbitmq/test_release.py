@@ -1,7 +1,5 @@
 """Releases of RabbitMQ: installed, named by the environment, or in a Debian root of the cache."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """activemq.xml: what the reader makes of it, and what it says about what it does not accept."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 

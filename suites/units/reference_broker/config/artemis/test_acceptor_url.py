@@ -1,8 +1,6 @@
 """Acceptor URLs: parameters, their arithmetic limits, and what is refused; and the ports that
 replace them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Reading broker.xml: what a real file says is understood, and nothing is ignored without a
 word."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path

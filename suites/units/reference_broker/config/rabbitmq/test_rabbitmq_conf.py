@@ -1,7 +1,5 @@
 """Reading a rabbitmq.conf."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Classic rabbitmq.config files: Erlang terms, what they mean, and that broker and harness read the
 same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

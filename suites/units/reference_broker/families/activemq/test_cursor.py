@@ -1,8 +1,6 @@
 """Where messages of a queue wait in the profile of ActiveMQ, and what they are charged
 meanwhile."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,9 +119,6 @@ def test_nothing_is_left_when_all_is_gone() -> None:
         assert (used(driver), account(driver).messages) == ((0, 0, 0), 0)
 
     property_()
-
-
-# --- what a message costs -------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(-50, 100)), st.integers(0, 200), st.integers(0, 300))

@@ -1,8 +1,6 @@
 """Messages that ActiveMQ's cursors put aside leave memory and come back in order, after a restart
 too."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
@@ -231,9 +229,6 @@ def test_a_selector_looks_through_a_page_of_what_lies_on_disk() -> None:
     assert len(driver.subscribe(other, headers=WIDE)) == PAGE_IN * 2, "the page was in its way"
     driver.wait()
     assert [frame.body for frame in driver.take(consumer)] == [b"late"]
-
-
-# --- restarts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["kill", "power_loss", "restart"])

@@ -1,8 +1,6 @@
 """The histories of ``persistence/test_store.py`` and ``test_recovery.py`` on a broker of
 ActiveMQ's kind, whose queue puts messages aside at any moment."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

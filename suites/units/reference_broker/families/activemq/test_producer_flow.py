@@ -1,7 +1,5 @@
 """The profile of ActiveMQ: producers at full memory and full stores, over STOMP."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.broker_io import ResumeReading, StopReading
@@ -39,9 +37,6 @@ def full(conns: int = 2, **about: object) -> Driver:
 
 def take(driver: Driver, conn: int = 2) -> list[str]:
     return bodies(driver.feed(conn, subscribe(ack="auto")), conn)
-
-
-# --- memory ---------------------------------------------------------------------------------------
 
 
 def test_percentages_are_rounded_down() -> None:
@@ -96,9 +91,6 @@ def test_a_transaction_that_ended_takes_nothing_more(end: str) -> None:
     assert (bodies(effects, 2), errors(effects)) == (["m"] * 3, ["3"])
 
 
-# --- topics ---------------------------------------------------------------------------------------
-
-
 TOPIC = policy("topic://T", memory_limit=2 * COST)
 
 
@@ -117,9 +109,6 @@ def test_a_topic_is_charged_for_what_waits_for_its_subscribers() -> None:
     assert (receipts(after), len(messages(after, 2)), len(messages(after, 3))) == ([3], 1, 1)
     driver.gone(2)
     assert used(driver, "topic://T")[0] == 0
-
-
-# --- stores ---------------------------------------------------------------------------------------
 
 
 def test_no_limit_is_above_what_the_disk_holds() -> None:

@@ -1,8 +1,6 @@
 """The memory of addresses: what a message is charged, when it is given back, and when an address is
 full."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

@@ -1,7 +1,5 @@
 """Full addresses over STOMP: who waits, who is told, what is lost, and how it goes on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -59,9 +57,6 @@ def numbered(*numbers: int, destination: str = "q") -> str:
     return "".join(send(str(number), destination, RECEIPT.format(number)) for number in numbers)
 
 
-# --- the boundary ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("policy", [BLOCK, FAIL, DROP])
 @pytest.mark.parametrize(
     "limit", [{"global_max_size_bytes": 2 * CHARGE}, {"global_max_messages": 2}]
@@ -85,9 +80,6 @@ def test_a_global_limit_brings_the_policy_of_each_address(
     assert receipts(effects) == (["0"] if policy is BLOCK else []), "room elsewhere is room here"
 
 
-# --- FAIL and DROP --------------------------------------------------------------------------------
-
-
 def test_dead_letters_find_room_unless_they_are_to_be_dropped() -> None:
     for policy, kept in ((BLOCK, 2), (FAIL, 2), (PAGE, 2), (DROP, 1)):
         rules = (
@@ -102,9 +94,6 @@ def test_dead_letters_find_room_unless_they_are_to_be_dropped() -> None:
             driver.feed(1, f"NACK\nid:{frame['ack']}\n\n\0")
         assert driver.broker._shared.accounting.find("dead").messages == kept, policy
         assert driver.broker._shared.accounting.messages == kept, policy
-
-
-# --- BLOCK ----------------------------------------------------------------------------------------
 
 
 def test_a_send_waits_with_all_behind_it_until_there_is_room() -> None:
@@ -186,9 +175,6 @@ def test_what_waited_may_be_refused_for_another_reason() -> None:
     assert [frame.command for frame in frames(effects, 1)] == ["RECEIPT", "ERROR"]
     assert driver.closed == [1]
     assert driver.feed(1, send("too late")) == [], "it is forgotten"
-
-
-# --- what is taken and what is not, over random courses -------------------------------------------
 
 
 @given(

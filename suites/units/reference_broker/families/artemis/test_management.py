@@ -1,7 +1,5 @@
 """Questions to the management address of the reference broker, and its answers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

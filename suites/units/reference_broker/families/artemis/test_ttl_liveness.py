@@ -1,8 +1,6 @@
 """When silent connections are closed, and when the broker beats: to the nanosecond, one before, at,
 and one after."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

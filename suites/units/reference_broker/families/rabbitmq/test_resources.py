@@ -1,7 +1,5 @@
 """Memory and disk alarms: when they are raised, and what they do to connections (RABBITMQ-FLOW)."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.model.broker_io import LimitsSet, PeerGone, ResourcesRead

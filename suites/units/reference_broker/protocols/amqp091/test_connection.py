@@ -1,8 +1,6 @@
 """The reference broker's AMQP 0-9-1, where a conformance suite does not look: expiry, dead letters,
 other protocols."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

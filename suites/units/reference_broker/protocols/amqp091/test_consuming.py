@@ -1,7 +1,5 @@
 """Large bodies of another protocol as AMQP 0-9-1 gets them, which needs a body as a whole."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

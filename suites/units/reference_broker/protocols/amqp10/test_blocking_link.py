@@ -1,8 +1,6 @@
 """The profile of ActiveMQ over AMQP 1.0: deliveries that wait for space, credit meanwhile, and
 statistics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -117,9 +115,6 @@ def test_a_stalled_connection_may_end() -> None:
     assert broker.take(conn).count(b"MESSAGE\n") == 1
 
 
-# --- transactions ---------------------------------------------------------------------------------
-
-
 def declared(peer: Peer) -> bytes:
     peer.send(
         Attach(name="c", handle=9, role=False, initial_delivery_count=0, target=Coordinator())
@@ -157,9 +152,6 @@ def test_a_transaction_that_ended_takes_nothing_more() -> None:
     (told,) = [frame.value for frame in peer.read() if isinstance(frame.value, Disposition)]
     assert (told.first, type(told.state.outcome)) == (1, Rejected)
     assert broker.take(conn).count(b"MESSAGE\n") == ROOM
-
-
-# --- statistics -----------------------------------------------------------------------------------
 
 
 def asked(broker: Desk, about: str, to: str = "queue://answers") -> list[Any]:

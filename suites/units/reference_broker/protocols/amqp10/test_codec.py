@@ -1,8 +1,6 @@
 """The type codec: every value there and back, and what is no value at all. ``test_codecs_agree``
 compares it with other codecs."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -156,12 +154,6 @@ def test_bytes_around_a_value_do_not_matter(value: Any, before: int) -> None:
     read, end = decode(b"\xff" * before + data + b"\xff\xff", before)
     assert end == before + len(data)
     assert typed(read) == typed(value)
-
-
-# --- the same as Proton's -------------------------------------------------------------------------
-
-
-# --- what is no value -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ difference that goes away fails here too: then its entry goes. Drawn values cove
 thought of.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import struct

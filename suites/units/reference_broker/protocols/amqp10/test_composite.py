@@ -1,8 +1,6 @@
 """The broker's tables against the machine-readable definition of AMQP 1.0: every type, field, code,
 choice and condition."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,8 +1,6 @@
 """Headers, SASL, open, close, silence and errors of AMQP connections; and telling AMQP from
 STOMP."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -46,9 +44,6 @@ def condition(frames: list[Any]) -> str:
     assert error is not None, frames
     assert "AMQP10-" in error.description
     return str(error.condition)
-
-
-# --- headers --------------------------------------------------------------------------------------
 
 
 def test_one_acceptor_for_both_protocols() -> None:
@@ -222,9 +217,6 @@ def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
     desk.run(desk.now + seconds(3))
     assert desk.closed == [peer.conn]
     assert [type(frame.value) for frame in other.begin(1)] == [Begin], "others are not touched"
-
-
-# --- close ----------------------------------------------------------------------------------------
 
 
 def test_after_our_close_everything_is_ignored_until_theirs() -> None:

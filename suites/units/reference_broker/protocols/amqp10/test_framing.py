@@ -1,7 +1,5 @@
 """Frames out of bytes however they are cut, and performatives out of frames."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Links on which the broker receives: credit, transfers, outcomes, and what it refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -38,9 +36,6 @@ from brokerproof.suites.units.drivers.amqp10 import (
 STRICT = replace(AMQP, address_settings=(AddressSetting("#", auto_create_addresses=False),))
 
 
-# --- credit ---------------------------------------------------------------------------------------
-
-
 def granted(frames: list[Frame]) -> list[tuple[int, int]]:
     return [
         (frame.value.delivery_count, frame.value.link_credit)
@@ -59,9 +54,6 @@ def test_a_sender_that_uses_up_its_credit_by_its_count() -> None:
         error_of(peer.flow(handle=0, delivery_count=17), Detach)
         == "amqp:link:transfer-limit-exceeded"
     )
-
-
-# --- transfers ------------------------------------------------------------------------------------
 
 
 def test_many_messages_at_once_are_answered_at_once() -> None:
@@ -132,9 +124,6 @@ def test_the_settle_mode_of_the_link_is_kept(mode: int, settled: bool, right: bo
         assert kinds(frames) == ([] if settled else [Disposition])
     else:
         assert error_of(frames, Detach) == "amqp:invalid-field"
-
-
-# --- outcomes that are not accepted ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

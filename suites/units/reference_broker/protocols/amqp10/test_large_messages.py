@@ -1,8 +1,6 @@
 """Large AMQP messages: their bodies go to files and leave as they came, and STOMP sees what is
 inside."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -230,8 +228,6 @@ def test_a_footer_that_has_to_be_understood_ends_the_link(desk: LargeDesk) -> No
     assert "does not begin with x-opt-" in str(answers[-1].value)
     assert desk.files() == []
 
-
-# --- scanning -------------------------------------------------------------------------------------
 
 runs = st.binary(max_size=40)
 bodies = st.one_of(

@@ -1,7 +1,5 @@
 """How links begin and end: refusals, a detach that does not close, dynamic nodes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +22,6 @@ from brokerproof.suites.units.drivers.amqp10 import (
 )
 
 STRICT = replace(AMQP, address_settings=(AddressSetting("#", auto_create_addresses=False),))
-
-
-# --- attach ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Links on which the broker sends, where no case looks: odd sources, flows, states, deep queues."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -33,8 +31,6 @@ from brokerproof.suites.units.drivers.amqp10 import (
     stocked,
 )
 
-# --- attach ---------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("source", "expected"),
@@ -63,9 +59,6 @@ def test_a_source_that_cannot_be(source: Source | None, expected: str) -> None:
     assert kinds(peer.attach_receiver()) == [Attach]
 
 
-# --- credit ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "fields", [{"link_credit": 1}, {"delivery_count": 0}, {"available": 0}, {"drain": True}]
 )
@@ -81,9 +74,6 @@ def test_a_flow_without_handle_has_nothing_of_a_link(fields: dict[str, Any]) -> 
     assert error_of(peer.send(Flow(**(flow | fields))), End) == "amqp:invalid-field"
 
 
-# --- windows --------------------------------------------------------------------------------------
-
-
 def test_a_drain_is_answered_behind_all_turns_of_a_deep_queue() -> None:
     count = MOST_SERVED + 1
     desk, peer = stocked(count)
@@ -96,9 +86,6 @@ def test_a_drain_is_answered_behind_all_turns_of_a_deep_queue() -> None:
     assert (answer.value.delivery_count, answer.value.link_credit) == (count + 1, 0)
 
 
-# --- the end --------------------------------------------------------------------------------------
-
-
 def test_data_sections_go_as_they_came() -> None:
     _, peer = stocked(0)
     peer.attach_sender()
@@ -109,9 +96,6 @@ def test_data_sections_go_as_they_came() -> None:
     peer.attach_receiver()
     (got,) = peer.flow(1)
     assert got.payload.endswith(bare + b"\0\x53\x78\xc1\x01\0")
-
-
-# --- settlement -----------------------------------------------------------------------------------
 
 
 def test_a_state_that_is_no_outcome_settles_nothing() -> None:

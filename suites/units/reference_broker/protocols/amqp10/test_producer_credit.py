@@ -1,8 +1,6 @@
 """Full addresses over AMQP: credit that is not given, and outcomes of what comes on credit that
 was."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given
@@ -69,9 +67,6 @@ def states(frames: list[Frame]) -> list[Any]:
     return [frame.value.state for frame in frames if isinstance(frame.value, Disposition)]
 
 
-# --- BLOCK: credit --------------------------------------------------------------------------------
-
-
 def test_a_producer_without_address_waits_for_the_address_of_its_last_message() -> None:
     desk = of(BLOCK, max_size_messages=1)
     peer, credit = producer(desk, None)
@@ -89,9 +84,6 @@ def test_a_producer_without_address_waits_for_the_address_of_its_last_message() 
     assert post("q", MOST) is None
     consumer(desk, snd_settle_mode=1)
     assert granted(peer.read()) == MOST
-
-
-# --- the bound ------------------------------------------------------------------------------------
 
 
 @given(

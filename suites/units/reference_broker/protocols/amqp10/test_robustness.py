@@ -1,8 +1,6 @@
 """Well-formed frames in any order with any fields: the broker answers, others are not touched, and
 no message is lost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import HealthCheck, given

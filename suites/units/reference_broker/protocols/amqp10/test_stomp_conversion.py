@@ -1,8 +1,6 @@
 """In by STOMP, out by AMQP, and back: bodies, headers, properties, durability, priority, ttl,
 settlement, selectors."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

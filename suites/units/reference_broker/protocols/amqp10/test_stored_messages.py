@@ -1,8 +1,6 @@
 """Pages and the journal as AMQP sees them: dispositions that wait, sections and counts that
 survive, drains, browsers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

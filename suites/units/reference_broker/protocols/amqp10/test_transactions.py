@@ -1,7 +1,5 @@
 """Transactions over AMQP, where the cases of suites/amqp10 do not look: odd orders and bytes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CORE consumers and pages: what may be read ahead is limited, and what is settled makes room."""
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 

@@ -26,9 +26,6 @@ def packet_of(cost: int) -> int:
     return cost + 13 + HEAD
 
 
-# --- consumers ------------------------------------------------------------------------------------
-
-
 def waiting(count: int, cost: int = 100) -> CoreClient:
     one = client()
     one.queue("q")
@@ -69,8 +66,6 @@ def test_a_browser_has_credit_too_and_takes_nothing_away() -> None:
     (about,) = one.say("queue-query", queue="q")
     assert about["message-count"] == 3
 
-
-# --- producers ------------------------------------------------------------------------------------
 
 MAX = 10_000
 CHARGE = MESSAGE + REFERENCE

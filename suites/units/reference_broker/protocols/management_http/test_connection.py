@@ -1,8 +1,6 @@
 """The management API of the reference broker, as the harness asks it: what a real RabbitMQ says to
 the same is noted beside."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -190,9 +190,6 @@ def test_who_is_not_known_is_told_and_closed() -> None:
     assert about.closed == [1]
 
 
-# --- producers ------------------------------------------------------------------------------------
-
-
 def test_a_connection_that_ends_while_it_is_stalled_leaves_nothing_behind() -> None:
     one = client(FULL)
     other = OpenWireClient(one.driver, 2, beside=one)
@@ -281,9 +278,6 @@ def test_a_transaction_counts_as_a_whole() -> None:
     assert names(one.ack(before)) == ["ExceptionResponse"]  # the commit has settled it
     (refused,) = end(2)
     assert refused["exception"].kind == "jakarta.jms.JMSException"
-
-
-# --- time -----------------------------------------------------------------------------------------
 
 
 def test_who_waits_for_space_is_not_silent() -> None:

@@ -1,8 +1,6 @@
 """STOMP as a broker of ActiveMQ's kind speaks it: errors that end nothing, prefetch, NACK,
 heartbeats, destinations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -60,9 +58,6 @@ def closed_at(driver: Driver, until: int) -> int | None:
     return driver.now // ms(1) if driver.closed else None
 
 
-# --- errors ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -78,9 +73,6 @@ def test_an_error_ends_the_session_unless_that_is_switched_off(wrong: str) -> No
     driver = lenient()
     effects = driver.feed(1, wrong.replace("\n", "\nreceipt:7\n", 1) + wrong + sync(8))
     assert (errors(effects), receipts(effects), driver.closed) == (["7", None], [8], [])
-
-
-# --- consumers ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -113,9 +105,6 @@ def test_a_subscription_may_ask_for_another_prefetch() -> None:
     assert errors(driver.feed(3, subscribe(id="1", headers="activemq.prefetchSize:-1\n")), 3) == [
         None
     ]
-
-
-# --- heartbeats ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.2"])

@@ -6,8 +6,6 @@ it is there. A difference that goes away fails here too: then its entry goes. Dr
 what nobody thought of.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from importlib.resources import files

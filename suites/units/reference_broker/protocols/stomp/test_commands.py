@@ -1,8 +1,6 @@
 """Sessions, commands and refusals in the three versions: bytes in, effects compared as they come
 out."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -13,8 +11,6 @@ from brokerproof.harness.model.broker_io import SendBytes
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, frames, only, send, subscribe
-
-# --- connecting -----------------------------------------------------------------------------------
 
 
 def opened(data: str, settings: Settings | None = None) -> tuple[Driver, list[object]]:
@@ -62,8 +58,6 @@ def test_login_and_passcode(headers: str, ok: bool) -> None:
     assert driver.observed == ([] if ok else ["STOMP12-CONNECT-03"])
     assert driver.closed == ([] if ok else [1])
 
-
-# --- refusals of the session ----------------------------------------------------------------------
 
 ACKED = "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0"
 
@@ -128,9 +122,6 @@ def test_every_fault_cites_requirements_of_the_catalogue_in_plain_words() -> Non
         assert not set(fault.message) & set(":\\\r\n")
 
 
-# --- acknowledgements -----------------------------------------------------------------------------
-
-
 def test_an_ack_for_another_subscription_or_connection_is_refused() -> None:
     driver = Driver()
     driver.connect(1, "1.1")
@@ -143,9 +134,6 @@ def test_an_ack_for_another_subscription_or_connection_is_refused() -> None:
     driver.feed(1, f"ACK\nsubscription:y\nmessage-id:{got['message-id']}\n\n\0")
     assert driver.observed == ["STOMP11-ACK-01", "STOMP11-ACK-02"]
     assert only(driver.feed(3, subscribe()), 3).body == b"m"
-
-
-# --- subscriptions of 1.0, messages ---------------------------------------------------------------
 
 
 def test_a_1_0_subscription_without_id() -> None:

@@ -1,7 +1,5 @@
 """The heartbeat arithmetic: worked examples, boundaries, and what is malformed."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.reference_broker.protocols.stomp.frame import Version

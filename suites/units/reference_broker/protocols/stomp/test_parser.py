@@ -1,8 +1,6 @@
 """The frame parser: the same frames, and the same refusals, for any fragmentation; never anything
 else than those."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,8 +1,6 @@
 """Whatever a peer sends: the broker never raises, answers at most one ERROR and a close, and others
 notice nothing."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

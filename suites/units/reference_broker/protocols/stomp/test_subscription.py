@@ -1,8 +1,6 @@
 """Durable subscriptions of the reference broker: their one consumer, their one address, their one
 selector, and deletion."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.suites.units.drivers.broker import Driver, bodies, only, send

@@ -1,7 +1,5 @@
 """Transactions: sends and settlements together or not at all."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings

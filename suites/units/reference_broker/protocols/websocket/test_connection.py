@@ -1,8 +1,6 @@
 """STOMP over WebSocket in the broker: the upgrade, the states of the connection, and what it never
 keeps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

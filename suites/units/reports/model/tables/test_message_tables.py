@@ -1,7 +1,5 @@
 """The tables of messages and of waiting, on a handful of frames: what is expected stands first."""
 
-from __future__ import annotations
-
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 

@@ -1,7 +1,5 @@
 """The tables, one small frame each: what is expected stands first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa
