@@ -10,7 +10,8 @@ fault breaks::
 
 Where the fault has a common shape another decorator makes it: ``result`` replaces what a method
 returned, ``skips`` leaves calls out, ``before`` and ``after`` do something beside the call, and
-``through`` hands the function to a helper that several mutants share::
+``through`` hands the function to a helper that several mutants share. Requirements for which a
+line has no room stand in a decorator below, ``@breaks(…)``::
 
     @acks.skips(Subscription, "pay", breaks="ARTEMIS-STOMP-window-3")
     def small_charges_are_not_paid(self, size):
@@ -286,7 +287,7 @@ class Group:
     mutants: list[Mutant] = field(default_factory=list)
 
     def override(
-        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+        self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant of a function that replaces one method, or one entry of a table or module.
 
@@ -302,7 +303,7 @@ class Group:
         return self._declared(declare, breaks, recreates)
 
     def result(
-        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+        self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant of a function that gets what a method returned, and the arguments, and
         returns something else; counted where it differs."""
@@ -315,7 +316,7 @@ class Group:
         return self._declared(declare, breaks, recreates)
 
     def skips(
-        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+        self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant that leaves out the calls for which the function returns true."""
 
@@ -328,7 +329,7 @@ class Group:
         return self._declared(declare, breaks, recreates)
 
     def before(
-        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+        self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant of a function that gets ``reached`` and runs before each call."""
 
@@ -338,7 +339,7 @@ class Group:
         return self._declared(declare, breaks, recreates)
 
     def after(
-        self, owner: Owner, name: Any, *, breaks: str, recreates: str = ""
+        self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant of a function that gets ``reached`` and runs after each call."""
 
@@ -347,7 +348,7 @@ class Group:
 
         return self._declared(declare, breaks, recreates)
 
-    def mutant(self, breaks: str, recreates: str = "") -> Callable[[Function], Function]:
+    def mutant(self, breaks: str = "", recreates: str = "") -> Callable[[Function], Function]:
         """Make a mutant of a function that declares several replacements, or keeps state."""
 
         def register(function: Function) -> Function:
@@ -357,7 +358,7 @@ class Group:
         return register
 
     def through(
-        self, helper: Callable[..., None], breaks: str, recreates: str = ""
+        self, helper: Callable[..., None], breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant of a function that changes one value: ``helper`` gets the patch,
         ``reached`` and the function, and makes the replacement in which it is called."""
@@ -381,8 +382,18 @@ class Group:
     ) -> None:
         fault = " ".join((inspect.getdoc(function) or "").split())
         name = f"{self.name}.{function.__name__.replace('_', '-')}"
-        ids = tuple(breaks.split())
+        ids = tuple((breaks or getattr(function, "breaks", "")).split())
         self.mutants.append(Mutant(name, self.name, fault, ids, recreates, declare, self.original))
+
+
+def breaks(*requirements: str) -> Callable[[Function], Function]:
+    """Name what a mutant breaks below a decorator that has no room for it."""
+
+    def note(function: Function) -> Function:
+        vars(function)["breaks"] = " ".join(requirements)
+        return function
+
+    return note
 
 
 def rewritten(frame: Frame, headers: Headers) -> Frame:

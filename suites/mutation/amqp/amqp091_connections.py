@@ -13,7 +13,7 @@ from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Con
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.errors import CONNECTION_FORCED, Refusal
 from brokerproof.reference_broker.protocols.amqp091.framing import HEARTBEAT, METHOD
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp091_connections = Group("amqp091-connections", "reference-rabbitmq")
 
@@ -29,9 +29,8 @@ def none_is_what_was_proposed(reached, self, now, method):
         method.heartbeat = self.acceptor.amqp091.heartbeat_s
 
 
-@amqp091_connections.before(
-    Amqp091Connection, "_on_silence_check", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01"
-)
+@amqp091_connections.before(Amqp091Connection, "_on_silence_check")
+@breaks("AMQP091-HB-03 RABBITMQ-AMQP091-HB-01")
 def nobody_is_given_up(reached, self, now):
     """A client may be silent for ever."""
     if reached(self._beats is not None):

@@ -43,10 +43,10 @@ def cancelled_consumers_keep_room_of_the_channel(reached, self, settled, outcome
             self.limit.take()
 
 
-@amqp091_histories.override(Prefetch, "has_room", breaks=LIMIT)
-def below_what_is_out_a_limit_is_none(original, reached, self):
+@amqp091_histories.result(Prefetch, "has_room", breaks=LIMIT)
+def below_what_is_out_a_limit_is_none(right, self):
     """A limit that was set below the number of deliveries that are out limits nothing."""
-    return bool(reached.instead(original(self), not self.limit or self.used != self.limit))
+    return not self.limit or self.used != self.limit
 
 
 @amqp091_histories.before(Channel, "settle", breaks=LIMIT)

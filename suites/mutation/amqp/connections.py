@@ -19,7 +19,7 @@ from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.sasl import OK, Outcome, SaslServer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.suites.mutation.amqp.frame_changes import passing_over, saying, sent
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp_connections = Group("amqp-connections")
 
@@ -155,9 +155,8 @@ def mistakes_cut_off(original, reached, self, error):
     self._close()
 
 
-@amqp_connections.override(
-    AmqpConnection, "_peer_closed", breaks="AMQP10-CLOSE-01 AMQP10-CLOSE-09 AMQP10-CLOSE-02"
-)
+@amqp_connections.override(AmqpConnection, "_peer_closed")
+@breaks("AMQP10-CLOSE-01 AMQP10-CLOSE-09 AMQP10-CLOSE-02")
 def close_not_answered(original, reached, self, closed):
     """A close of the peer is answered by the end of the connection alone."""
     reached()
@@ -392,13 +391,8 @@ def passwords_not_compared(right, self, response):
     return right
 
 
-@amqp_connections.override(
-    SaslServer,
-    "start",
-    breaks=(
-        "AMQP10-SASL-11 AMQP10-SASL-12 AMQP10-SASL-13 AMQP10-SASL-14 AMQP10-SASL-07 AMQP10-SASL-10"
-    ),
-)
+@amqp_connections.override(SaslServer, "start")
+@breaks("AMQP10-SASL-11 AMQP10-SASL-12 AMQP10-SASL-13 AMQP10-SASL-14 AMQP10-SASL-07 AMQP10-SASL-10")
 def any_mechanism_taken(original, reached, self, mechanism, initial):
     """A mechanism that was not offered is taken for ANONYMOUS."""
     if reached(mechanism not in self.offered):

@@ -10,7 +10,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import Flow
 from brokerproof.reference_broker.protocols.amqp10.producer_credit import ProducerCredit
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.suites.mutation.amqp.frame_changes import sent
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp_credit = Group("amqp-credit")
 
@@ -85,17 +85,15 @@ def without_count_from_zero(link, count, credit):
     return credit - serial_numbers.distance(count or 0, link.count)
 
 
-@amqp_credit.through(
-    _flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-13 AMQP10-CREDIT-05 AMQP10-CREDIT-09"
-)
+@amqp_credit.through(_flowing)
+@breaks("AMQP10-CREDIT-03 AMQP10-CREDIT-13 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
 def senders_count_does_not_wrap(link, count, credit):
     """Credit is worked out as if the sender's delivery-count went on growing."""
     return (link.first if count is None else count) + credit - link.count
 
 
-@amqp_credit.after(
-    OutgoingLink, "_send", breaks="AMQP10-CREDIT-03 AMQP10-CREDIT-09 AMQP10-CREDIT-23"
-)
+@amqp_credit.after(OutgoingLink, "_send")
+@breaks("AMQP10-CREDIT-03 AMQP10-CREDIT-09 AMQP10-CREDIT-23")
 def frames_cost_credit(reached, self, id, payload, large):
     """A message in several transfers takes two credits."""
     if reached(
@@ -117,9 +115,8 @@ def a_credit_of_none_passed_over(link, count, credit):
     return credit if credit else link.credit
 
 
-@amqp_credit.override(
-    SenderCredit, "spend", breaks="AMQP10-CREDIT-16 AMQP10-CREDIT-03 AMQP10-CREDIT-09"
-)
+@amqp_credit.override(SenderCredit, "spend")
+@breaks("AMQP10-CREDIT-16 AMQP10-CREDIT-03 AMQP10-CREDIT-09")
 def deliveries_not_counted(original, reached, self):
     """The sender's delivery-count stays where it began."""
     reached()
@@ -148,27 +145,24 @@ def echo_passed_over(reached, self, flow):
 # --- drain ----------------------------------------------------------------------------------------
 
 
-@amqp_credit.before(
-    OutgoingLink, "flow", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24", recreates="ARTEMIS-46"
-)
+@amqp_credit.before(OutgoingLink, "flow", recreates="ARTEMIS-46")
+@breaks("AMQP10-CREDIT-12 AMQP10-CREDIT-24")
 def drain_passed_over(reached, self, flow):
     """A drain is not answered when there is nothing to send."""
     if reached(flow.drain):
         flow.drain = False
 
 
-@amqp_credit.override(
-    SenderCredit, "drained", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-16 AMQP10-CREDIT-24"
-)
+@amqp_credit.override(SenderCredit, "drained")
+@breaks("AMQP10-CREDIT-12 AMQP10-CREDIT-16 AMQP10-CREDIT-24")
 def drained_without_counting(original, reached, self):
     """The answer to a drain takes the credit away and leaves delivery-count where it was."""
     reached()
     self.credit = 0
 
 
-@amqp_credit.override(
-    SenderCredit, "drained", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24 AMQP10-CREDIT-16"
-)
+@amqp_credit.override(SenderCredit, "drained")
+@breaks("AMQP10-CREDIT-12 AMQP10-CREDIT-24 AMQP10-CREDIT-16")
 def drained_one_short(original, reached, self):
     """The answer to a drain raises delivery-count to one before the limit."""
     reached()
@@ -289,9 +283,8 @@ def filled_up_once(patch, reached):
         return 0
 
 
-@amqp_credit.before(
-    IncomingLink, "arrived", breaks="ARTEMIS-FLOW-amqp-1 AMQP10-CREDIT-23 AMQP10-CREDIT-01"
-)
+@amqp_credit.before(IncomingLink, "arrived")
+@breaks("ARTEMIS-FLOW-amqp-1 AMQP10-CREDIT-23 AMQP10-CREDIT-01")
 def large_messages_cost_producers_more(reached, self, arrival):
     """A message of more than a thousand bytes costs a producer two credits."""
     if reached(arrival.size > 1000 and self.credit.credit > 0):
@@ -299,9 +292,8 @@ def large_messages_cost_producers_more(reached, self, arrival):
         self.session.flow(self)
 
 
-@amqp_credit.override(
-    ReceiverCredit, "spend", breaks="AMQP10-CREDIT-13 AMQP10-CREDIT-17 AMQP10-CREDIT-01"
-)
+@amqp_credit.override(ReceiverCredit, "spend")
+@breaks("AMQP10-CREDIT-13 AMQP10-CREDIT-17 AMQP10-CREDIT-01")
 def producers_count_does_not_wrap(original, reached, self):
     """A producer's delivery-count stays at 2^32 - 1 when it should run over."""
     before = self.count
@@ -311,9 +303,8 @@ def producers_count_does_not_wrap(original, reached, self):
     return done
 
 
-@amqp_credit.override(
-    ReceiverCredit, "__init__", breaks="AMQP10-CREDIT-13 AMQP10-CREDIT-17 AMQP10-CREDIT-01"
-)
+@amqp_credit.override(ReceiverCredit, "__init__")
+@breaks("AMQP10-CREDIT-13 AMQP10-CREDIT-17 AMQP10-CREDIT-01")
 def producers_count_from_zero(original, reached, self, count):
     """A producer's delivery-count is taken for 0 at first, whatever its attach says."""
     original(self, reached.instead(count, 0))

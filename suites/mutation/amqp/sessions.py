@@ -21,7 +21,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 from brokerproof.reference_broker.protocols.amqp10.refusal import Fault, Refusal, Scope
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.suites.mutation.amqp.frame_changes import sent
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp_sessions = Group("amqp-sessions")
 amqp_links = Group("amqp-links")
@@ -61,13 +61,11 @@ def unattached_handles_passed_over(original, reached, self, handle, what):
     return None if reached(handle not in self.links) else original(self, handle, what)
 
 
-@amqp_sessions.override(Session, "_link", breaks="AMQP10-SESS-06")
-def errant_links_borne(original, reached, self, handle, what):
+@amqp_sessions.skips(Session, "_link", breaks="AMQP10-SESS-06")
+def errant_links_borne(self, handle, what):
     """Frames for a link that was detached with an error are ignored."""
     link = self.links.get(handle)
-    if reached(link is not None and link.state is LinkState.BROKEN):
-        return None
-    return original(self, handle, what)
+    return link is not None and link.state is LinkState.BROKEN
 
 
 @amqp_sessions.before(Session, "_attach", breaks="AMQP10-SESS-07")
@@ -139,11 +137,8 @@ def window_counts_from_now_without_id(reached, self, flow):
         flow.next_incoming_id = reached.instead(self._initial_outgoing_id, self.next_outgoing_id)
 
 
-@amqp_sessions.before(
-    Session,
-    "_flow",
-    breaks="AMQP10-WIN-07 AMQP10-WIN-02 AMQP10-WIN-08 AMQP10-CREDIT-03 AMQP10-CREDIT-05",
-)
+@amqp_sessions.before(Session, "_flow")
+@breaks("AMQP10-WIN-07 AMQP10-WIN-02 AMQP10-WIN-08 AMQP10-CREDIT-03 AMQP10-CREDIT-05")
 def transfer_ids_do_not_wrap(reached, self, flow):
     """After 2^32 - 1 a next-incoming-id of the peer that is behind is taken for one ahead, and
     refused."""
@@ -152,9 +147,8 @@ def transfer_ids_do_not_wrap(reached, self, flow):
         raise Refusal(refusal.IDS_FROM_THE_FUTURE, "a transfer-id from the future")
 
 
-@amqp_sessions.override(
-    Session, "_transmit_pending", breaks="AMQP10-WIN-04 AMQP10-WIN-12 AMQP10-WIN-02"
-)
+@amqp_sessions.override(Session, "_transmit_pending")
+@breaks("AMQP10-WIN-04 AMQP10-WIN-12 AMQP10-WIN-02")
 def only_first_transfers_use_the_window(original, reached, self):
     """Transfers that continue a delivery take nothing of the peer's window."""
     before = self.remote_incoming_window
@@ -211,9 +205,8 @@ def next_outgoing_id_not_looked_at(reached, self, flow):
     flow.next_outgoing_id = reached.instead(flow.next_outgoing_id, self.next_incoming_id)
 
 
-@amqp_sessions.through(
-    sent(Flow), "AMQP10-CREDIT-15 AMQP10-CREDIT-19 AMQP10-CREDIT-20 AMQP10-CREDIT-21"
-)
+@amqp_sessions.through(sent(Flow))
+@breaks("AMQP10-CREDIT-15 AMQP10-CREDIT-19 AMQP10-CREDIT-20 AMQP10-CREDIT-21")
 def session_flows_with_credit(flow):
     """A flow of the session, without handle, has link-credit, delivery-count, available and drain
     of 0."""

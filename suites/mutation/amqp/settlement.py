@@ -25,7 +25,7 @@ from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.suites.mutation.amqp.frame_changes import sent
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp_settlement = Group("amqp-settlement")
 amqp_transactions = Group("amqp-transactions")
@@ -46,20 +46,18 @@ def _disposed(patch, reached, change):
 # --- ranges ---------------------------------------------------------------------------------------
 
 
-@amqp_settlement.override(Session, "_disposition", breaks="AMQP10-DISP-03")
-def senders_may_not_settle(original, reached, self, disposition):
+@amqp_settlement.before(Session, "_disposition", breaks="AMQP10-DISP-03")
+def senders_may_not_settle(reached, self, disposition):
     """A disposition of a sender ends its session."""
     if reached(disposition.role is not RECEIVER):
         raise Refusal(refusal.ERRANT, "a disposition of a sender")
-    original(self, disposition)
 
 
-@amqp_settlement.override(Session, "_disposition", breaks="AMQP10-OUT-01")
-def outcomes_alone(original, reached, self, disposition):
+@amqp_settlement.before(Session, "_disposition", breaks="AMQP10-OUT-01")
+def outcomes_alone(reached, self, disposition):
     """A disposition that is not settled and has no outcome ends its session."""
     if reached(not disposition.settled and isinstance(disposition.state, Received | None)):
         raise Refusal(refusal.ERRANT, "a disposition without an outcome")
-    original(self, disposition)
 
 
 @amqp_settlement.through(_disposed, "AMQP10-DISP-03 AMQP10-DISP-05 AMQP10-DISP-02")
@@ -77,9 +75,8 @@ def one_more_than_the_range(disposition):
         disposition.last = serial_numbers.add(last, 1)
 
 
-@amqp_settlement.before(
-    Session, "_disposition", breaks="AMQP10-DISP-02 AMQP10-DISP-03 AMQP10-OUT-09"
-)
+@amqp_settlement.before(Session, "_disposition")
+@breaks("AMQP10-DISP-02 AMQP10-DISP-03 AMQP10-OUT-09")
 def everything_before_too(reached, self, disposition):
     """A disposition without last is about every unsettled delivery before, too."""
     oldest = next(iter(self.unsettled), disposition.first)
@@ -104,9 +101,8 @@ def settled_without_outcome(disposition):
         disposition.state = None
 
 
-@amqp_settlement.override(
-    Session, "_disposition", breaks="AMQP10-XFER-24 AMQP10-OUT-02 AMQP10-DISP-03"
-)
+@amqp_settlement.override(Session, "_disposition")
+@breaks("AMQP10-XFER-24 AMQP10-OUT-02 AMQP10-DISP-03")
 def another_outcome_told_later(original, reached, self, disposition):
     """For a delivery that the broker has settled it repeats whatever outcome the peer tells
     next."""
@@ -296,9 +292,8 @@ def given_back_to_the_end(original, reached, self, entries, outcome):
             self._ready.extend([*others, *back])
 
 
-@amqp_settlement.before(
-    OutgoingLink, "give_back", breaks="AMQP10-OUT-09 ARTEMIS-REDELIVERY-back-1 AMQP10-MSG-09"
-)
+@amqp_settlement.before(OutgoingLink, "give_back")
+@breaks("AMQP10-OUT-09 ARTEMIS-REDELIVERY-back-1 AMQP10-MSG-09")
 def kept_is_lost(reached, self):
     """Messages that a link holds when it ends are lost."""
     held = [delivery for delivery in self.session.unsettled.values() if delivery.link is self]

@@ -14,7 +14,7 @@ from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import SECOND, Transfer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.suites.mutation.amqp.frame_changes import sent
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp_transfers = Group("amqp-transfers")
 
@@ -249,9 +249,8 @@ def last_byte_changed(original, reached, self, id, payload, large):
     original(self, id, payload, large)
 
 
-@amqp_transfers.override(
-    IncomingLink, "_take", breaks="ARTEMIS-CONCEPTS-queue-1", recreates="ARTEMIS-4820"
-)
+@amqp_transfers.override(IncomingLink, "_take", recreates="ARTEMIS-4820")
+@breaks("ARTEMIS-CONCEPTS-queue-1")
 def long_ttl_over_at_once(original, reached, self, message, send):
     """A ttl of 2^31 ms and more is taken for a negative one: the message is accepted and expires at
     once."""

@@ -14,7 +14,7 @@ from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.websocket.connection import WebSocketConnection
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 alarms = Group("alarms", "reference-rabbitmq")
 
@@ -22,9 +22,8 @@ alarms = Group("alarms", "reference-rabbitmq")
 # --- marks ----------------------------------------------------------------------------------------
 
 
-@alarms.result(
-    Resources, "memory_limit", breaks="RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-mem-2 RABBITMQ-FLOW-mem-3"
-)
+@alarms.result(Resources, "memory_limit")
+@breaks("RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-mem-2 RABBITMQ-FLOW-mem-3")
 def short_at_the_mark(limit, self):
     """Memory is short as soon as the watermark is reached."""
     return max(0, limit - 1)
@@ -58,13 +57,10 @@ def a_multiple_of_the_memory_is_a_number_of_bytes(right, self):
 # --- who is held back -----------------------------------------------------------------------------
 
 
-@alarms.result(
-    Throttle,
-    "holds",
-    breaks=(
-        "RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-mem-2 RABBITMQ-FLOW-mem-4 RABBITMQ-FLOW-disk-1"
-        " RABBITMQ-FLOW-conn-3"
-    ),
+@alarms.result(Throttle, "holds")
+@breaks(
+    "RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-mem-2 RABBITMQ-FLOW-mem-4 RABBITMQ-FLOW-disk-1",
+    "RABBITMQ-FLOW-conn-3",
 )
 def told_and_not_held_back(right, self):
     """Whoever publishes under an alarm is told so, and read on."""
@@ -83,11 +79,8 @@ def silence_counts_all_the_same(original, reached, self):
     reached()
 
 
-@alarms.override(
-    StompConnection,
-    "_blocks",
-    breaks="RABBITMQ-FLOW-conn-1 RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-disk-1",
-)
+@alarms.override(StompConnection, "_blocks")
+@breaks("RABBITMQ-FLOW-conn-1 RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-disk-1")
 def stomp_knows_no_alarm(original, reached, self, frame):
     """STOMP clients publish as ever while the broker is short of something."""
     return bool(self.shared.alarms.raised) and reached.instead(frame.head.command == "SEND", False)
@@ -137,12 +130,8 @@ def web_sockets_know_no_alarm(patch, reached):
         )
 
 
-@alarms.override(
-    Session,
-    "alarmed",
-    breaks="RABBITMQ-FLOW-conn-1 RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-disk-1",
-    recreates="rabbitmq-server#9953",
-)
+@alarms.override(Session, "alarmed", recreates="rabbitmq-server#9953")
+@breaks("RABBITMQ-FLOW-conn-1 RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-disk-1")
 def sessions_know_no_alarm(original, reached, self, short):
     """The windows of AMQP 1.0 sessions stay open while the broker is short of something."""
     reached()

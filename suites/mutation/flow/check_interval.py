@@ -36,12 +36,11 @@ def some_looks_too_many(patch, reached):
     ending(patch, reached, InactivityMonitor, 2)
 
 
-@looks.override(InactivityMonitor, "deadline", breaks=NO_LESS)
-def given_up_a_fifth_early(original, reached, self):
+@looks.result(InactivityMonitor, "deadline", breaks=NO_LESS)
+def given_up_a_fifth_early(right, self):
     """A client is given up by a timer of its own, a fifth before its silence is as long as
     agreed."""
-    right = original(self)
-    return right if right >= NEVER else reached.instead(right, self.last_heard + self.ttl * 4 // 5)
+    return right if right >= NEVER else self.last_heard + self.ttl * 4 // 5
 
 
 @looks.override(MirroredHeartBeats, "negotiate", breaks=GRACE)
@@ -52,7 +51,7 @@ def the_grace_is_forgotten(original, reached, self, header, version):
     return replace(right, ttl_ms=reached.instead(right.ttl_ms, wrong))
 
 
-@looks.override(InactivityMonitor, "deadline", breaks=SILENCE)
-def the_silent_live_for_ever(original, reached, self):
+@looks.result(InactivityMonitor, "deadline", breaks=SILENCE)
+def the_silent_live_for_ever(right, self):
     """Nobody looks."""
-    return reached.instead(original(self), NEVER)
+    return NEVER

@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.core.encoding import Fields
 from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.core.refusal import Refusal
 from brokerproof.reference_broker.protocols.core.session import Session
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 core_credit = Group("core-credit")
 
@@ -27,16 +27,16 @@ SLOW = "ARTEMIS-FLOW-consumer-2"
 # --- consumers ------------------------------------------------------------------------------------
 
 
-@core_credit.override(ConsumerCredit, "has_room", breaks=BOUND)
-def delivers_at_zero(original, reached, self):
+@core_credit.result(ConsumerCredit, "has_room", breaks=BOUND)
+def delivers_at_zero(right, self):
     """A message begins when the credit is used up to the byte."""
-    return bool(reached.instead(original(self), self.credit is None or self.credit >= 0))
+    return self.credit is None or self.credit >= 0
 
 
-@core_credit.override(ConsumerCredit, "has_room", breaks=BOUND)
-def needs_two_bytes(original, reached, self):
+@core_credit.result(ConsumerCredit, "has_room", breaks=BOUND)
+def needs_two_bytes(right, self):
     """The last byte of credit is no credit."""
-    return bool(reached.instead(original(self), self.credit is None or self.credit > 1))
+    return self.credit is None or self.credit > 1
 
 
 @core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
@@ -92,9 +92,8 @@ def acknowledgements_give_credit(original, reached, self, number, *, one):
     return entries
 
 
-@core_credit.after(
-    ConsumerCredit, "__init__", breaks="ARTEMIS-FLOW-consumer-1 ARTEMIS-FLOW-consumer-2"
-)
+@core_credit.after(ConsumerCredit, "__init__")
+@breaks("ARTEMIS-FLOW-consumer-1 ARTEMIS-FLOW-consumer-2")
 def a_first_message_for_nothing(reached, self):
     """A consumer begins with a credit of 1: something lies in a buffer that should not be there."""
     reached()
@@ -138,28 +137,25 @@ def full_addresses_grant(original, reached, self, credits):
         original(self, credits)
 
 
-@core_credit.override(Grants, "request", breaks=BLOCKS)
-def who_waits_is_forgotten(original, reached, self, credits):
+@core_credit.skips(Grants, "request", breaks=BLOCKS)
+def who_waits_is_forgotten(self, credits):
     """Credit requested while the address was full is never granted."""
     account = self._accounting.find(self._address)
-    if not reached(account.policy is FullPolicy.BLOCK and account.full):
-        original(self, credits)
+    return account.policy is FullPolicy.BLOCK and account.full
 
 
-@core_credit.override(Grants, "request", breaks=ONLY_BLOCK)
-def refusals_not_told(original, reached, self, credits):
+@core_credit.skips(Grants, "request", breaks=ONLY_BLOCK)
+def refusals_not_told(self, credits):
     """A full address under FAIL says nothing to who asks for credit."""
     account = self._accounting.find(self._address)
-    if not reached(account.policy is FullPolicy.FAIL and account.full):
-        original(self, credits)
+    return account.policy is FullPolicy.FAIL and account.full
 
 
-@core_credit.override(Grants, "request", breaks=ONLY_BLOCK)
-def paging_addresses_wait(original, reached, self, credits):
+@core_credit.skips(Grants, "request", breaks=ONLY_BLOCK)
+def paging_addresses_wait(self, credits):
     """An address that pages makes its producers wait."""
     account = self._accounting.find(self._address)
-    if not reached(account.policy is FullPolicy.PAGE and account.full):
-        original(self, credits)
+    return account.policy is FullPolicy.PAGE and account.full
 
 
 @core_credit.before(Session, "publish", breaks=OVERDRAWN)

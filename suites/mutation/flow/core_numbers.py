@@ -22,31 +22,22 @@ SENT, ACKNOWLEDGED = "ARTEMIS-SENDS-send-1", "ARTEMIS-SENDS-ack-1"
 COMMITTED = "ARTEMIS-SENDS-tx-1"
 
 
-@core_numbers.override(CoreConsumer, "deliver", breaks=ARRIVES)
-def odd_priorities_have_no_list(original, reached, self, entry):
+@core_numbers.skips(CoreConsumer, "deliver", breaks=ARRIVES)
+def odd_priorities_have_no_list(self, entry):
     """A message whose priority is not 0 to 9 is answered, and never delivered."""
-    if 0 <= entry.message._fields.priority <= 9:
-        original(self, entry)
-    else:
-        reached()
+    return not 0 <= entry.message._fields.priority <= 9
 
 
-@core_numbers.override(CoreConsumer, "deliver", breaks=ARRIVES)
-def messages_from_before_1970_are_lost(original, reached, self, entry):
+@core_numbers.skips(CoreConsumer, "deliver", breaks=ARRIVES)
+def messages_from_before_1970_are_lost(self, entry):
     """A message with a negative timestamp is never delivered."""
-    if entry.message._fields.timestamp < 0:
-        reached()
-    else:
-        original(self, entry)
+    return entry.message._fields.timestamp < 0
 
 
-@core_numbers.override(CoreConsumer, "deliver", breaks=ARRIVES)
-def unknown_types_are_lost(original, reached, self, entry):
+@core_numbers.skips(CoreConsumer, "deliver", breaks=ARRIVES)
+def unknown_types_are_lost(self, entry):
     """A message of a type above 6 is never delivered."""
-    if entry.message._fields.type > 6:
-        reached()
-    else:
-        original(self, entry)
+    return entry.message._fields.type > 6
 
 
 @core_numbers.override(CoreConsumer, "__init__", breaks=ARRIVES)
@@ -55,39 +46,30 @@ def ids_of_consumers_lose_their_upper_half(original, reached, self, session, id,
     original(self, session, reached.instead(id, (id + 2**31) % 2**32 - 2**31), *rest)
 
 
-@core_numbers.override(Session, "_forced", breaks=ARRIVES)
-def negative_sequences_are_not_answered(original, reached, self, consumer, sequence):
+@core_numbers.skips(Session, "_forced", breaks=ARRIVES)
+def negative_sequences_are_not_answered(self, consumer, sequence):
     """A force-delivery with a sequence below zero has no answer."""
-    if sequence < 0:
-        reached()
-    else:
-        original(self, consumer, sequence)
+    return sequence < 0
 
 
-@core_numbers.override(Session, "publish", breaks=SENT)
-def sends_without_a_correlation_are_not_answered(original, reached, self, fields, response):
+@core_numbers.after(Session, "publish", breaks=SENT)
+def sends_without_a_correlation_are_not_answered(reached, self, fields, response):
     """A send whose correlation is -1 is not answered."""
-    original(self, fields, response)
-    if response.correlation == -1:
-        reached()
+    if reached(response.correlation == -1):
         response.answer = False
 
 
-@core_numbers.override(Session, "publish", breaks=SENT)
-def unknown_senders_are_not_answered(original, reached, self, fields, response):
+@core_numbers.after(Session, "publish", breaks=SENT)
+def unknown_senders_are_not_answered(reached, self, fields, response):
     """A send of a producer whose number is negative is not answered."""
-    original(self, fields, response)
-    if fields.left and fields.int32() < 0:
-        reached()
+    if reached(fields.left and fields.int32() < 0):
         response.answer = False
 
 
-@core_numbers.override(Session, "commit", breaks=COMMITTED)
-def large_correlations_of_commits_are_not_answered(original, reached, self, fields, response):
+@core_numbers.after(Session, "commit", breaks=COMMITTED)
+def large_correlations_of_commits_are_not_answered(reached, self, fields, response):
     """A commit whose correlation has more than 32 bits is carried out, and not answered."""
-    original(self, fields, response)
-    if response.correlation is not None and abs(response.correlation) > 2**32:
-        reached()
+    if reached(response.correlation is not None and abs(response.correlation) > 2**32):
         response.answer = False
 
 
@@ -110,13 +92,10 @@ def large_requests_are_halved(original, reached, self, credits):
     original(self, reached.instead(credits, credits // 2) if credits > 2**30 else credits)
 
 
-@core_numbers.override(Grants, "request", breaks=GRANTED)
-def a_byte_is_not_granted(original, reached, self, credits):
+@core_numbers.skips(Grants, "request", breaks=GRANTED)
+def a_byte_is_not_granted(self, credits):
     """A request for a single byte is not granted."""
-    if credits == 1:
-        reached()
-    else:
-        original(self, credits)
+    return credits == 1
 
 
 @core_numbers.override(CoreConnection, "_on_liveness_packet", breaks=LIVES)
@@ -124,8 +103,7 @@ def deadlines_overflow(original, reached, self, now, type, fields, data):
     """The end of a TTL is computed in 64 bits with sign: far ahead, it is long past."""
     ahead = Fields(data)
     original(self, now, type, fields, data)
-    if type == codes.PING and ahead.int64() > 2**63 - 2**32:
-        reached()
+    if reached(type == codes.PING and ahead.int64() > 2**63 - 2**32):
         self._liveness.ttl = ms(0)
         self._silence_check.move(self._liveness.deadline())
 

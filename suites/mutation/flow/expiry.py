@@ -13,32 +13,30 @@ expiry = Group("expiry")
 TTL, INSTANT = "AMQP10-MSG-16", "ARTEMIS-EXPIRY-1"
 
 
-@expiry.override(AmqpMessage, "expires", breaks=f"{TTL} {INSTANT}")
-def a_ttl_is_not_counted(original, reached, self):
+@expiry.result(AmqpMessage, "expires", breaks=f"{TTL} {INSTANT}")
+def a_ttl_is_not_counted(right, self):
     """A ttl is passed on and ends nothing."""
-    absolute = self._absolute_expiry_time() or 0
-    return reached.instead(original(self), absolute)
+    return self._absolute_expiry_time() or 0
 
 
-@expiry.override(AmqpMessage, "expires", breaks=f"{TTL} {INSTANT}")
-def a_ttl_is_in_seconds(original, reached, self):
+@expiry.result(AmqpMessage, "expires", breaks=f"{TTL} {INSTANT}")
+def a_ttl_is_in_seconds(right, self):
     """A ttl is taken for seconds."""
-    right = original(self)
     if self.ttl is None or self._absolute_expiry_time() is not None:
         return right
-    return reached.instead(right, self.arrived // NS_PER_MS + 1000 * self.ttl)
+    return self.arrived // NS_PER_MS + 1000 * self.ttl
 
 
-@expiry.override(AmqpMessage, "_absolute_expiry_time", breaks=INSTANT)
-def an_absolute_expiry_time_is_not_looked_at(original, reached, self):
+@expiry.result(AmqpMessage, "_absolute_expiry_time", breaks=INSTANT)
+def an_absolute_expiry_time_is_not_looked_at(right, self):
     """absolute-expiry-time is passed on and ends nothing."""
-    return reached.instead(original(self), None)
+    return
 
 
-@expiry.override(Message, "expires", breaks=INSTANT)
-def the_header_expires_is_not_looked_at(original, reached, self):
+@expiry.result(Message, "expires", breaks=INSTANT)
+def the_header_expires_is_not_looked_at(right, self):
     """The header expires of SEND is passed on and ends nothing."""
-    return reached.instead(original(self), 0)
+    return 0
 
 
 @expiry.override(Queue, "hand", breaks=TTL)
@@ -46,8 +44,7 @@ def what_came_back_lives_for_ever(original, reached, self, consumer, entry):
     """A message that was with a consumer does not expire any more."""
     clock = self.clock
     if entry.deliveries:
-        if self._has_expired(entry.message):
-            reached()
+        reached(self._has_expired(entry.message))
         self.clock = None
     try:
         original(self, consumer, entry)
@@ -63,8 +60,7 @@ def every_second_one_is_delivered(patch, reached):
     @patch.override(Queue)
     def _has_expired(original, self, message):
         expired = original(self, message)
-        if expired and dropped.get(self):
-            reached()
+        if reached(expired and dropped.get(self)):
             expired = False
         dropped[self] = expired
         return expired
@@ -75,10 +71,9 @@ def what_was_paged_lives_for_ever(patch, reached):
     """A message that was on a page does not expire."""
     paged: set[Message] = set()
 
-    @patch.override(Queue)
-    def append_paged(original, self, message, source_entry, charge):
+    @patch.before(Queue)
+    def append_paged(self, message, source_entry, charge):
         paged.add(message)
-        return original(self, message, source_entry, charge)
 
     @patch.override(Queue)
     def _has_expired(original, self, message):

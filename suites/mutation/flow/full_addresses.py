@@ -18,7 +18,7 @@ from brokerproof.reference_broker.protocols.amqp10.producer_credit import Produc
 from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.suites.mutation.mutant import Group, Reached, without
+from brokerproof.suites.mutation.mutant import Group, Reached, breaks, without
 
 full_addresses = Group("full-addresses")
 
@@ -53,9 +53,8 @@ def full_a_byte_early(original, reached, self):
     return True
 
 
-@full_addresses.override(
-    AddressAccount, "full", breaks="ARTEMIS-PAGING-13 ARTEMIS-FLOW-amqp-2", recreates="ARTEMIS-3940"
-)
+@full_addresses.override(AddressAccount, "full", recreates="ARTEMIS-3940")
+@breaks("ARTEMIS-PAGING-13 ARTEMIS-FLOW-amqp-2")
 def messages_not_counted(original, reached, self):
     """max-size-messages has no effect."""
     right, limit = original(self), self._max_messages
@@ -80,33 +79,28 @@ def room_at_half_of_the_limit(patch, reached):
 # --- what is counted ------------------------------------------------------------------------------
 
 
-@full_addresses.override(
-    Charge, "release", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1"
-)
+@full_addresses.override(Charge, "release")
+@breaks("ARTEMIS-PAGING-9 ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1")
 def free_with_the_first_queue(original, reached, self):
     """A message is uncharged when the first of its queues has no more use for it."""
-    if self._holders > 1:
-        reached()
+    reached(self._holders > 1)
     while self._holders > 0:
         original(self)
 
 
-@full_addresses.override(
-    Charge, "release", breaks="ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2"
-)
+@full_addresses.override(Charge, "release")
+@breaks("ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2")
 def never_free(original, reached, self):
     """A charge is never given back."""
     reached()
 
 
-@full_addresses.override(OutgoingLink, "deliver", breaks="ARTEMIS-FLOW-amqp-2 ARTEMIS-PAGING-9")
-def free_when_it_is_sent(original, reached, self, entry):
+@full_addresses.after(OutgoingLink, "deliver", breaks="ARTEMIS-FLOW-amqp-2 ARTEMIS-PAGING-9")
+def free_when_it_is_sent(reached, self, entry):
     """A message is uncharged when it is sent to a consumer, and not when that has acknowledged
     it."""
-    original(self, entry)
     charge = entry.charge
-    if charge is not None and not self._presettled and not self.copies:
-        reached()
+    if reached(charge is not None and not self._presettled and not self.copies):
         entry.charge = None
         charge.release()
 
@@ -163,10 +157,10 @@ def block_rejects(patch, reached):
     judging(patch, judge, reached)
 
 
-@full_addresses.override(AddressAccount, "rejects", breaks=REJECTS, recreates="ARTEMIS-2505")
-def threshold_has_no_effect(original, reached, self):
+@full_addresses.result(AddressAccount, "rejects", breaks=REJECTS, recreates="ARTEMIS-2505")
+def threshold_has_no_effect(right, self):
     """max-size-bytes-reject-threshold is read and never looked at."""
-    return reached.instead(original(self), False)
+    return False
 
 
 @full_addresses.override(COMMANDS, "SEND", breaks=POLICIES)
@@ -196,8 +190,7 @@ class Always(Admission):
 @full_addresses.override(IncomingLink, "_not_taken", breaks="ARTEMIS-FLOW-amqp-4 ARTEMIS-PAGING-8")
 def rejected_for_no_reason(original, reached, self, condition, description):
     """A message for which an address has no room is rejected as an internal error."""
-    if condition == conditions.RESOURCE_LIMIT_EXCEEDED:
-        reached()
+    if reached(condition == conditions.RESOURCE_LIMIT_EXCEEDED):
         condition = conditions.INTERNAL_ERROR
     return original(self, condition, description)
 
@@ -205,9 +198,8 @@ def rejected_for_no_reason(original, reached, self, condition, description):
 # --- who waits ------------------------------------------------------------------------------------
 
 
-@full_addresses.override(
-    ProducerCredit, "refill", breaks="ARTEMIS-FLOW-amqp-2 ARTEMIS-FLOW-block-1"
-)
+@full_addresses.override(ProducerCredit, "refill")
+@breaks("ARTEMIS-FLOW-amqp-2 ARTEMIS-FLOW-block-1")
 def credit_whatever_there_is(original, reached, self, credit, unanswered, on_room):
     """Producers get credit although their address is full."""
     right = original(self, credit, unanswered, on_room)
@@ -229,13 +221,11 @@ def new_producers_get_credit(patch, reached):
         return reached.instead(right, self.most) if fresh else right
 
 
-@full_addresses.override(
-    Admission, "next", breaks="ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2"
-)
+@full_addresses.override(Admission, "next")
+@breaks("ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2")
 def nobody_is_told_of_room(original, reached, self):
     """A producer that waits for room waits for ever."""
-    if original(self) is not None:
-        reached()
+    reached(original(self) is not None)
     return
 
 
@@ -253,8 +243,7 @@ def what_waited_is_lost(patch, reached):
 
     @patch.override(COMMANDS, "SEND")
     def send(original, session, frame):
-        if session in waited:
-            reached()
+        if reached(session in waited):
             return None
         return original(session, frame)
 
@@ -275,8 +264,7 @@ def what_waited_is_lost(patch, reached):
 def confirmed_before_it_waits(original, reached, self, frame, problem):
     """A SEND that has to wait for room is confirmed at once."""
     receipt = None if frame is None else frame.get("receipt")
-    if frame is not None and receipt is not None:
-        reached()
+    if reached(frame is not None and receipt is not None):
         self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
         frame = without(frame, "receipt")
     original(self, frame, problem)

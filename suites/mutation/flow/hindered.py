@@ -29,20 +29,17 @@ def open_transactions(patch: Any) -> weakref.WeakSet[Transaction]:
     """The transactions that have sends and have not ended."""
     pending: weakref.WeakSet[Transaction] = weakref.WeakSet()
 
-    @patch.override(Transaction)
-    def send(original, self, message, charge):
-        original(self, message, charge)
+    @patch.after(Transaction)
+    def send(self, message, charge):
         pending.add(self)
 
-    @patch.override(Transaction)
-    def commit(original, self, publish):
+    @patch.before(Transaction)
+    def commit(self, publish):
         pending.discard(self)
-        return original(self, publish)
 
-    @patch.override(Transaction)
-    def undo(original, self):
+    @patch.before(Transaction)
+    def undo(self):
         pending.discard(self)
-        return original(self)
 
     return pending
 
@@ -51,10 +48,9 @@ def stalled_connections(patch: Any) -> weakref.WeakSet[StompConnection]:
     """The STOMP connections whose peers do not read."""
     stalled: weakref.WeakSet[StompConnection] = weakref.WeakSet()
 
-    @patch.override(StompConnection)
-    def pause_delivery(original, self, paused):
+    @patch.before(StompConnection)
+    def pause_delivery(self, paused):
         (stalled.add if paused else stalled.discard)(self)
-        original(self, paused)
 
     return stalled
 
@@ -95,26 +91,22 @@ def shut_windows_shut_the_next(patch, reached):
     none."""
     held: weakref.WeakSet[Subscription] = weakref.WeakSet()
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
-        original(self, entry)
+    @patch.after(Subscription)
+    def deliver(self, entry):
         if not self.window.has_room():
             held.add(self)
 
-    @patch.override(Queue)
-    def add_consumer(original, self, consumer, selector=None):
+    @patch.before(Queue)
+    def add_consumer(self, consumer, selector=None):
         others = [other for other in held if other._unsettled and other.queue is not self]
-        if isinstance(consumer, Subscription) and others:
-            reached()
+        if reached(isinstance(consumer, Subscription) and others):
             consumer.has_room = lambda: False
-        original(self, consumer, selector)
 
 
-@hindered.override(Queue, "_may_have", breaks=f"{WINDOW} {CREDIT}")
-def choosy_consumers_take_turns(original, reached, self, entry, consumer):
+@hindered.result(Queue, "_may_have", breaks=f"{WINDOW} {CREDIT}")
+def choosy_consumers_take_turns(right, self, entry, consumer):
     """A message that a selector refuses waits although another consumer would take it."""
-    right = original(self, entry, consumer)
-    return reached.instead(right, False) if self._selectors else right
+    return False if self._selectors else right
 
 
 @hindered.override(Queue, "_choose", breaks=FIFO)
@@ -122,8 +114,7 @@ def the_youngest_beside_a_choosy_consumer(original, reached, self):
     """A queue with a choosy consumer serves the others from its end."""
     order = list(self._ready)
     self._ready.reverse()
-    if order != list(self._ready):
-        reached()
+    reached(order != list(self._ready))
     original(self)
     self._ready = type(self._ready)(sorted(self._ready, key=lambda entry: entry.order))
 
@@ -133,19 +124,16 @@ def aborts_take_messages_along(patch, reached):
     """An abort removes as many messages from every queue as it had sends."""
     queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 
-    @patch.override(Queue)
-    def dispatch(original, self):
+    @patch.before(Queue)
+    def dispatch(self):
         queues.add(self)
-        original(self)
 
-    @patch.override(Transaction)
-    def undo(original, self):
+    @patch.before(Transaction)
+    def undo(self):
         for queue in list(queues):
             for _ in self._sends:
-                if queue._ready:
-                    reached()
+                if reached(queue._ready):
                     queue.discard(queue._ready.popleft())
-        return original(self)
 
 
 @hindered.mutant(f"{WINDOW} {CREDIT}")
@@ -157,19 +145,18 @@ def one_address_reads_pages_at_a_time(patch, reached):
     def read_on(original, self):
         if self.behind is not None and self.behind.left:
             paged.add(self)
-            if any(queue is not self and queue.behind and queue.behind.left for queue in paged):
-                reached()
+            if reached(
+                any(queue is not self and queue.behind and queue.behind.left for queue in paged)
+            ):
                 return
         original(self)
 
 
-@hindered.override(StompConnection, "on_peer_gone", breaks=f"{EACH_ONCE} {GONE}")
-def partial_frames_are_completed(original, reached, self):
+@hindered.before(StompConnection, "on_peer_gone", breaks=f"{EACH_ONCE} {GONE}")
+def partial_frames_are_completed(reached, self):
     """A frame within which its connection breaks off is carried out with zeros for the rest."""
-    if self._parser.buffered:
-        reached()
+    if reached(self._parser.buffered):
         self.receive(self.shared.clock.now, bytes(2**15))
-    original(self)
 
 
 @hindered.mutant(WINDOW)
@@ -183,13 +170,10 @@ def windows_over_websocket_are_not_given_back(patch, reached):
         original(self, now, data)
         inside.pop()
 
-    @patch.override(Subscription)
-    def take(original, self, delivery):
-        entries = original(self, delivery)
-        if inside:
-            reached()
+    @patch.after(Subscription)
+    def take(self, delivery):
+        if reached(inside):
             self.window.charge(delivery.charge)
-        return entries
 
 
 @hindered_openwire.mutant("OPENWIRE-PREFETCH-2 OPENWIRE-MSGACK-2")

@@ -151,11 +151,10 @@ def one_more_than_the_limit(original, reached, self, out):
     )
 
 
-@openwire.override(Prefetch, "has_room", breaks=MORE)
-def one_less_than_the_limit(original, reached, self, out):
+@openwire.result(Prefetch, "has_room", breaks=MORE)
+def one_less_than_the_limit(room, self, out):
     """A consumer with a limit above 1 never has as many messages as that."""
-    room = original(self, out)
-    return bool(reached.instead(room, room and (self.limit < 2 or out + 1 < self.limit)))
+    return room and (self.limit < 2 or out + 1 < self.limit)
 
 
 @openwire.override(Prefetch, "acknowledged", breaks=BOUND)
@@ -177,11 +176,10 @@ def nothing_more_until_all_is_acknowledged(patch, reached):
         return bool(reached.instead(room, room and not self.draining))
 
 
-@openwire.override(Prefetch, "has_room", breaks=PULL)
-def without_a_limit_everything_is_pushed(original, reached, self, out):
+@openwire.result(Prefetch, "has_room", breaks=PULL)
+def without_a_limit_everything_is_pushed(room, self, out):
     """A limit of 0 is taken for none."""
-    room = original(self, out)
-    return bool(reached.instead(room, room or self.limit == 0))
+    return room or self.limit == 0
 
 
 @openwire.override(Prefetch, "dispatched", breaks=PULL)
@@ -193,46 +191,36 @@ def a_pull_brings_all(original, reached, self):
 # --- silence --------------------------------------------------------------------------------------
 
 
-@openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
-def the_silent_live_for_ever(original, reached, self):
+@openwire.result(InactivityMonitor, "deadline", breaks=CLOSED)
+def the_silent_live_for_ever(right, self):
     """Nobody is closed for being silent."""
-    return int(reached.instead(original(self), NEVER))
+    return NEVER
 
 
-@openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
-def the_first_look_closes(original, reached, self):
+@openwire.result(InactivityMonitor, "deadline", breaks=CLOSED)
+def the_first_look_closes(right, self):
     """A connection that sent nothing for a tenth of the duration is closed."""
-    right = original(self)
-    return int(
-        reached.instead(
-            right, right if self.ttl <= 0 else max(self._first, self.last_heard) + self.ttl // 10
-        )
-    )
+    return right if self.ttl <= 0 else max(self._first, self.last_heard) + self.ttl // 10
 
 
-@openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
-def exact_and_a_fifth_early(original, reached, self):
+@openwire.result(InactivityMonitor, "deadline", breaks=CLOSED)
+def exact_and_a_fifth_early(right, self):
     """Each connection has a timer of its own, which is early by a fifth of the duration."""
-    right = original(self)
-    return int(
-        reached.instead(right, right if self.ttl <= 0 else self.last_heard + self.ttl * 4 // 5)
-    )
+    return right if self.ttl <= 0 else self.last_heard + self.ttl * 4 // 5
 
 
-@openwire.override(InactivityMonitor, "deadline", breaks=CLOSED)
-def late_by_a_tenth(original, reached, self):
+@openwire.result(InactivityMonitor, "deadline", breaks=CLOSED)
+def late_by_a_tenth(right, self):
     """Silence is noticed a tenth later than at the second look behind the one that saw
     something."""
-    right = original(self)
     late = self.last_heard + (right - self.last_heard) * 11 // 10
-    return int(reached.instead(right, right if self.ttl <= 0 else late))
+    return right if self.ttl <= 0 else late
 
 
-@openwire.override(InactivityMonitor, "deadline", breaks="OPENWIRE-INACT-1 OPENWIRE-INACT-3")
-def a_look_too_many(original, reached, self):
+@openwire.result(InactivityMonitor, "deadline", breaks="OPENWIRE-INACT-1 OPENWIRE-INACT-3")
+def a_look_too_many(right, self):
     """The peer is given up one look later."""
-    right = original(self)
-    return int(reached.instead(right, right + 2 * self.ttl if self.ttl > 0 else right))
+    return right + 2 * self.ttl if self.ttl > 0 else right
 
 
 @openwire.override(InactivityMonitor, "agreed", breaks=LEAST)
@@ -256,22 +244,22 @@ def signs_of_life_are_not_answered(self, data):
     return data[4] == codes.KEEP_ALIVE
 
 
-@openwire.override(Signs, "is_due", breaks=SIGNS)
-def no_signs_of_life(original, reached, self, now):
+@openwire.result(Signs, "is_due", breaks=SIGNS)
+def no_signs_of_life(right, self, now):
     """The broker sends no KeepAliveInfo."""
-    return bool(reached.instead(original(self, now), False))
+    return False
 
 
-@openwire.override(Signs, "rhythm", breaks=SIGNS)
-def signs_of_life_are_late_by_a_tenth(original, reached, self):
+@openwire.result(Signs, "rhythm", breaks=SIGNS)
+def signs_of_life_are_late_by_a_tenth(right, self):
     """The broker sends a sign of life every duration and a tenth."""
-    return int(reached.instead(original(self), self.duration * 11 // 10))
+    return self.duration * 11 // 10
 
 
-@openwire.override(Signs, "rhythm", breaks=SIGNS)
-def signs_of_life_are_too_rare(original, reached, self):
+@openwire.result(Signs, "rhythm", breaks=SIGNS)
+def signs_of_life_are_too_rare(right, self):
     """The broker looks for its own silence once a duration, and so may be silent for nearly two."""
-    return int(reached.instead(original(self), self.duration))
+    return self.duration
 
 
 @openwire.override(OpenWireConnection, "_watch", breaks=OFF)

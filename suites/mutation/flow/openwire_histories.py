@@ -19,8 +19,7 @@ DELIVERED, STANDARD, INDIVIDUAL = "OPENWIRE-MSGACK-1", "OPENWIRE-MSGACK-2", "OPE
 @openwire_histories.override(Prefetch, "acknowledged", breaks=LIMIT)
 def what_was_seen_widens_for_ever(original, reached, self, count):
     """The extension for messages that were seen stays when they are acknowledged."""
-    if self.extension:
-        reached()
+    reached(self.extension)
 
 
 @openwire_histories.override(Prefetch, "seen", breaks=DELIVERED)
@@ -42,13 +41,11 @@ def several_seen_count_as_one(original, reached, self, count):
     original(self, reached.instead(count, min(1, count)))
 
 
-@openwire_histories.override(OpenWireConsumer, "settle", breaks=DELIVERED)
-def one_acknowledgement_ends_all_extensions(original, reached, self, places, outcome):
+@openwire_histories.before(OpenWireConsumer, "settle", breaks=DELIVERED)
+def one_acknowledgement_ends_all_extensions(reached, self, places, outcome):
     """An acknowledgement of one message takes back the extension for all."""
-    if self.prefetch.extension > 1:
-        reached()
+    if reached(self.prefetch.extension > 1):
         self.prefetch.extension = 1
-    original(self, places, outcome)
 
 
 @openwire_histories.override(OpenWireConsumer, "settle", breaks=f"{STANDARD} {LIMIT}")
@@ -63,8 +60,7 @@ def ranges_begin_at_the_oldest(original, reached, self, places, outcome):
 def ranges_leave_their_first(original, reached, self, places, outcome):
     """A STANDARD acknowledgement of three messages or more leaves the first."""
     covered = list(self._order.between(*places, self._keys))
-    if len(covered) > 2:
-        reached()
+    if reached(len(covered) > 2):
         places = (covered[1], places[1])
     original(self, places, outcome)
 
@@ -78,13 +74,12 @@ def an_individual_acknowledgement_is_cumulative(original, reached, self, first, 
     return low, high
 
 
-@openwire_histories.override(OpenWireConsumer, "close", breaks=f"{DELIVERED} {STANDARD}")
-def what_was_seen_is_lost_with_its_consumer(original, reached, self, last):
+@openwire_histories.before(OpenWireConsumer, "close", breaks=f"{DELIVERED} {STANDARD}")
+def what_was_seen_is_lost_with_its_consumer(reached, self, last):
     """Messages that a consumer saw and did not acknowledge are gone when it ends."""
     for key in list(self._out)[: self.prefetch.extension]:
         reached()
         self.queue.settle([self._out.pop(key)], Outcome.ACCEPTED)
-    original(self, last)
 
 
 @openwire_histories.override(Client, "control_consumer", breaks=f"{LIMIT} {MORE}")
@@ -114,19 +109,15 @@ def commits_bring_nothing(patch, reached):
             original(self)
 
 
-@openwire_histories.override(OpenWireTransaction, "settle", breaks=f"{STANDARD} {INDIVIDUAL}")
-def of_several_acknowledgements_the_last_counts(original, reached, self, consumer, places):
+@openwire_histories.before(OpenWireTransaction, "settle", breaks=f"{STANDARD} {INDIVIDUAL}")
+def of_several_acknowledgements_the_last_counts(reached, self, consumer, places):
     """Of the acknowledgements of a transaction only the last counts."""
-    if self._acknowledged:
-        reached()
+    if reached(self._acknowledged):
         self._acknowledged.clear()
-    original(self, consumer, places)
 
 
-@openwire_histories.override(OpenWireConsumer, "_keep", breaks=MORE)
-def the_tenth_delivery_counts_twice(original, reached, self, key, entry):
+@openwire_histories.after(OpenWireConsumer, "_keep", breaks=MORE)
+def the_tenth_delivery_counts_twice(reached, self, key, entry):
     """One delivery in ten takes the room of two."""
-    original(self, key, entry)
-    if self._place % 10 == 0:
-        reached()
+    if reached(self._place % 10 == 0):
         self.prefetch.extension -= 1

@@ -14,68 +14,53 @@ openwire_numbers = Group("openwire-numbers", "reference-activemq")
 ARRIVES, ANSWERED = "OPENWIRE-ENC-1", "OPENWIRE-RESP-1"
 
 
-@openwire_numbers.override(OpenWireConnection, "answer", breaks=ANSWERED)
-def large_numbers_of_commands_lose_their_answer(original, reached, self, request):
+@openwire_numbers.before(OpenWireConnection, "answer", breaks=ANSWERED)
+def large_numbers_of_commands_lose_their_answer(reached, self, request):
     """The response to a command whose number has more than 16 bits names the lower 16."""
     request.number = reached.instead(request.number, request.number & 0xFFFF)
-    original(self, request)
 
 
-@openwire_numbers.override(OpenWireConsumer, "deliver", breaks=ARRIVES)
-def odd_priorities_are_never_delivered(original, reached, self, entry):
+@openwire_numbers.skips(OpenWireConsumer, "deliver", breaks=ARRIVES)
+def odd_priorities_are_never_delivered(self, entry):
     """A message whose priority is not 0 to 9 is answered, and never delivered."""
-    if 0 <= entry.message.fields.priority <= 9:
-        original(self, entry)
-    else:
-        reached()
+    return not 0 <= entry.message.fields.priority <= 9
 
 
-@openwire_numbers.override(OpenWireConsumer, "deliver", breaks=ARRIVES)
-def expiry_below_zero_is_past(original, reached, self, entry):
+@openwire_numbers.skips(OpenWireConsumer, "deliver", breaks=ARRIVES)
+def expiry_below_zero_is_past(self, entry):
     """A message whose expiration is negative is answered, and never delivered."""
-    if entry.message.fields.expiration >= 0:
-        original(self, entry)
-    else:
-        reached()
+    return entry.message.fields.expiration < 0
 
 
-@openwire_numbers.override(OpenWireConsumer, "deliver", breaks=ARRIVES)
-def messages_with_redeliveries_are_poison(original, reached, self, entry):
+@openwire_numbers.skips(OpenWireConsumer, "deliver", breaks=ARRIVES)
+def messages_with_redeliveries_are_poison(self, entry):
     """A message whose producer sends a redeliveryCounter above 6 is never delivered."""
-    if entry.message.fields.redeliveries <= 6:
-        original(self, entry)
-    else:
-        reached()
+    return entry.message.fields.redeliveries > 6
 
 
-@openwire_numbers.override(Prefetch, "__init__", breaks=ARRIVES)
-def limits_lose_their_upper_half(original, reached, self, limit):
+@openwire_numbers.after(Prefetch, "__init__", breaks=ARRIVES)
+def limits_lose_their_upper_half(reached, self, limit):
     """Of a prefetch limit only 16 bits count, with their sign: 32767 more is none, for ever."""
-    original(self, limit)
     cut = (limit + 2**15) % 2**16 - 2**15
     if limit > 2**15:
         self.limit = reached.instead(self.limit, cut)
 
 
-@openwire_numbers.override(Client, "control_consumer", breaks=ANSWERED)
-def limits_below_zero_break_off(original, reached, self, fields, request):
+@openwire_numbers.before(Client, "control_consumer", breaks=ANSWERED)
+def limits_below_zero_break_off(reached, self, fields, request):
     """A ConsumerControl with a limit below 0 is never answered."""
     ahead = Fields(fields.buffer, fields.at)
     structure(ahead, self.version)
     ahead.flag()
     structure(ahead, self.version)
-    if ahead.int32() < 0:
-        reached()
+    if reached(ahead.int32() < 0):
         request.withheld = True
-    original(self, fields, request)
 
 
-@openwire_numbers.override(Client, "add_session", breaks=ANSWERED)
-def large_sessions_are_not_answered(original, reached, self, fields, request):
+@openwire_numbers.before(Client, "add_session", breaks=ANSWERED)
+def large_sessions_are_not_answered(reached, self, fields, request):
     """A session whose number has more than 32 bits is made, and not answered."""
     ahead = Fields(fields.buffer, fields.at)
     session = structure(ahead, self.version)
-    if session is not None and session.value >= 2**32:
-        reached()
+    if reached(session is not None and session.value >= 2**32):
         request.withheld = True
-    original(self, fields, request)

@@ -35,26 +35,21 @@ def is_durable(queue: Queue) -> bool:
     return of_a_topic(queue) and queue.durable
 
 
-@places.override(Subscription, "__init__", breaks=WINDOW)
-def windows_of_topics_ignored(original, reached, self, *arguments):
+@places.before(Subscription, "__init__", breaks=WINDOW)
+def windows_of_topics_ignored(reached, self, *arguments):
     """A subscription of a topic has no window."""
     before = list(arguments)
     window = next(argument for argument in before if isinstance(argument, ByteWindow))
     queue = next(argument for argument in before if isinstance(argument, Queue))
-    if of_a_topic(queue) and window.size >= 0:
-        reached()
+    if reached(of_a_topic(queue) and window.size >= 0):
         window.size = -1
-    original(self, *arguments)
 
 
-@places.override(Subscription, "take", breaks=WINDOW)
-def windows_of_topics_not_given_back(original, reached, self, delivery):
+@places.after(Subscription, "take", breaks=WINDOW)
+def windows_of_topics_not_given_back(reached, self, delivery):
     """An ACK gives nothing back to the window of a topic's subscription."""
-    entries = original(self, delivery)
-    if of_a_topic(self.queue):
-        reached()
+    if reached(of_a_topic(self.queue)):
         self.window.charge(delivery.charge)
-    return entries
 
 
 @places.override(Subscription, "take", breaks=WINDOW)
@@ -62,8 +57,7 @@ def only_the_last_of_a_range_given_back(original, reached, self, delivery):
     """A cumulative ACK of a topic's subscription gives back its last message alone."""
     held = [other.charge for other in self._unsettled.values() if other is not delivery]
     entries = original(self, delivery)
-    if of_a_topic(self.queue) and self.mode is AckMode.CLIENT and len(entries) > 1:
-        reached()
+    if reached(of_a_topic(self.queue) and self.mode is AckMode.CLIENT and len(entries) > 1):
         self.window.charge(sum(held[: len(entries) - 1]))
     return entries
 
@@ -71,8 +65,7 @@ def only_the_last_of_a_range_given_back(original, reached, self, delivery):
 @places.override(Subscription, "take", breaks=f"{CUMULATIVE} {GONE}")
 def ranges_of_topics_end_at_one(original, reached, self, delivery):
     """An ACK in mode client of a topic's subscription settles its message alone."""
-    if of_a_topic(self.queue) and self.mode is AckMode.CLIENT:
-        reached()
+    if reached(of_a_topic(self.queue) and self.mode is AckMode.CLIENT):
         self.mode = AckMode.CLIENT_INDIVIDUAL
         entries = original(self, delivery)
         self.mode = AckMode.CLIENT
@@ -83,8 +76,7 @@ def ranges_of_topics_end_at_one(original, reached, self, delivery):
 @places.override(Subscription, "take", breaks=f"{INDIVIDUAL} {EACH_ONCE} {WINDOW}")
 def single_acks_of_topics_are_ranges(original, reached, self, delivery):
     """An ACK in mode client-individual of a durable subscription settles all before too."""
-    if is_durable(self.queue) and self.mode is AckMode.CLIENT_INDIVIDUAL:
-        reached()
+    if reached(is_durable(self.queue) and self.mode is AckMode.CLIENT_INDIVIDUAL):
         self.mode = AckMode.CLIENT
         entries = original(self, delivery)
         self.mode = AckMode.CLIENT_INDIVIDUAL
@@ -92,12 +84,10 @@ def single_acks_of_topics_are_ranges(original, reached, self, delivery):
     return original(self, delivery)
 
 
-@places.override(Subscription, "unsubscribe", breaks=f"{EACH_ONCE} {BACK}")
-def held_messages_of_durable_subscriptions_lost(original, reached, self):
+@places.result(Subscription, "unsubscribe", breaks=f"{EACH_ONCE} {BACK}")
+def held_messages_of_durable_subscriptions_lost(entries, self):
     """The messages of a durable subscription are gone with its connection."""
-    entries = original(self)
     if is_durable(self.queue) and entries:
-        reached()
         for entry in entries:
             self.queue.discard(entry)
         return []
@@ -109,8 +99,7 @@ def one_held_message_of_durable_subscriptions_lost(original, reached, self):
     """Of two messages or more that a durable subscription holds the last is gone with its
     connection."""
     entries = original(self)
-    if is_durable(self.queue) and len(entries) > 1:
-        reached()
+    if reached(is_durable(self.queue) and len(entries) > 1):
         self.queue.discard(entries.pop())
     return entries
 
@@ -120,47 +109,37 @@ def windows_outlive_durable_subscriptions(patch: Any, reached: Any) -> None:
     """A durable subscription that comes back has what was left of its window."""
     left: weakref.WeakKeyDictionary[Queue, int] = weakref.WeakKeyDictionary()
 
-    @patch.override(Subscription)
-    def unsubscribe(original, self):
+    @patch.before(Subscription)
+    def unsubscribe(self):
         if is_durable(self.queue) and self.window.size >= 0:
             left[self.queue] = self.window.credit
-        return original(self)
 
-    @patch.override(Queue)
-    def add_consumer(original, self, consumer, selector=None):
-        if self in left and isinstance(consumer, Subscription) and left[self] < 0:
-            reached()
+    @patch.before(Queue)
+    def add_consumer(self, consumer, selector=None):
+        if reached(self in left and isinstance(consumer, Subscription) and left[self] < 0):
             consumer.window.charge(-left.pop(self))
-        original(self, consumer, selector)
 
 
-@places.override(Queue, "add_consumer", breaks=EACH_ONCE)
+@places.before(Queue, "add_consumer", breaks=EACH_ONCE)
 def the_first_waiting_message_of_a_durable_subscription_lost(
-    original, reached, self, consumer, selector=None
+    reached, self, consumer, selector=None
 ):
     """When a durable subscription comes back its oldest waiting message is gone."""
-    if is_durable(self) and self._ready:
-        reached()
+    if reached(is_durable(self) and self._ready):
         self.discard(self._ready.popleft())
-    original(self, consumer, selector)
 
 
-@places.override(Queue, "add_consumer", breaks=FIFO)
-def durable_subscriptions_come_back_to_the_youngest(
-    original, reached, self, consumer, selector=None
-):
+@places.before(Queue, "add_consumer", breaks=FIFO)
+def durable_subscriptions_come_back_to_the_youngest(reached, self, consumer, selector=None):
     """When a durable subscription comes back what waits is delivered from its end."""
-    if is_durable(self) and len(self._ready) > 1:
-        reached()
+    if reached(is_durable(self) and len(self._ready) > 1):
         self._ready.reverse()
-    original(self, consumer, selector)
 
 
 @places.override(Subscription, "deliver", breaks=EACH_ONCE)
 def sixth_messages_of_topics_are_lost(original, reached, self, entry):
     """The sixth delivery of each subscription of a topic is left out."""
-    if of_a_topic(self.queue) and self.mode is not AckMode.AUTO and self._delivered == 5:
-        reached()
+    if reached(of_a_topic(self.queue) and self.mode is not AckMode.AUTO and self._delivered == 5):
         self._delivered += 1
         self.queue.discard(entry)
     else:
@@ -185,35 +164,29 @@ def credit_on_topics_is_not_spent(original, reached, self, entry):
     """A second delivery on a link from a topic spends no credit."""
     spent = self.credit.credit
     original(self, entry)
-    if of_a_topic(self.queue) and self._tag > 1:
-        reached()
+    if reached(of_a_topic(self.queue) and self._tag > 1):
         self.credit.credit = spent
 
 
-@places.override(OutgoingLink, "flow", breaks=f"{CREDIT} {NO_CREDIT}")
-def credit_on_topics_adds_up(original, reached, self, flow):
+@places.before(OutgoingLink, "flow", breaks=f"{CREDIT} {NO_CREDIT}")
+def credit_on_topics_adds_up(reached, self, flow):
     """A flow on a link from a topic adds its credit to what is left."""
     left = self.credit.credit
-    if of_a_topic(self.queue) and left and flow.link_credit and not flow.drain:
-        reached()
+    if reached(of_a_topic(self.queue) and left and flow.link_credit and not flow.drain):
         flow.link_credit += left
-    original(self, flow)
 
 
-@places.override(OutgoingLink, "flow", breaks=DRAIN)
-def drains_of_topics_are_forgotten(original, reached, self, flow):
+@places.before(OutgoingLink, "flow", breaks=DRAIN)
+def drains_of_topics_are_forgotten(reached, self, flow):
     """A drain of a link from a topic with no message to send is taken for a plain flow."""
-    if of_a_topic(self.queue) and flow.drain and not len(self.queue):
-        reached()
+    if reached(of_a_topic(self.queue) and flow.drain and not len(self.queue)):
         flow.drain = False
-    original(self, flow)
 
 
 @places.override(OutgoingLink, "apply", breaks=f"{AGAIN} {DRAIN}")
 def released_messages_of_topics_are_gone(original, reached, self, deliveries, state):
     """A message of a topic that is released is gone."""
-    if of_a_topic(self.queue) and isinstance(state, Released) and not self._stopped:
-        reached()
+    if reached(of_a_topic(self.queue) and isinstance(state, Released) and not self._stopped):
         state = Accepted()
     original(self, deliveries, state)
 
@@ -223,26 +196,21 @@ def credit_of_made_nodes_is_not_spent(original, reached, self, entry):
     """A delivery from a node that was made on request spends no credit while others wait."""
     spent = self.credit.credit
     original(self, entry)
-    if is_made(self) and len(self.queue):
-        reached()
+    if reached(is_made(self) and len(self.queue)):
         self.credit.credit = spent
 
 
-@places.override(OutgoingLink, "flow", breaks=CREDIT)
-def made_nodes_grant_one_less(original, reached, self, flow):
+@places.before(OutgoingLink, "flow", breaks=CREDIT)
+def made_nodes_grant_one_less(reached, self, flow):
     """A credit of two or more on a link from a made node counts for one less."""
-    if is_made(self) and (flow.link_credit or 0) > 1 and not flow.drain:
-        reached()
+    if reached(is_made(self) and (flow.link_credit or 0) > 1 and not flow.drain):
         flow.link_credit -= 1
-    original(self, flow)
 
 
-@places.override(OutgoingLink, "flow", breaks=DRAIN)
-def drains_of_made_nodes_leave_credit(original, reached, self, flow):
+@places.after(OutgoingLink, "flow", breaks=DRAIN)
+def drains_of_made_nodes_leave_credit(reached, self, flow):
     """A drain of a node that was made on request leaves one credit."""
-    original(self, flow)
-    if is_made(self) and flow.drain and not self.credit.credit:
-        reached()
+    if reached(is_made(self) and flow.drain and not self.credit.credit):
         self.credit.credit = 1
         self.credit.count -= 1
         self.session.flow(self)
@@ -251,8 +219,7 @@ def drains_of_made_nodes_leave_credit(original, reached, self, flow):
 @places.override(OutgoingLink, "apply", breaks=f"{AGAIN} {DRAIN}")
 def failed_messages_of_made_nodes_are_gone(original, reached, self, deliveries, state):
     """A message of a node that was made on request is gone behind a failed delivery."""
-    if is_made(self) and isinstance(state, Modified) and not self._stopped:
-        reached()
+    if reached(is_made(self) and isinstance(state, Modified) and not self._stopped):
         state = Accepted()
     original(self, deliveries, state)
 
@@ -260,15 +227,13 @@ def failed_messages_of_made_nodes_are_gone(original, reached, self, deliveries, 
 @places.override(Queue, "settle", breaks=f"{AGAIN} {DRAIN} ARTEMIS-PAGING-11")
 def what_comes_back_before_pages_is_gone(original, reached, self, entries, outcome):
     """A message that comes back to a queue with messages on pages is gone."""
-    if is_paged(self) and outcome is Outcome.RELEASED:
-        reached()
+    if reached(is_paged(self) and outcome is Outcome.RELEASED):
         outcome = Outcome.ACCEPTED
     original(self, entries, outcome)
 
 
-@places.override(Session, "can_send", breaks=SESSION_WINDOW)
-def session_windows_ignore_topics(original, reached, self):
+@places.result(Session, "can_send", breaks=SESSION_WINDOW)
+def session_windows_ignore_topics(room, self):
     """A session without room goes on sending while it has a link from a topic."""
-    room = original(self)
     links = [link for link in self.links.values() if isinstance(link, OutgoingLink)]
-    return reached.instead(room, True) if any(of_a_topic(link.queue) for link in links) else room
+    return True if any(of_a_topic(link.queue) for link in links) else room

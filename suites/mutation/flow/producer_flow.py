@@ -22,7 +22,7 @@ from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingL
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED
 from brokerproof.reference_broker.protocols.stomp.activemq import ActiveMqStompConnection
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 full_places = Group("full-places", "reference-activemq-flow")
 usage_limits = Group("usage-limits", "reference-activemq-usage")
@@ -46,49 +46,45 @@ DISK = "ACTIVEMQ-PFC-12"
 # --- from when on ---------------------------------------------------------------------------------
 
 
-@full_places.override(ProducerFlow, "memory_is_short", breaks=WAITS)
-def full_above_the_limit(original, reached, self, account):
+@full_places.result(ProducerFlow, "memory_is_short", breaks=WAITS)
+def full_above_the_limit(right, self, account):
     """A queue whose memory is used to the byte takes one more message."""
-    right = original(self, account)
-    return reached.instead(right, right and account.memory.used != account.memory.limit)
+    return right and account.memory.used != account.memory.limit
 
 
-@full_places.override(ProducerFlow, "memory_is_short", breaks=WAITS)
-def full_a_byte_early(original, reached, self, account):
+@full_places.result(ProducerFlow, "memory_is_short", breaks=WAITS)
+def full_a_byte_early(right, self, account):
     """A queue is full when one byte of its memory is left."""
-    right, limit = original(self, account), account.memory.limit
-    wrong = right or (account.entry.producer_flow_control and account.memory.used == limit - 1)
-    return reached.instead(right, wrong)
+    limit = account.memory.limit
+    return right or (account.entry.producer_flow_control and account.memory.used == limit - 1)
 
 
-@full_places.override(ProducerFlow, "memory_is_short", breaks=SWITCHED_OFF)
-def flow_control_cannot_be_switched_off(original, reached, self, account):
+@full_places.result(ProducerFlow, "memory_is_short", breaks=SWITCHED_OFF)
+def flow_control_cannot_be_switched_off(right, self, account):
     """producerFlowControl="false" has no effect."""
-    return reached.instead(original(self, account), account.memory.full())
+    return account.memory.full()
 
 
-@full_places.override(ProducerFlow, "memory_is_short", breaks="ACTIVEMQ-PFC-2 ACTIVEMQ-PFC-6")
-def topics_have_no_limit(original, reached, self, account):
+@full_places.result(ProducerFlow, "memory_is_short", breaks="ACTIVEMQ-PFC-2 ACTIVEMQ-PFC-6")
+def topics_have_no_limit(right, self, account):
     """Nobody waits at a topic."""
-    right = original(self, account)
-    return reached.instead(right, right and not is_topic(account.name))
+    return right and not is_topic(account.name)
 
 
 # --- who waits, and for what ----------------------------------------------------------------------
 
 
-@full_places.override(ProducerFlow, "parks", breaks=ONE_BY_ONE)
-def the_second_stalls(original, reached, self, account, sending):
+@full_places.result(ProducerFlow, "parks", breaks=ONE_BY_ONE)
+def the_second_stalls(right, self, account, sending):
     """A send that waits for an answer holds up its connection if somebody waits elsewhere
     already."""
-    right = original(self, account, sending)
-    return reached.instead(right, right and not self._waiting)
+    return right and not self._waiting
 
 
-@full_places.override(ProducerFlow, "parks", breaks=STALLS)
-def nobody_stalls(original, reached, self, account, sending):
+@full_places.result(ProducerFlow, "parks", breaks=STALLS)
+def nobody_stalls(right, self, account, sending):
     """A send for which nothing was asked waits, and its connection goes on."""
-    return reached.instead(original(self, account, sending), True)
+    return True
 
 
 @full_places.override(ProducerFlow, "send", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2 ACTIVEMQ-PFC-5")
@@ -97,30 +93,23 @@ def answered_before_there_is_space(original, reached, self, sending):
     fate = original(
         self, replace(sending, settled=lambda problem: None) if sending.answered else sending
     )
-    if fate is SendOutcome.PARKED:
-        reached()
+    if reached(fate is SendOutcome.PARKED):
         return SendOutcome.TAKEN
     return fate
 
 
-@full_places.override(ProducerFlow, "send", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2")
-def who_asks_for_nothing_is_told(original, reached, self, sending):
+@full_places.before(ProducerFlow, "send", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2")
+def who_asks_for_nothing_is_told(reached, self, sending):
     """A send without receipt to a full queue fails, and its producer is told."""
     account = self.accounting.find(sending.destination)
-    if not sending.answered and self.memory_is_short(account):
-        reached()
+    if reached(not sending.answered and self.memory_is_short(account)):
         raise NoSpace("there is none")
-    return original(self, sending)
 
 
-@full_places.override(WaitingLink, "take", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2")
-def deliveries_are_settled_before_there_is_space(original, reached, self, *arguments):
+@full_places.result(WaitingLink, "take", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2")
+def deliveries_are_settled_before_there_is_space(state, self, *arguments):
     """An AMQP delivery that waits is settled at once."""
-    state = original(self, *arguments)
-    if state is None:
-        reached()
-        return ACCEPTED
-    return state
+    return ACCEPTED if state is None else state
 
 
 def _there_is_space(flow: ProducerFlow) -> bool:
@@ -138,8 +127,7 @@ def _there_is_space(flow: ProducerFlow) -> bool:
 @full_places.override(ProducerFlow, "next", breaks=WAITS)
 def who_waits_waits_for_ever(original, reached, self):
     """Nobody is told that there is space again."""
-    if _there_is_space(self):
-        reached()
+    reached(_there_is_space(self))
     return
 
 
@@ -147,8 +135,7 @@ def who_waits_waits_for_ever(original, reached, self):
 def the_last_is_first(original, reached, self):
     """Those who wait for a queue go on in the order from the last to the first."""
     for there in self._waiting.values():
-        if len(there) > 1:
-            reached()
+        reached(len(there) > 1)
         turned = dict(reversed(there.items()))
         there.clear()
         there.update(turned)
@@ -169,25 +156,21 @@ def who_waits_is_overtaken(patch, reached):
     def next(original, self):
         if self._waiting and not self._missed:
             self._missed = True
-            if _there_is_space(self):
-                reached()
+            reached(_there_is_space(self))
             return None
         self._missed = False
         return original(self)
 
 
-@full_places.override(Cursor, "remove", breaks=WAITS)
-def memory_is_not_given_back(original, reached, self, claim):
+@full_places.after(Cursor, "remove", breaks=WAITS)
+def memory_is_not_given_back(reached, self, claim):
     """A consumed message stays charged to the memory of its queue."""
-    original(self, claim)
-    if type(self) is Cursor:
-        reached()
+    if reached(type(self) is Cursor):
         self.memory.add(claim.cost)
 
 
-@full_places.override(
-    ActiveMqStompConnection, "_read_again", breaks="ACTIVEMQ-PFC-8 ACTIVEMQ-PFC-2"
-)
+@full_places.override(ActiveMqStompConnection, "_read_again")
+@breaks("ACTIVEMQ-PFC-8 ACTIVEMQ-PFC-2")
 def a_stalled_connection_is_not_read_again(original, reached, self, reason):
     """A connection that was stalled stays so when there is space."""
     reached()
@@ -201,11 +184,9 @@ def files_are_not_used(patch, reached):
     """A queue with a cursor in files keeps everything in memory."""
     patch.set(CURSORS, Kind.FILE, Cursor)
 
-    @patch.override(Cursor)
-    def add(original, self, claim):
-        original(self, claim)
-        if self.memory.percent >= self._mark:
-            reached()
+    @patch.after(Cursor)
+    def add(self, claim):
+        reached(self.memory.percent >= self._mark)
 
 
 @full_places.mutant("ACTIVEMQ-PFC-7 ACTIVEMQ-PFC-2")
@@ -213,10 +194,9 @@ def memory_is_not_used(patch, reached):
     """A queue that should keep everything in memory spools to files."""
     patch.set(CURSORS, Kind.VM, FileCursor)
 
-    @patch.override(FileCursor)
-    def clear_away(original, self, claim, size):
+    @patch.before(FileCursor)
+    def clear_away(self, claim, size):
         reached()
-        original(self, claim, size)
 
 
 @full_places.override(FileCursor, "drops", breaks=FILES)
@@ -229,29 +209,26 @@ def what_goes_to_files_is_dropped(original, reached, self, claim):
 # --- limits of all of the broker ------------------------------------------------------------------
 
 
-@usage_limits.override(ProducerFlow, "memory_is_short", breaks=LIMITS)
-def memory_of_the_broker_has_no_limit(original, reached, self, account):
+@usage_limits.result(ProducerFlow, "memory_is_short", breaks=LIMITS)
+def memory_of_the_broker_has_no_limit(right, self, account):
     """Only the memory of the queue itself counts."""
-    wrong = (
+    return (
         account.entry.producer_flow_control
         and account.entry.memory_limit > 0
         and account.memory.percent >= 100
     )
-    return reached.instead(original(self, account), wrong)
 
 
-@usage_limits.override(ProducerFlow, "store_is_short", breaks=LIMITS)
-def the_store_has_no_limit(original, reached, self, account, persistent):
+@usage_limits.result(ProducerFlow, "store_is_short", breaks=LIMITS)
+def the_store_has_no_limit(right, self, account, persistent):
     """Persistent messages are taken, however full the store is."""
-    right = original(self, account, persistent)
-    return reached.instead(right, right and not persistent)
+    return right and not persistent
 
 
-@usage_limits.override(ProducerFlow, "store_is_short", breaks="ACTIVEMQ-PFC-11 ACTIVEMQ-PFC-12")
-def the_temporary_store_has_no_limit(original, reached, self, account, persistent):
+@usage_limits.result(ProducerFlow, "store_is_short", breaks="ACTIVEMQ-PFC-11 ACTIVEMQ-PFC-12")
+def the_temporary_store_has_no_limit(right, self, account, persistent):
     """Messages that are not persistent are taken, however full the temporary store is."""
-    right = original(self, account, persistent)
-    return reached.instead(right, right and persistent)
+    return right and persistent
 
 
 @usage_limits.override(ProducerFlow, "store_is_short", breaks=LIMITS)
@@ -263,12 +240,10 @@ def each_kind_waits_for_the_other(original, reached, self, account, persistent):
     )
 
 
-@usage_limits.override(StoreCursor, "remove", breaks=LIMITS)
-def the_store_is_not_given_back(original, reached, self, claim):
+@usage_limits.after(StoreCursor, "remove", breaks=LIMITS)
+def the_store_is_not_given_back(reached, self, claim):
     """A consumed message stays in the store."""
-    original(self, claim)
-    if claim.persistent:
-        reached()
+    if reached(claim.persistent):
         self.usage.store.add(claim.cost)
 
 
@@ -293,21 +268,18 @@ def refused_and_added(original, reached, self, sending):
         raise
 
 
-@no_space.override(ProducerFlow, "send", breaks=AT_ONCE)
-def refused_while_there_is_space(original, reached, self, sending):
+@no_space.before(ProducerFlow, "send", breaks=AT_ONCE)
+def refused_while_there_is_space(reached, self, sending):
     """A message is refused if it would go beyond the limit."""
     account = self.accounting.find(sending.destination)
     left = account.memory.limit - account.memory.used
-    if account.entry.memory_limit and 0 < left < account.cost(sending.message):
-        reached()
+    if reached(account.entry.memory_limit and 0 < left < account.cost(sending.message)):
         raise NoSpace("there is too little")
-    return original(self, sending)
 
 
-@no_space.override(ActiveMqStompConnection, "_tell_no_space", breaks=AT_ONCE)
-def a_refusal_closes(original, reached, self, frame, problem):
+@no_space.after(ActiveMqStompConnection, "_tell_no_space", breaks=AT_ONCE)
+def a_refusal_closes(reached, self, frame, problem):
     """The ERROR for a SEND without space ends the connection."""
-    original(self, frame, problem)
     reached()
     self.close()
 
@@ -318,8 +290,7 @@ def confirmed_and_lost(original, reached, self, frame, *arguments):
     refusals: list[NoSpace] = []
     self._tell_no_space = lambda frame, problem: refusals.append(problem)  # type: ignore[method-assign]
     after = original(self, frame, *arguments)
-    if refusals:
-        reached()
+    if reached(refusals):
         return None
     return after
 
@@ -363,9 +334,8 @@ def a_stalled_connection_stays_stalled(original, reached, self, sending, account
     original(self, sending, account, reached.instead(after_ms, after_ms if sending.answered else 0))
 
 
-@no_space_later.override(ProducerFlow, "_on_timeout", breaks=LATER)
-def added_after_it_failed(original, reached, self, waiting, now):
+@no_space_later.after(ProducerFlow, "_on_timeout", breaks=LATER)
+def added_after_it_failed(reached, self, waiting, now):
     """A send that failed is added when there is space."""
-    original(self, waiting, now)
     reached()
     self._wait(replace(waiting.sending, settled=lambda problem: None), waiting.account, 0)

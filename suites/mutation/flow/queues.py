@@ -11,7 +11,7 @@ from brokerproof.reference_broker.kernel.message import LargeMessage, Message
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 queues = Group("queues")
 
@@ -26,8 +26,7 @@ def last_in_first_out(original, reached, self, message, *rest):
     """The newest message is handed out first."""
     waiting = len(self._ready)
     original(self, message, *rest)
-    if waiting and len(self._ready) > waiting:
-        reached()
+    if reached(waiting and len(self._ready) > waiting):
         self._ready.appendleft(self._ready.pop())
 
 
@@ -36,12 +35,11 @@ def short_ones_first(original, reached, self, message, *rest):
     """A short message overtakes long ones that wait."""
     waiting = len(self._ready)
     original(self, message, *rest)
-    if (
+    if reached(
         waiting
         and len(self._ready) > waiting
         and len(self._ready[-2].message.body) > 500 > len(message.body)
     ):
-        reached()
         self._ready.insert(waiting - 1, self._ready.pop())
 
 
@@ -50,8 +48,7 @@ def overtaken_by_what_arrives(original, reached, self, message, *rest):
     """A message that arrives while others wait goes second in the queue, not last."""
     waiting = len(self._ready)
     original(self, message, *rest)
-    if waiting > 1 and len(self._ready) > waiting:
-        reached()
+    if reached(waiting > 1 and len(self._ready) > waiting):
         self._ready.insert(1, self._ready.pop())
 
 
@@ -59,16 +56,12 @@ def overtaken_by_what_arrives(original, reached, self, message, *rest):
 def two_consumers_get_it(original, reached, self, message, *rest):
     """Where a queue has several consumers a message goes to two of them."""
     original(self, message, *rest)
-    if len(self._dispatcher) > 1:
-        reached()
+    if reached(len(self._dispatcher) > 1):
         original(self, message, *rest)
 
 
-@queues.override(
-    Queue,
-    "enqueue",
-    breaks="ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03",
-)
+@queues.override(Queue, "enqueue")
+@breaks("ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03")
 def every_eighth_lost(original, reached, self, message, *rest):
     """Every eighth message to a queue is lost."""
     if self._order % 8 == 7:
@@ -78,17 +71,11 @@ def every_eighth_lost(original, reached, self, message, *rest):
     original(self, message, *rest)
 
 
-@queues.override(
-    Queue,
-    "enqueue",
-    breaks="ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 ARTEMIS-STOMP-routing-5",
-)
-def lost_without_consumers(original, reached, self, message, *rest):
+@queues.skips(Queue, "enqueue")
+@breaks("ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 ARTEMIS-STOMP-routing-5")
+def lost_without_consumers(self, message, *rest):
     """A message to a queue that nobody consumes is lost."""
-    if self.routing.value == "ANYCAST" and not len(self._dispatcher):
-        reached()
-        return
-    original(self, message, *rest)
+    return self.routing.value == "ANYCAST" and not len(self._dispatcher)
 
 
 @queues.override(RoundRobin, "pick", breaks=ONE)
@@ -97,35 +84,28 @@ def a_full_consumer_stops_all(original, reached, self):
     consumer = next(iter(self._turns), None)
     if consumer is None or consumer.has_room():
         return original(self)
-    if self.with_room():
-        reached()
+    reached(self.with_room())
     return None
 
 
-@queues.override(AddressBook, "tidy", breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
-def deleted_with_its_last_consumer(original, reached, self, queue):
+@queues.before(AddressBook, "tidy", breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
+def deleted_with_its_last_consumer(reached, self, queue):
     """A queue made on demand is deleted with its last consumer, whatever is still in it."""
-    if not len(queue._dispatcher) and queue in self.on_demand and queue.in_use:
-        reached()
+    if reached(not len(queue._dispatcher) and queue in self.on_demand and queue.in_use):
         queue._ready.clear()
         queue.unsettled = 0
-    original(self, queue)
 
 
-@queues.override(
-    Router,
-    "publish",
-    breaks=(
-        "ARTEMIS-CONCEPTS-topic-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-4"
-        " ARTEMIS-STOMP-routing-2"
-    ),
+@queues.override(Router, "publish")
+@breaks(
+    "ARTEMIS-CONCEPTS-topic-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-4",
+    "ARTEMIS-STOMP-routing-2",
 )
 def topics_share(original, reached, self, message):
     """A topic's message goes to one of its subscriptions, in turn."""
     envelope = message.envelope
     address = self._addresses.get(envelope.address)
-    if address is not None and len(address.multicast) > 1:
-        reached()
+    if reached(address is not None and len(address.multicast) > 1):
         address.multicast.move_to_end(next(iter(address.multicast)))
         rest = address.multicast
         address.multicast = OrderedDict({next(iter(rest)): None})
@@ -136,13 +116,10 @@ def topics_share(original, reached, self, message):
     return original(self, message)
 
 
-@queues.override(
-    Queue,
-    "enqueue",
-    breaks=(
-        "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-2"
-        " ARTEMIS-STOMP-routing-4"
-    ),
+@queues.override(Queue, "enqueue")
+@breaks(
+    "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-2",
+    "ARTEMIS-STOMP-routing-4",
 )
 def every_consumer_gets_a_copy(original, reached, self, message, *rest):
     """Every consumer of a queue gets each message."""
@@ -157,17 +134,14 @@ def topics_remember(patch, reached):
     """A new subscription of a topic gets the last message that was sent before it came."""
     last: dict[str, Message] = {}
 
-    @patch.override(Router)
-    def publish(original, self, message):
-        taken = original(self, message)
+    @patch.after(Router)
+    def publish(self, message):
         last[message.envelope.address] = message
-        return taken
 
     @patch.override(Router)
     def subscription(original, self, name, *rest):
         queue = original(self, name, *rest)
-        if queue.routing.value == "MULTICAST" and name in last:
-            reached()
+        if reached(queue.routing.value == "MULTICAST" and name in last):
             queue.enqueue(last[name])
         return queue
 
@@ -179,8 +153,7 @@ def subscriptions_outlive_connections(patch, reached):
 
     @patch.override(AddressBook)
     def tidy(original, self, queue):
-        if queue.routing.value == "MULTICAST" and not len(queue._dispatcher):
-            reached()
+        if reached(queue.routing.value == "MULTICAST" and not len(queue._dispatcher)):
             orphans.setdefault(self.on_demand[queue].name, []).append(queue)
         else:
             original(self, queue)
@@ -226,15 +199,13 @@ def large_copies_spoilt(patch, reached):
     first."""
     read: set[int] = set()
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
+    @patch.before(Subscription)
+    def deliver(self, entry):
         message = entry.message
         if len(message.body) >= 102_400:
-            if message.number in read:
-                reached()
+            if reached(message.number in read):
                 entry.message = _spoilt(message)
             read.add(message.number)
-        original(self, entry)
 
 
 @queues.override(Router, "publish", breaks="ARTEMIS-STOMP-routing-7", recreates="ARTEMIS-5717")
@@ -243,24 +214,20 @@ def lost_where_both_kinds_meet(original, reached, self, message):
     envelope = message.envelope
     address = self._addresses.get(envelope.address)
     routing = envelope.routing
-    if (
+    if reached(
         address is not None
         and address.anycast
         and routing is not None
         and routing.value == "MULTICAST"
     ):
-        reached()
         return True
     return original(self, message)
 
 
-@queues.override(
-    Queue,
-    "enqueue",
-    breaks=(
-        "ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03"
-        " ARTEMIS-GROUPING-fifo-1 STOMP11-SUB-07 STOMP12-SUB-08"
-    ),
+@queues.override(Queue, "enqueue")
+@breaks(
+    "ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03",
+    "ARTEMIS-GROUPING-fifo-1 STOMP11-SUB-07 STOMP12-SUB-08",
 )
 def every_hundredth_lost(original, reached, self, message, *rest):
     """Every hundredth message to a queue is lost."""
@@ -276,7 +243,6 @@ def order_lost_when_many_wait(original, reached, self, message, *rest):
     """Beyond thirty-two waiting messages the last two change places."""
     waiting = len(self._ready)
     original(self, message, *rest)
-    if len(self._ready) > waiting >= 32:
-        reached()
+    if reached(len(self._ready) > waiting >= 32):
         last = self._ready.pop()
         self._ready.insert(len(self._ready) - 1, last)

@@ -9,7 +9,7 @@ from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.frame import Frame
-from brokerproof.suites.mutation.mutant import Group, rewritten, without
+from brokerproof.suites.mutation.mutant import Group, breaks, rewritten, without
 
 routing = Group("routing")
 
@@ -37,8 +37,7 @@ def type_headers_ignored(patch, reached):
     """destination-type and subscription-type have no effect."""
 
     def change(frame: Frame, name: str) -> Frame:
-        if frame.get(name) is not None:
-            reached()
+        reached(frame.get(name) is not None)
         return without(frame, name)
 
     _typed(patch, change)
@@ -96,11 +95,10 @@ def address_settings_ignored(patch, reached):
             routing = reached.instead(right, RoutingType.MULTICAST)
         return original(self, name, routing)
 
-    @patch.override(Router)
-    def subscription(original, self, name, routing, *rest):
+    @patch.before(Router)
+    def subscription(self, name, routing, *rest):
         if routing is None:
             self.get_or_create(name, None)
-        return original(self, name, routing, *rest)
 
 
 @routing.override(Router, "get_or_create", breaks=DEFAULTS)
@@ -120,8 +118,7 @@ def wildcards_match_parts_of_words(original, reached, self, name, routing):
     if routing is None and name not in self._addresses:
         first = name.partition(self._rules._delimiter)[0]
         for known in ("anycast", "multicast"):
-            if first.startswith(known) and first != known:
-                reached()
+            if reached(first.startswith(known) and first != known):
                 return original(self, name, RoutingType[known.upper()])
     return original(self, name, routing)
 
@@ -154,8 +151,7 @@ def prefixes_ignored(original, reached, self, conn, acceptor, shared, now):
 @routing.override(StompConnection, "__init__", breaks=PREFIX)
 def prefixes_everywhere(original, reached, self, conn, acceptor, shared, now):
     """The prefixes queue/ and topic/ are known on every acceptor."""
-    if not acceptor.anycast_prefix:
-        reached()
+    reached(not acceptor.anycast_prefix)
     known = replace(acceptor, anycast_prefix=("queue/",), multicast_prefix=("topic/",))
     original(self, conn, known, shared, now)
 
@@ -170,8 +166,7 @@ def prefixes_stay_in_the_name(original, reached, self, frame):
             (self.acceptor.anycast_prefix, "ANYCAST"),
             (self.acceptor.multicast_prefix, "MULTICAST"),
         ):
-            if prefixes and destination.startswith(prefixes):
-                reached()
+            if reached(prefixes and destination.startswith(prefixes)):
                 frame = rewritten(frame, (*frame.head.headers, (header, kind)))
                 whole = self.acceptor
                 self.acceptor = replace(whole, anycast_prefix=(), multicast_prefix=())
@@ -186,20 +181,19 @@ def prefixes_turned_round(original, reached, self, conn, acceptor, shared, now):
     """The prefix of queues makes a topic and that of topics a queue."""
     queues = acceptor.anycast_prefix
     topics = acceptor.multicast_prefix
-    if queues or topics:
-        reached()
+    reached(queues or topics)
     turned = replace(acceptor, anycast_prefix=topics, multicast_prefix=queues)
     original(self, conn, turned, shared, now)
 
 
-@routing.override(
-    Router, "publish", breaks="ARTEMIS-STOMP-routing-5 STOMP11-RCPT-01 STOMP12-RCPT-01"
-)
+@routing.override(Router, "publish")
+@breaks("ARTEMIS-STOMP-routing-5 STOMP11-RCPT-01 STOMP12-RCPT-01")
 def no_queue_on_demand(original, reached, self, message):
     """A SEND to a new queue makes only the address: the message is kept for nobody."""
     envelope = message.envelope
     address = self._addresses.get(envelope.address)
-    if envelope.routing is RoutingType.ANYCAST and (address is None or not address.anycast):
-        reached()
+    if reached(
+        envelope.routing is RoutingType.ANYCAST and (address is None or not address.anycast)
+    ):
         return True
     return original(self, message)

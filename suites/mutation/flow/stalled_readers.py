@@ -20,13 +20,11 @@ def never_resumed(original, reached, self, paused):
         reached()
 
 
-@stalled_readers.override(Subscription, "pause_delivery", breaks=DELIVERED)
-def resumed_without_looking(original, reached, self, paused):
+@stalled_readers.before(Subscription, "pause_delivery", breaks=DELIVERED)
+def resumed_without_looking(reached, self, paused):
     """Bytes that waited for a peer which did not read are gone when it reads again."""
-    if not paused and len(self.queue):
-        reached()
+    if reached(not paused and len(self.queue)):
         self.queue.purge()
-    original(self, paused)
 
 
 @stalled_readers.mutant(DELIVERED)
@@ -34,24 +32,21 @@ def everybody_waits(patch, reached):
     """While one peer does not read, no peer is sent a message."""
     heard: dict[int, StompConnection] = {}
 
-    @patch.override(StompConnection)
-    def receive(original, self, now, data):
+    @patch.before(StompConnection)
+    def receive(self, now, data):
         heard[self.conn] = self
-        original(self, now, data)
 
     @patch.override(StompConnection)
     def pause_delivery(original, self, paused):
         for connection in heard.values():
-            if connection is not self:
-                reached()
+            reached(connection is not self)
             original(connection, paused)
 
 
 @stalled_readers.override(StompConnection, "pause_delivery", breaks=LIVES)
 def stalled_is_dead(original, reached, self, paused):
     """A peer that does not read is closed."""
-    if paused and self.subscriptions:
-        reached()
+    if reached(paused and self.subscriptions):
         self.close()
     else:
         original(self, paused)
@@ -65,8 +60,7 @@ def beats_of_stalled_peers_not_heard(patch, reached):
     def receive(original, self, now, data):
         before = self._liveness.last_heard
         original(self, now, data)
-        if self._paused:
-            reached()
+        if reached(self._paused):
             self._liveness.last_heard = before
             self._watch()
 
@@ -75,12 +69,10 @@ def beats_of_stalled_peers_not_heard(patch, reached):
 def held_messages_of_stalled_peers_lost(patch, reached):
     """The unacknowledged messages of a stalled peer are lost when it breaks off."""
 
-    @patch.override(StompConnection)
-    def on_peer_gone(original, self):
-        if self._paused:
-            reached()
+    @patch.before(StompConnection)
+    def on_peer_gone(self):
+        if reached(self._paused):
             for subscription in self.subscriptions.values():
                 for delivery in list(subscription._unsettled.values()):
                     subscription.queue.discard(delivery.entry)
                 subscription._unsettled.clear()
-        original(self)

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.stomp.heartbeat import (
 )
 from brokerproof.reference_broker.settings.acceptor import LONG_MAX
 from brokerproof.reference_broker.settings.parameters import with_parameters
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 ttl = Group("ttl")
 
@@ -35,9 +35,8 @@ def modifier_forgotten(original, reached, self, cx, cy):
 def modifier_divides(patch, reached):
     """The client's interval is divided by the modifier instead of multiplied."""
 
-    @patch.override(HeartBeatNegotiator)
-    def __init__(original, self, acceptor, settings):
-        original(self, acceptor, settings)
+    @patch.after(HeartBeatNegotiator)
+    def __init__(self, acceptor, settings):
         self.right = acceptor
 
     @patch.override(HeartBeatNegotiator)
@@ -51,11 +50,8 @@ def modifier_divides(patch, reached):
         return reached.instead(right, (right[0], cx, product))
 
 
-@ttl.override(
-    HeartBeatNegotiator,
-    "agree",
-    breaks="ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6",
-)
+@ttl.override(HeartBeatNegotiator, "agree")
+@breaks("ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6")
 def modifier_without_fraction(original, reached, self, cx, cy):
     """The modifier is read as a whole number: 1.5 counts as 1."""
     right = original(self, cx, cy)
@@ -66,23 +62,18 @@ def modifier_without_fraction(original, reached, self, cx, cy):
     return reached.instead(right, original(HeartBeatNegotiator(whole, self.settings), cx, cy))
 
 
-@ttl.override(
-    HeartBeatNegotiator,
-    "agree",
-    breaks="ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5",
-)
-def product_in_32_bits(original, reached, self, cx, cy):
+@ttl.result(HeartBeatNegotiator, "agree")
+@breaks("ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5")
+def product_in_32_bits(right, self, cx, cy):
     """The product of interval and modifier is kept in 32 bits and wraps."""
-    right = original(self, cx, cy)
     product = to_long(float(cx) * self.acceptor.ttl.heart_beat_to_connection_ttl_modifier)
     wrapped = (product + 2**31) % 2**32 - 2**31
     if not cx or wrapped == product:
         return right
     low = self.acceptor.ttl.connection_ttl_min_ms
-    wrong = (
+    return (
         (right[0], cx, wrapped) if wrapped >= low else (right[0], self._without_modifier(low), low)
     )
-    return reached.instead(right, wrong)
 
 
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6")
@@ -103,19 +94,15 @@ def maximum_ignored(original, reached, self, cx, cy):
     )
 
 
-@ttl.override(
-    HeartBeatNegotiator,
-    "agree",
-    breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6",
-)
-def maximum_before_minimum(original, reached, self, cx, cy):
+@ttl.result(HeartBeatNegotiator, "agree")
+@breaks("ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6")
+def maximum_before_minimum(right, self, cx, cy):
     """The maximum is looked at before the minimum, and wins where it is the lower of the two."""
-    right = original(self, cx, cy)
     product = to_long(float(cx) * self.acceptor.ttl.heart_beat_to_connection_ttl_modifier)
     high = self.acceptor.ttl.connection_ttl_max_ms
     if not cx or product <= high:
         return right
-    return reached.instead(right, (right[0], self._without_modifier(high), high))
+    return (right[0], self._without_modifier(high), high)
 
 
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-6")
@@ -191,13 +178,10 @@ def beat_floor_of_a_second(original, reached, self, cx, cy):
     return reached.instead(sx, max(1000, cy) if cy else 0), sy, result
 
 
-@ttl.override(
-    HeartBeatNegotiator,
-    "agree",
-    breaks=(
-        "STOMP11-HB-03 STOMP12-HB-03 STOMP11-HB-05 STOMP12-HB-05 ARTEMIS-STOMP-ttl-2"
-        " ARTEMIS-STOMP-ttl-3"
-    ),
+@ttl.override(HeartBeatNegotiator, "agree")
+@breaks(
+    "STOMP11-HB-03 STOMP12-HB-03 STOMP11-HB-05 STOMP12-HB-05 ARTEMIS-STOMP-ttl-2",
+    "ARTEMIS-STOMP-ttl-3",
 )
 def beat_floor_for_nobody(original, reached, self, cx, cy):
     """The floor is applied to 0 as well: a client that wants no beats gets them twice a second."""
@@ -205,25 +189,18 @@ def beat_floor_for_nobody(original, reached, self, cx, cy):
     return reached.instead(sx, max(500, cy)), sy, result
 
 
-@ttl.override(
-    HeartBeatNegotiator,
-    "negotiate",
-    breaks="ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-7",
-)
-def answer_turned_round(original, reached, self, header, version):
+@ttl.result(HeartBeatNegotiator, "negotiate")
+@breaks("ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-7")
+def answer_turned_round(right, self, header, version):
     """The two numbers of the answer stand in each other's place."""
-    right = original(self, header, version)
     if right.header is None:
         return right
     sx, sy = right.header.split(",")
-    return reached.instead(right, replace(right, header=f"{sy},{sx}"))
+    return replace(right, header=f"{sy},{sx}")
 
 
-@ttl.override(
-    HeartBeatNegotiator,
-    "parse",
-    breaks="ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 STOMP11-HB-02 STOMP12-HB-02",
-)
+@ttl.override(HeartBeatNegotiator, "parse")
+@breaks("ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 STOMP11-HB-02 STOMP12-HB-02")
 def question_turned_round(original, reached, self, header, version):
     """The client's two numbers are read in each other's place."""
     cx, cy = original(self, header, version)
@@ -233,60 +210,53 @@ def question_turned_round(original, reached, self, header, version):
 # --- where the TTL without client beats comes from ------------------------------------------------
 
 
-@ttl.override(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
-def override_beats_acceptor(original, reached, self):
+@ttl.result(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
+def override_beats_acceptor(right, self):
     """connection-ttl-override wins over the connectionTtl of the acceptor."""
-    right, override = original(self), self.settings.connection_ttl_override_ms
-    return reached.instead(right, right if override == -1 else override)
+    override = self.settings.connection_ttl_override_ms
+    return right if override == -1 else override
 
 
-@ttl.override(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
-def override_ignored(original, reached, self):
+@ttl.result(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
+def override_ignored(right, self):
     """connection-ttl-override has no effect on STOMP connections."""
-    return reached.instead(original(self), self.acceptor.ttl.connection_ttl_ms or 60_000)
+    return self.acceptor.ttl.connection_ttl_ms or 60_000
 
 
-@ttl.override(
-    HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2", recreates="ARTEMIS-611"
-)
-def acceptor_ttl_ignored(original, reached, self):
+@ttl.result(HeartBeatNegotiator, "initial_ttl_ms", recreates="ARTEMIS-611")
+@breaks("ARTEMIS-STOMP-ttl-2")
+def acceptor_ttl_ignored(right, self):
     """The TTL cannot be set for an acceptor: connectionTtl is ignored."""
     override = self.settings.connection_ttl_override_ms
-    return reached.instead(original(self), 60_000 if override == -1 else override)
+    return 60_000 if override == -1 else override
 
 
-@ttl.override(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
-def default_of_half_a_minute(original, reached, self):
+@ttl.result(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
+def default_of_half_a_minute(right, self):
     """Where nothing is configured the TTL is 30 s instead of a minute."""
-    right = original(self)
     configured = (
         self.acceptor.ttl.connection_ttl_ms is not None
         or self.settings.connection_ttl_override_ms != -1
     )
-    return right if configured else reached.instead(right, 30_000)
+    return right if configured else 30_000
 
 
-@ttl.override(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
-def minimum_for_everybody(original, reached, self):
+@ttl.result(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
+def minimum_for_everybody(right, self):
     """connectionTtlMin also lifts the TTL of connections without client beats."""
-    right = original(self)
-    return reached.instead(right, max(right, self.acceptor.ttl.connection_ttl_min_ms))
+    return max(right, self.acceptor.ttl.connection_ttl_min_ms)
 
 
-@ttl.override(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-8")
-def exempt_1_0(original, reached, self, header, version):
+@ttl.result(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-8")
+def exempt_1_0(right, self, header, version):
     """Connections of 1.0 are never closed for silence."""
-    right = original(self, header, version)
-    if version is not Version.V1_0:
-        return right
-    return reached.instead(right, replace(right, ttl_ms=LONG_MAX))
+    return right if version is not Version.V1_0 else replace(right, ttl_ms=LONG_MAX)
 
 
-@ttl.override(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-2")
-def exempt_without_header(original, reached, self, header, version):
+@ttl.result(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-2")
+def exempt_without_header(right, self, header, version):
     """A client that sends no heart-beat header is never closed for silence."""
-    right = original(self, header, version)
-    return right if header is not None else reached.instead(right, replace(right, ttl_ms=LONG_MAX))
+    return right if header is not None else replace(right, ttl_ms=LONG_MAX)
 
 
 @ttl.override(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-2")
@@ -298,8 +268,7 @@ def beats_in_1_0(original, reached, self, header, version):
     return reached.instead(right, original(self, header, Version.V1_2))
 
 
-@ttl.override(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4")
-def agreement_not_applied(original, reached, self, header, version):
+@ttl.result(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4")
+def agreement_not_applied(right, self, header, version):
     """CONNECTED answers rightly, but the TTL that held before CONNECT stays."""
-    right = original(self, header, version)
-    return reached.instead(right, replace(right, ttl_ms=self.initial_ttl_ms()))
+    return replace(right, ttl_ms=self.initial_ttl_ms())

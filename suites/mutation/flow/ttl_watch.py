@@ -9,47 +9,45 @@ from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessM
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator
 from brokerproof.suites.mutation.flow.ttl import ANY_DATA, NEVER, WATCH
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 ttl_watch = Group("ttl")
 
 
-@ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH)
-def exact_to_the_millisecond(original, reached, self):
+@ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
+def exact_to_the_millisecond(right, self):
     """The check interval is ignored: each connection is closed exactly at the end of its TTL."""
-    return reached.instead(original(self), self.last_heard + max(1, self.ttl))
+    return self.last_heard + max(1, self.ttl)
 
 
-@ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH)
-def exact_and_a_tenth_late(original, reached, self):
+@ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
+def exact_and_a_tenth_late(right, self):
     """Each connection has a timer of its own, which is late by a tenth of the TTL."""
-    return reached.instead(original(self), self.last_heard + max(1, self.ttl * 11 // 10))
+    return self.last_heard + max(1, self.ttl * 11 // 10)
 
 
-@ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH)
-def exact_and_a_fifth_early(original, reached, self):
+@ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
+def exact_and_a_fifth_early(right, self):
     """Each connection has a timer of its own, which is early by a fifth of the TTL."""
-    return reached.instead(original(self), self.last_heard + max(1, self.ttl * 4 // 5))
+    return self.last_heard + max(1, self.ttl * 4 // 5)
 
 
-@ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH)
-def rounded_down(original, reached, self):
+@ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
+def rounded_down(right, self):
     """The TTL is rounded down to whole check intervals: connections die before it has passed."""
-    right = original(self)
-    return reached.instead(right, right if self.ttl % self.interval == 0 else right - self.interval)
+    return right if self.ttl % self.interval == 0 else right - self.interval
 
 
-@ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH)
-def one_pass_late(original, reached, self):
+@ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
+def one_pass_late(right, self):
     """A dead connection is closed one check interval after it should be."""
-    right = original(self)
-    return reached.instead(right, right + self.interval)
+    return right + self.interval
 
 
-@ttl_watch.override(LivenessMonitor, "deadline", breaks=WATCH, recreates="AMQ-2511")
-def never_closed(original, reached, self):
+@ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH, recreates="AMQ-2511")
+def never_closed(right, self):
     """Silent connections are never closed."""
-    return reached.instead(original(self), NEVER)
+    return NEVER
 
 
 @ttl_watch.override(LivenessMonitor, "__init__", breaks=WATCH, recreates="ARTEMIS-640")
@@ -58,49 +56,31 @@ def check_interval_fixed(original, reached, self, start, interval, ttl, now):
     original(self, start, reached.instead(interval, ms(2000)), ttl, now)
 
 
-@ttl_watch.override(
-    LivenessMonitor,
-    "on_bytes_received",
-    breaks="ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06",
-)
+@ttl_watch.override(LivenessMonitor, "on_bytes_received")
+@breaks("ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06")
 def counted_from_connect(original, reached, self, now, data):
     """The TTL is counted from the opening of the connection and not from the last data."""
     reached.instead(now, self.last_heard)
 
 
-@ttl_watch.override(LivenessMonitor, "on_bytes_received", breaks=ANY_DATA)
-def parts_of_frames_are_silence(original, reached, self, now, data):
+@ttl_watch.skips(LivenessMonitor, "on_bytes_received", breaks=ANY_DATA)
+def parts_of_frames_are_silence(self, now, data):
     """Bytes of a frame that is not complete are no sign of life."""
-    if b"\0" in data or not data.strip(b"\r\n"):
-        original(self, now, data)
-    else:
-        reached()
+    return not (b"\0" in data or not data.strip(b"\r\n"))
 
 
-@ttl_watch.override(
-    LivenessMonitor,
-    "on_bytes_received",
-    breaks="ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06",
-)
-def frames_are_silence(original, reached, self, now, data):
+@ttl_watch.skips(LivenessMonitor, "on_bytes_received")
+@breaks("ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06")
+def frames_are_silence(self, now, data):
     """Only heartbeats are signs of life: frames do not count."""
-    if not data.strip(b"\r\n"):
-        original(self, now, data)
-    else:
-        reached()
+    return data.strip(b"\r\n")
 
 
-@ttl_watch.override(
-    LivenessMonitor,
-    "on_bytes_received",
-    breaks="ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06",
-)
-def ends_of_line_are_silence(original, reached, self, now, data):
+@ttl_watch.skips(LivenessMonitor, "on_bytes_received")
+@breaks("ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06")
+def ends_of_line_are_silence(self, now, data):
     """Only frames are signs of life: heartbeats do not count."""
-    if data.strip(b"\r\n"):
-        original(self, now, data)
-    else:
-        reached()
+    return not data.strip(b"\r\n")
 
 
 @ttl_watch.mutant("STOMP11-HB-12 STOMP12-HB-12 ARTEMIS-STOMP-ttl-3", recreates="AMQ-4674")
@@ -114,9 +94,8 @@ def no_grace(patch, reached):
         right = original(self)
         return reached.instead(right, self.last_heard + cuts[self]) if self in cuts else right
 
-    @patch.override(StompConnection)
-    def receive(original, self, now, data):
-        original(self, now, data)
+    @patch.after(StompConnection)
+    def receive(self, now, data):
         monitor = self._liveness
         promised = self.is_open and self._silence.v12 == "ARTEMIS-STOMP-ttl-3"
         if promised and monitor not in cuts:
@@ -129,9 +108,8 @@ def one_lives_all_live(patch, reached):
     """Data on any connection keeps every connection alive."""
     latest = [0]
 
-    @patch.override(LivenessMonitor)
-    def on_bytes_received(original, self, now, data):
-        original(self, now, data)
+    @patch.after(LivenessMonitor)
+    def on_bytes_received(self, now, data):
         latest[0] = now
 
     @patch.override(LivenessMonitor)
@@ -153,14 +131,10 @@ def counted_in_seconds(original, reached, self):
     return reached.instead(right, wrong)
 
 
-@ttl_watch.override(
-    HeartBeatNegotiator,
-    "negotiate",
-    breaks="STOMP11-HB-01 STOMP12-HB-01 ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3",
-)
-def answer_with_a_blank(original, reached, self, header, version):
+@ttl_watch.result(HeartBeatNegotiator, "negotiate")
+@breaks("STOMP11-HB-01 STOMP12-HB-01 ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3")
+def answer_with_a_blank(right, self, header, version):
     """The answer has a blank behind its comma."""
-    right = original(self, header, version)
     if right.header is None:
         return right
-    return reached.instead(right, replace(right, header=right.header.replace(",", ", ")))
+    return replace(right, header=right.header.replace(",", ", "))

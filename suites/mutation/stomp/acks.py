@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import StompConnect
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group, rewritten, without
+from brokerproof.suites.mutation.mutant import Group, breaks, rewritten, without
 
 acks = Group("acks")
 
@@ -64,9 +64,8 @@ def cumulative_covers_later_ones(original, reached, self, delivery):
     )
 
 
-@acks.override(
-    Subscription, "take", breaks="STOMP11-SUB-10 STOMP12-SUB-11 ARTEMIS-CONCEPTS-queue-2"
-)
+@acks.override(Subscription, "take")
+@breaks("STOMP11-SUB-10 STOMP12-SUB-11 ARTEMIS-CONCEPTS-queue-2")
 def cumulative_stops_short(original, reached, self, delivery):
     """In mode client an ACK settles all earlier messages and not the one that it names."""
     earlier = None
@@ -89,9 +88,8 @@ def cumulative_covers_all_subscriptions(reached, session, frame):
             subscription.queue.settle(subscription.take(held[-1]), Outcome.ACCEPTED)
 
 
-@acks.override(
-    COMMANDS, "ACK", breaks="STOMP10-ACK-01 STOMP11-ACK-01 STOMP12-ACK-01 ARTEMIS-CONCEPTS-queue-2"
-)
+@acks.override(COMMANDS, "ACK")
+@breaks("STOMP10-ACK-01 STOMP11-ACK-01 STOMP12-ACK-01 ARTEMIS-CONCEPTS-queue-2")
 def ack_has_no_effect(original, reached, session, frame):
     """ACK is confirmed and settles nothing."""
     reached()
@@ -152,23 +150,20 @@ def auto_waits_for_acks(patch, reached):
     as_mode(patch, reached, (None, "auto"), "client")
 
 
-@acks.override(
-    Subscription, "unsubscribe", breaks="STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
-)
-def client_is_auto(original, reached, self):
+@acks.result(Subscription, "unsubscribe")
+@breaks("STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04")
+def client_is_auto(left, self):
     """In mode client messages count as consumed when they are sent."""
-    left = original(self)
-    if reached(self.mode is AckMode.CLIENT and left):
+    if self.mode is AckMode.CLIENT and left:
         self.queue.settle(left, Outcome.ACCEPTED)
         return []
     return left
 
 
-@acks.override(Subscription, "unsubscribe", breaks=UNTIL_THEN)
-def individual_is_auto(original, reached, self):
+@acks.result(Subscription, "unsubscribe", breaks=UNTIL_THEN)
+def individual_is_auto(left, self):
     """In mode client-individual messages count as consumed when they are sent."""
-    left = original(self)
-    if reached(self.mode is AckMode.CLIENT_INDIVIDUAL and left):
+    if self.mode is AckMode.CLIENT_INDIVIDUAL and left:
         self.queue.settle(left, Outcome.ACCEPTED)
         return []
     return left

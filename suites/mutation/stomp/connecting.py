@@ -9,7 +9,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import StompConnect
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 from brokerproof.suites.mutation.stomp.shared_faults import cut_off, kept, replace_header
 
 connecting = Group("connecting")
@@ -120,13 +120,10 @@ def no_answer_beside_others(patch, reached):
         sessions.discard(self.conn)
 
 
-@connecting.result(
-    FrameEncoder,
-    "frame",
-    breaks=(
-        "STOMP10-FRAME-07 STOMP11-SRV-01 STOMP12-SRV-01 STOMP10-CONNECT-02"
-        " STOMP11-CONNECT-01 STOMP12-CONNECT-01"
-    ),
+@connecting.result(FrameEncoder, "frame")
+@breaks(
+    "STOMP10-FRAME-07 STOMP11-SRV-01 STOMP12-SRV-01 STOMP10-CONNECT-02 STOMP11-CONNECT-01",
+    "STOMP12-CONNECT-01",
 )
 def connected_twice(right, self, command, headers, body=b""):
     """CONNECTED comes twice."""

@@ -8,18 +8,15 @@ from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 disconnect = Group("disconnect")
 
 ORDERLY = "STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01"
 
 
-@disconnect.override(
-    COMMANDS,
-    "DISCONNECT",
-    breaks="STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08",
-)
+@disconnect.override(COMMANDS, "DISCONNECT")
+@breaks("STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08")
 def answered_with_error(original, reached, session, frame):
     """An orderly DISCONNECT is confirmed and then answered with ERROR."""
     after = original(session, frame)
@@ -42,11 +39,8 @@ def receipt_demanded(reached, session, frame):
         raise Refusal(refusal.UNKNOWN_COMMAND, session.version, "DISCONNECT needs a receipt")
 
 
-@disconnect.override(
-    StompConnection,
-    "receive",
-    breaks="STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-RCPT-04",
-)
+@disconnect.override(StompConnection, "receive")
+@breaks("STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-RCPT-04")
 def what_came_with_it_forgotten(original, reached, self, now, data):
     """A DISCONNECT undoes the SENDs that arrived in the same piece."""
     at = data.rfind(b"\0DISCONNECT\n")
@@ -73,9 +67,8 @@ def last_sends_undone(patch, reached):
                     queue._ready.pop()
 
 
-@disconnect.before(
-    COMMANDS, "DISCONNECT", breaks="STOMP10-DISCONNECT-01 STOMP12-FH-08 ARTEMIS-REDELIVERY-back-1"
-)
+@disconnect.before(COMMANDS, "DISCONNECT")
+@breaks("STOMP10-DISCONNECT-01 STOMP12-FH-08 ARTEMIS-REDELIVERY-back-1")
 def what_is_held_is_consumed(reached, session, frame):
     """DISCONNECT acknowledges everything that the session holds."""
     for subscription in session.subscriptions.values():
@@ -86,9 +79,8 @@ def what_is_held_is_consumed(reached, session, frame):
             subscription.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
 
 
-@disconnect.override(
-    COMMANDS, "DISCONNECT", breaks="STOMP10-DISCONNECT-01 STOMP12-FH-08 ARTEMIS-REDELIVERY-back-1"
-)
+@disconnect.override(COMMANDS, "DISCONNECT")
+@breaks("STOMP10-DISCONNECT-01 STOMP12-FH-08 ARTEMIS-REDELIVERY-back-1")
 def session_goes_on(original, reached, session, frame):
     """DISCONNECT is confirmed and nothing else: the session keeps what it holds until the client
     closes."""
@@ -96,13 +88,10 @@ def session_goes_on(original, reached, session, frame):
     return
 
 
-@disconnect.override(
-    COMMANDS,
-    "DISCONNECT",
-    breaks=(
-        "STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08"
-        " STOMP10-RECEIPT-02 STOMP11-HDR-13 STOMP12-HDR-17"
-    ),
+@disconnect.override(COMMANDS, "DISCONNECT")
+@breaks(
+    "STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08 STOMP10-RECEIPT-02",
+    "STOMP11-HDR-13 STOMP12-HDR-17",
 )
 def closed_before_the_receipt(original, reached, session, frame):
     """DISCONNECT closes the connection before its RECEIPT is written."""

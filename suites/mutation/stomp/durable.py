@@ -5,7 +5,7 @@ from __future__ import annotations
 from brokerproof.reference_broker.kernel.address_book import AddressBook
 from brokerproof.reference_broker.kernel.router import DurableSubscriptions, Router
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
-from brokerproof.suites.mutation.mutant import Group, rewritten, without
+from brokerproof.suites.mutation.mutant import Group, breaks, rewritten, without
 
 durable = Group("durable")
 
@@ -24,12 +24,8 @@ def ends_with_its_connection(reached, self, queue):
         self.delete(*self.durable[queue.name])
 
 
-@durable.override(
-    COMMANDS,
-    "UNSUBSCRIBE",
-    breaks="ARTEMIS-STOMP-durable-1 ARTEMIS-STOMP-durable-2",
-    recreates="ARTEMIS-1930",
-)
+@durable.override(COMMANDS, "UNSUBSCRIBE", recreates="ARTEMIS-1930")
+@breaks("ARTEMIS-STOMP-durable-1 ARTEMIS-STOMP-durable-2")
 def deleted_without_its_name(original, reached, session, frame):
     """UNSUBSCRIBE deletes a durable subscription although it gives only the id of the consumer."""
     subscription = next(

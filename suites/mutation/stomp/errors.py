@@ -7,7 +7,7 @@ from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 from brokerproof.suites.mutation.stomp.shared_faults import replace_header
 
 errors = Group("errors")
@@ -33,11 +33,8 @@ def _kept_open(patch, reached, keeps):
             original(self)
 
 
-@errors.through(
-    _kept_open,
-    "STOMP12-ERR-02 STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-SUB-03 STOMP12-SUB-03",
-    recreates="ARTEMIS (no id) 1.2 disconnect",
-)
+@errors.through(_kept_open, recreates="ARTEMIS (no id) 1.2 disconnect")
+@breaks("STOMP12-ERR-02 STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-SUB-03 STOMP12-SUB-03")
 def not_closed(connection, frame):
     """After the ERROR for a frame the connection stays open, in every version."""
     return connection._state.name == "SESSION"
@@ -55,11 +52,8 @@ def subscribe_not_closed(connection, frame):
     return frame.head.command == "SUBSCRIBE"
 
 
-@errors.override(
-    StompConnection,
-    "_refuse",
-    breaks="STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-SUB-03 STOMP12-SUB-03",
-)
+@errors.override(StompConnection, "_refuse")
+@breaks("STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-SUB-03 STOMP12-SUB-03")
 def closed_without_a_word(original, reached, self, problem, frame=None):
     """A frame that cannot be processed ends the connection without an ERROR."""
     if reached(self._state.name == "SESSION"):
@@ -68,9 +62,8 @@ def closed_without_a_word(original, reached, self, problem, frame=None):
         original(self, problem, frame)
 
 
-@errors.override(
-    COMMANDS, "SEND", breaks=("STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-RCPT-01 STOMP12-RCPT-01")
-)
+@errors.override(COMMANDS, "SEND")
+@breaks("STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-RCPT-01 STOMP12-RCPT-01")
 def send_to_nowhere_confirmed(original, reached, session, frame):
     """A SEND without a destination is confirmed and thrown away."""
     return None if reached(not frame.get("destination")) else original(session, frame)
@@ -158,9 +151,8 @@ def subscribe_to_nowhere_confirmed(original, reached, session, frame):
     return None if reached(frame.get("destination") is None) else original(session, frame)
 
 
-@errors.override(
-    COMMANDS, "SUBSCRIBE", breaks="STOMP11-SUB-03 STOMP12-SUB-03", recreates="AMQ-7125"
-)
+@errors.override(COMMANDS, "SUBSCRIBE", recreates="AMQ-7125")
+@breaks("STOMP11-SUB-03 STOMP12-SUB-03")
 def subscribe_to_an_empty_name_confirmed(original, reached, session, frame):
     """A SUBSCRIBE whose destination is empty is confirmed."""
     return None if reached(frame.get("destination") == "") else original(session, frame)
@@ -178,11 +170,8 @@ def id_in_use_confirmed(original, reached, session, frame):
         return None
 
 
-@errors.override(
-    FrameEncoder,
-    "frame",
-    breaks="STOMP11-ERR-04 STOMP12-ERR-05 STOMP12-FH-14 STOMP11-ERR-05 STOMP12-ERR-06",
-)
+@errors.override(FrameEncoder, "frame")
+@breaks("STOMP11-ERR-04 STOMP12-ERR-05 STOMP12-FH-14 STOMP11-ERR-05 STOMP12-ERR-06")
 def nothing_points_to_the_frame(original, reached, self, command, headers, body=b""):
     """ERROR has nothing but a message that is the same for every mistake."""
     right = original(self, command, headers, body)

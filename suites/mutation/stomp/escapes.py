@@ -10,7 +10,7 @@ from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 escapes = Group("escapes")
 
@@ -24,12 +24,8 @@ WRITTEN = "STOMP11-ENC-02 STOMP11-ENC-08 STOMP12-ENC-02 STOMP12-ENC-09"
 # --- reading --------------------------------------------------------------------------------------
 
 
-@escapes.override(
-    FrameParser,
-    "_unescape",
-    breaks="STOMP11-ENC-07 STOMP12-ENC-08",
-    recreates="ARTEMIS (no id) escapes",
-)
+@escapes.override(FrameParser, "_unescape", recreates="ARTEMIS (no id) escapes")
+@breaks("STOMP11-ENC-07 STOMP12-ENC-08")
 def undefined_escapes_kept(original, reached, self, text, number):
     """An undefined escape is no error: backslash and letter stay as they are."""
     try:
@@ -78,15 +74,14 @@ def colon_not_read(patch, reached):
     _without_escape(patch, reached, "c")
 
 
-@escapes.override(FrameParser, "_unescape", breaks="STOMP11-ENC-06 STOMP12-ENC-07")
-def read_in_passes(original, reached, self, text, number):
+@escapes.result(FrameParser, "_unescape", breaks="STOMP11-ENC-06 STOMP12-ENC-07")
+def read_in_passes(right, self, text, number):
     """One escape after the other is replaced in the whole text: of an escaped backslash before an n
     remains an LF."""
-    right = original(self, text, number)
     for letter, meaning in (self._grammar.escapes or {}).items():
         if letter != "\\":
             text = text.replace(f"\\{letter}", meaning)
-    return reached.instead(right, text.replace("\\\\", "\\"))
+    return text.replace("\\\\", "\\")
 
 
 @escapes.override(FrameParser, "_header", breaks=READ)
@@ -172,38 +167,30 @@ def carriage_return_written_doubled(patch, reached):
     _written(patch, reached, {ord("\r"): "\\\\r"}, Version.V1_2)
 
 
-@escapes.override(FrameEncoder, "header", breaks="STOMP11-ENC-08 STOMP12-ENC-09")
-def written_in_passes(original, reached, self, name, value):
+@escapes.result(FrameEncoder, "header", breaks="STOMP11-ENC-08 STOMP12-ENC-09")
+def written_in_passes(right, self, name, value):
     """One character after the other is escaped, the backslash last: the backslashes of the escapes
     are escaped too."""
-    right = original(self, name, value)
     if not self._escapes:
         return right
     ends = {key: escape for key, escape in self._escapes.items() if key != ord("\\")}
     name, value = (text.translate(ends).replace("\\", "\\\\") for text in (name, value))
-    return reached.instead(right, f"{name}:{value}\n".encode())
+    return f"{name}:{value}\n".encode()
 
 
-@escapes.result(
-    FrameEncoder,
-    "receipt",
-    breaks=(
-        "STOMP11-ENC-02 STOMP12-ENC-02 STOMP11-RCPT-02 STOMP12-RCPT-02 STOMP11-HDR-13"
-        " STOMP12-HDR-17"
-    ),
+@escapes.result(FrameEncoder, "receipt")
+@breaks(
+    "STOMP11-ENC-02 STOMP12-ENC-02 STOMP11-RCPT-02 STOMP12-RCPT-02 STOMP11-HDR-13 STOMP12-HDR-17",
 )
 def receipts_not_escaped(right, self, receipt):
     """The receipt-id of a RECEIPT is written without escapes."""
     return f"RECEIPT\nreceipt-id:{receipt}\n\n\0".encode()
 
 
-@escapes.result(
-    FrameEncoder,
-    "header",
-    breaks=(
-        "STOMP11-ENC-02 STOMP11-ENC-08 STOMP12-ENC-02 STOMP12-ENC-09 STOMP11-MSG-06"
-        " STOMP12-MSG-08 STOMP11-SEND-06 STOMP12-SEND-06"
-    ),
+@escapes.result(FrameEncoder, "header")
+@breaks(
+    "STOMP11-ENC-02 STOMP11-ENC-08 STOMP12-ENC-02 STOMP12-ENC-09 STOMP11-MSG-06 STOMP12-MSG-08",
+    "STOMP11-SEND-06 STOMP12-SEND-06",
 )
 def names_not_written(right, self, name, value):
     """The names of headers leave without escapes."""

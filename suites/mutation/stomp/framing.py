@@ -10,7 +10,7 @@ from brokerproof.reference_broker.protocols.stomp.connection import StompConnect
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 framing = Group("framing")
 
@@ -112,9 +112,8 @@ def connect_trimmed(original, reached, self, line, number):
     return reached.instead((name, value), (name, value.strip()))
 
 
-@framing.override(
-    FrameParser, "_header", breaks="STOMP10-FRAME-03 STOMP11-FRAME-03 STOMP12-FRAME-05"
-)
+@framing.override(FrameParser, "_header")
+@breaks("STOMP10-FRAME-03 STOMP11-FRAME-03 STOMP12-FRAME-05")
 def empty_values_refused(original, reached, self, line, number):
     """A header without a value is taken for malformed."""
     name, value = original(self, line, number)
@@ -140,25 +139,17 @@ def value_from_the_last_colon(right, self, line, number):
     return (name, value.lstrip(" "))
 
 
-@framing.result(
-    FrameParser,
-    "_text",
-    breaks=(
-        "STOMP11-ENC-01 STOMP12-ENC-01 STOMP11-HDR-10 STOMP12-HDR-14 STOMP11-SEND-06"
-        " STOMP12-SEND-06"
-    ),
+@framing.result(FrameParser, "_text")
+@breaks(
+    "STOMP11-ENC-01 STOMP12-ENC-01 STOMP11-HDR-10 STOMP12-HDR-14 STOMP11-SEND-06 STOMP12-SEND-06",
 )
 def headers_in_latin_1(right, self, line, number):
     """Header text is read as ISO 8859-1."""
     return line.decode("latin-1")
 
 
-@framing.result(
-    FrameParser,
-    "_text",
-    breaks="STOMP11-ENC-01 STOMP12-ENC-01 STOMP11-HDR-10 STOMP12-HDR-14",
-    recreates="AMQ-8398",
-)
+@framing.result(FrameParser, "_text", recreates="AMQ-8398")
+@breaks("STOMP11-ENC-01 STOMP12-ENC-01 STOMP11-HDR-10 STOMP12-HDR-14")
 def supplementary_characters_lost(right, self, line, number):
     """Characters beyond the basic plane are lost on the way through the broker's own text
     encoding."""
@@ -209,12 +200,8 @@ def content_length_only_for_send(original, reached, self, block):
     return head
 
 
-@framing.override(
-    StompConnection,
-    "_refuse",
-    breaks="STOMP11-SEND-07 STOMP12-SEND-07",
-    recreates="rabbitmq-server commit 4d58acb29c",
-)
+@framing.override(StompConnection, "_refuse", recreates="rabbitmq-server commit 4d58acb29c")
+@breaks("STOMP11-SEND-07 STOMP12-SEND-07")
 def bad_content_length_ends_in_silence(original, reached, self, problem, frame=None):
     """A content-length that is no number crashes the reader: the connection ends without a word."""
     if reached(problem.message == refusal.BAD_CONTENT_LENGTH.message):
@@ -241,9 +228,8 @@ def bodies_cut_at_4096(original, reached, self):
     return frame
 
 
-@framing.override(
-    FrameParser, "next", breaks="STOMP10-MESSAGE-04 STOMP11-FRAME-01 STOMP12-FRAME-02"
-)
+@framing.override(FrameParser, "next")
+@breaks("STOMP10-MESSAGE-04 STOMP11-FRAME-01 STOMP12-FRAME-02")
 def bodies_are_text(original, reached, self):
     """A body without content-length is decoded as text, and what is no UTF-8 is replaced."""
     frame = original(self)

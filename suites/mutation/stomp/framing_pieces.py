@@ -5,7 +5,7 @@ from __future__ import annotations
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 from brokerproof.suites.mutation.stomp.framing import FRAME, regrammar
 
 framing_pieces = Group("framing")
@@ -27,9 +27,8 @@ def end_of_line_in_a_piece_dropped(original, reached, self, data):
     original(self, data[1:] if reached(self._pending and data.startswith(b"\n")) else data)
 
 
-@framing_pieces.override(
-    FrameParser, "feed", breaks="STOMP10-FRAME-01 STOMP11-FRAME-01 STOMP12-FRAME-02"
-)
+@framing_pieces.override(FrameParser, "feed")
+@breaks("STOMP10-FRAME-01 STOMP11-FRAME-01 STOMP12-FRAME-02")
 def characters_cut_in_two(original, reached, self, data):
     """Each piece is decoded by itself: a character whose bytes arrive in two pieces is spoilt."""
     whole = data.decode(errors="replace").encode()
@@ -56,9 +55,8 @@ def only_the_first_frame_of_a_piece(patch, reached):
         return frame
 
 
-@framing_pieces.override(
-    FrameParser, "next", breaks="STOMP10-SEND-07 STOMP11-FRAME-01 STOMP12-FRAME-02"
-)
+@framing_pieces.override(FrameParser, "next")
+@breaks("STOMP10-SEND-07 STOMP11-FRAME-01 STOMP12-FRAME-02")
 def body_up_to_the_last_nul(original, reached, self):
     """Without content-length the body ends at the last NUL that has arrived, not at the first."""
     frame = original(self)

@@ -8,7 +8,7 @@ from brokerproof.harness.model.enums import AckMode
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 message_headers = Group("message-headers")
 
@@ -149,9 +149,8 @@ def no_length(patch, reached):
     _rewritten(patch, reached, rb"\ncontent-length:[^\n]*", b"")
 
 
-@message_headers.result(
-    FrameEncoder, "message", breaks="STOMP10-MESSAGE-03", recreates="ARTEMIS-234"
-)
+@message_headers.result(FrameEncoder, "message", recreates="ARTEMIS-234")
+@breaks("STOMP10-MESSAGE-03")
 def no_length_in_1_0(right, self, opening, message, ack, redelivered):
     """MESSAGE to a 1.0 client has no content-length although its SEND had one."""
     if self._length_always:
@@ -159,13 +158,10 @@ def no_length_in_1_0(right, self, opening, message, ack, redelivered):
     return re.sub(rb"\ncontent-length:[^\n]*(?=\n\n)", b"", right, count=1)
 
 
-@message_headers.result(
-    FrameEncoder,
-    "message",
-    breaks=(
-        "STOMP10-MESSAGE-03 STOMP11-MSG-04 STOMP12-MSG-06 STOMP11-HDR-01 STOMP12-HDR-05"
-        " STOMP11-HDR-02 STOMP12-HDR-06 STOMP11-HDR-03 STOMP12-HDR-03 STOMP10-SEND-05"
-    ),
+@message_headers.result(FrameEncoder, "message")
+@breaks(
+    "STOMP10-MESSAGE-03 STOMP11-MSG-04 STOMP12-MSG-06 STOMP11-HDR-01 STOMP12-HDR-05 STOMP11-HDR-02",
+    "STOMP12-HDR-06 STOMP11-HDR-03 STOMP12-HDR-03 STOMP10-SEND-05",
 )
 def length_in_characters(right, self, opening, message, ack, redelivered):
     """The content-length of MESSAGE counts characters instead of bytes."""
@@ -237,13 +233,9 @@ def repeated_headers_turned_round(right, self, envelope):
     return wrong if len(dict(envelope.headers)) < len(envelope.headers) else right
 
 
-@message_headers.override(
-    FrameEncoder,
-    "header",
-    breaks=(
-        "STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-FH-13"
-        " STOMP10-FRAME-03"
-    ),
+@message_headers.override(FrameEncoder, "header")
+@breaks(
+    "STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-FH-13 STOMP10-FRAME-03",
 )
 def numbers_normalised(original, reached, self, name, value):
     """A header value that looks like a number is read as one and written anew: 007 becomes 7."""

@@ -10,7 +10,7 @@ from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 from brokerproof.suites.mutation.stomp.shared_faults import cut_off, kept, with_header
 
 negotiation = Group("negotiation")
@@ -41,11 +41,8 @@ def last_listed(right, accepted):
     return known[-1] if known else right
 
 
-@negotiation.override(
-    opening,
-    "choose_version",
-    breaks="STOMP11-NEGO-04 STOMP12-NEGO-04 STOMP11-NEGO-05 STOMP12-NEGO-05",
-)
+@negotiation.override(opening, "choose_version")
+@breaks("STOMP11-NEGO-04 STOMP12-NEGO-04 STOMP11-NEGO-05 STOMP12-NEGO-05")
 def beginning_is_enough(original, reached, accepted):
     """A version is recognised by its beginning: 1.20 is taken for 1.2."""
     if accepted is None:
@@ -59,11 +56,8 @@ def newest_without_header(right, accepted):
     return right if accepted is not None else Version.V1_2
 
 
-@negotiation.override(
-    opening,
-    "choose_version",
-    breaks="STOMP11-NEGO-05 STOMP12-NEGO-05 STOMP11-NEGO-04 STOMP12-NEGO-04",
-)
+@negotiation.override(opening, "choose_version")
+@breaks("STOMP11-NEGO-05 STOMP12-NEGO-05 STOMP11-NEGO-04 STOMP12-NEGO-04")
 def strangers_get_1_0(original, reached, accepted):
     """A client with which there is no common version gets a 1.0 session."""
     try:
@@ -127,11 +121,8 @@ def reads_as_1_0(patch, reached):
         reached(self.version is not Version.V1_0)
 
 
-@negotiation.override(
-    opening,
-    "choose_version",
-    breaks="ARTEMIS-STOMP-versions-1 STOMP11-NEGO-03 STOMP12-NEGO-03 STOMP10-CONNECT-02",
-)
+@negotiation.override(opening, "choose_version")
+@breaks("ARTEMIS-STOMP-versions-1 STOMP11-NEGO-03 STOMP12-NEGO-03 STOMP10-CONNECT-02")
 def without_1_0(original, reached, accepted):
     """Clients of 1.0 are turned away."""
     right = original(accepted)

@@ -6,7 +6,7 @@ from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
-from brokerproof.suites.mutation.mutant import Group, without
+from brokerproof.suites.mutation.mutant import Group, breaks, without
 
 receipts = Group("receipts")
 
@@ -97,24 +97,18 @@ def of_the_frame_before(patch, reached):
         return reached.instead(right, self.first)
 
 
-@receipts.result(
-    FrameEncoder,
-    "receipt",
-    breaks=(
-        "STOMP10-RECEIPT-02 STOMP11-RCPT-02 STOMP12-RCPT-02 STOMP10-RECEIPT-02"
-        " STOMP11-HDR-13 STOMP12-HDR-17 STOMP12-FH-10"
-    ),
+@receipts.result(FrameEncoder, "receipt")
+@breaks(
+    "STOMP10-RECEIPT-02 STOMP11-RCPT-02 STOMP12-RCPT-02 STOMP10-RECEIPT-02 STOMP11-HDR-13",
+    "STOMP12-HDR-17 STOMP12-FH-10",
 )
 def under_another_name(right, self, receipt):
     """RECEIPT has its value in a header receipt instead of receipt-id."""
     return right.replace(b"receipt-id:", b"receipt:", 1)
 
 
-@receipts.result(
-    FrameEncoder,
-    "receipt",
-    breaks="STOMP10-RECEIPT-03 STOMP11-RCPT-03 STOMP11-BODY-02 STOMP12-BODY-02",
-)
+@receipts.result(FrameEncoder, "receipt")
+@breaks("STOMP10-RECEIPT-03 STOMP11-RCPT-03 STOMP11-BODY-02 STOMP12-BODY-02")
 def with_a_body(right, self, receipt):
     """RECEIPT has a body."""
     return right[:-1] + b"ok\0"

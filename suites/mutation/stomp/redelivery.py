@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 from brokerproof.suites.mutation.stomp.acks import AUTO
 
 redelivery = Group("redelivery")
@@ -76,13 +76,10 @@ def marked_false(right, self, opening, message, ack, redelivered):
     return right.replace(b"\nredelivered:true\n", b"\nredelivered:false\n", 1)
 
 
-@redelivery.before(
-    StompConnection,
-    "on_peer_gone",
-    breaks=(
-        "ARTEMIS-REDELIVERY-back-1 STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
-        " ARTEMIS-CONCEPTS-queue-1"
-    ),
+@redelivery.before(StompConnection, "on_peer_gone")
+@breaks(
+    "ARTEMIS-REDELIVERY-back-1 STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04",
+    "ARTEMIS-CONCEPTS-queue-1",
 )
 def lost_with_the_connection(reached, self):
     """Messages held by a lost connection are lost."""

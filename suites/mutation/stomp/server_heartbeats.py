@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from brokerproof.reference_broker.kernel.liveness import Beats
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 beats = Group("beats")
 
@@ -90,9 +90,8 @@ def nul_for_a_beat(original, reached, self, now):
     return b"\0"
 
 
-@beats.override(
-    StompConnection, "receive", breaks="STOMP11-HB-03 STOMP12-HB-03 STOMP11-HB-05 STOMP12-HB-05"
-)
+@beats.override(StompConnection, "receive")
+@breaks("STOMP11-HB-03 STOMP12-HB-03 STOMP11-HB-05 STOMP12-HB-05")
 def although_not_wanted(original, reached, self, now, data):
     """Beats come every half second although the client wants none and CONNECTED promises none."""
     before = self._state.name

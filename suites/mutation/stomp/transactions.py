@@ -10,7 +10,7 @@ from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group, rewritten, without
+from brokerproof.suites.mutation.mutant import Group, breaks, rewritten, without
 
 transactions = Group("transactions")
 
@@ -24,13 +24,10 @@ ACK = "STOMP10-ACK-02 STOMP11-ACK-04 STOMP12-ACK-03"
 Publish = Callable[[Message], None]
 
 
-@transactions.override(
-    COMMANDS,
-    "SEND",
-    breaks=(
-        "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02"
-        " STOMP11-BEGIN-02 STOMP12-BEGIN-03"
-    ),
+@transactions.override(COMMANDS, "SEND")
+@breaks(
+    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
+    "STOMP12-BEGIN-03",
 )
 def sent_at_once(original, reached, session, frame):
     """A SEND in a transaction takes effect at once."""
@@ -39,27 +36,20 @@ def sent_at_once(original, reached, session, frame):
     return original(session, frame)
 
 
-@transactions.before(
-    Transaction,
-    "commit",
-    breaks=(
-        "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02"
-        " STOMP11-BEGIN-02 STOMP12-BEGIN-03"
-    ),
+@transactions.before(Transaction, "commit")
+@breaks(
+    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
+    "STOMP12-BEGIN-03",
 )
 def only_the_first_committed(reached, self, publish):
     """COMMIT publishes the first message of the transaction and loses the others."""
     self._sends = reached.instead(self._sends, self._sends[:1])
 
 
-@transactions.before(
-    Transaction,
-    "commit",
-    breaks=(
-        "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02"
-        " STOMP11-BEGIN-02 STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01"
-        " STOMP12-COMMIT-01"
-    ),
+@transactions.before(Transaction, "commit")
+@breaks(
+    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
+    "STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01",
 )
 def commit_has_no_effect(reached, self, publish):
     """COMMIT is confirmed and publishes nothing."""
@@ -72,14 +62,10 @@ def committed_backwards(reached, self, publish):
     self._sends = reached.instead(self._sends, self._sends[::-1])
 
 
-@transactions.override(
-    COMMANDS,
-    "ABORT",
-    breaks=(
-        "STOMP10-ABORT-01 STOMP11-ABORT-01 STOMP12-ABORT-01 STOMP10-BEGIN-02"
-        " STOMP11-BEGIN-02 STOMP12-BEGIN-03 STOMP10-SEND-03 STOMP11-SEND-02"
-        " STOMP12-SEND-02"
-    ),
+@transactions.override(COMMANDS, "ABORT")
+@breaks(
+    "STOMP10-ABORT-01 STOMP11-ABORT-01 STOMP12-ABORT-01 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
+    "STOMP12-BEGIN-03 STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02",
 )
 def abort_commits(original, reached, session, frame):
     """ABORT does what COMMIT does."""
@@ -178,14 +164,10 @@ def commit_without_name(patch, reached):
     _nameless(patch, reached, "COMMIT")
 
 
-@transactions.override(
-    COMMANDS,
-    "BEGIN",
-    breaks=(
-        "STOMP10-BEGIN-02 STOMP11-BEGIN-02 STOMP12-BEGIN-03 STOMP10-COMMIT-01"
-        " STOMP11-COMMIT-01 STOMP12-COMMIT-01 STOMP10-ABORT-01 STOMP11-ABORT-01"
-        " STOMP12-ABORT-01"
-    ),
+@transactions.override(COMMANDS, "BEGIN")
+@breaks(
+    "STOMP10-BEGIN-02 STOMP11-BEGIN-02 STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01",
+    "STOMP12-COMMIT-01 STOMP10-ABORT-01 STOMP11-ABORT-01 STOMP12-ABORT-01",
 )
 def one_transaction_per_connection(original, reached, session, frame):
     """All transactions of a connection are one: what is sent in any of them ends with the first
@@ -242,14 +224,10 @@ def unknown_transaction_for_send(original, reached, session, frame):
     return original(session, frame)
 
 
-@transactions.before(
-    Transaction,
-    "commit",
-    breaks=(
-        "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02"
-        " STOMP11-BEGIN-02 STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01"
-        " STOMP12-COMMIT-01"
-    ),
+@transactions.before(Transaction, "commit")
+@breaks(
+    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
+    "STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01",
 )
 def at_most_sixteen(reached, self, publish):
     """A transaction holds sixteen messages; what is sent beyond them is lost."""

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.reference_broker.settings.parameters import with_parameters
-from brokerproof.suites.mutation.mutant import Group, rewritten, without
+from brokerproof.suites.mutation.mutant import Group, breaks, rewritten, without
 from brokerproof.suites.mutation.stomp.windows import DEFAULTS, NAMES, OURS, POSITIVE, THEIRS
 
 window_sizes = Group("windows")
@@ -32,13 +32,9 @@ def prefetch_size_ignored(original, reached, session, frame):
     return original(session, without(frame, THEIRS))
 
 
-@window_sizes.override(
-    COMMANDS,
-    "SUBSCRIBE",
-    breaks=(
-        "ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-3"
-        " ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-4"
-    ),
+@window_sizes.override(COMMANDS, "SUBSCRIBE")
+@breaks(
+    "ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-4",
 )
 def window_size_ignored(original, reached, session, frame):
     """consumer-window-size is not known: the acceptor's default holds."""
@@ -103,11 +99,8 @@ def no_default(original, reached, self, conn, acceptor, shared, now):
     original(self, conn, with_parameters(acceptor, stomp_consumer_window_size=size), shared, now)
 
 
-@window_sizes.override(
-    COMMANDS,
-    "SUBSCRIBE",
-    breaks="ARTEMIS-STOMP-window-5 ARTEMIS-STOMP-window-4 STOMP11-SUB-07 STOMP12-SUB-08",
-)
+@window_sizes.override(COMMANDS, "SUBSCRIBE")
+@breaks("ARTEMIS-STOMP-window-5 ARTEMIS-STOMP-window-4 STOMP11-SUB-07 STOMP12-SUB-08")
 def auto_has_the_default(original, reached, session, frame):
     """An auto subscription gets the acceptor's window too, which nothing ever opens again."""
     if frame.get("ack") in (None, "auto") and frame.get(OURS) is None and frame.get(THEIRS) is None:
@@ -149,11 +142,8 @@ def delivered_again_for_nothing(original, reached, self, entry):
         self.window.credit = reached.instead(self.window.credit, before)
 
 
-@window_sizes.override(
-    Queue,
-    "enqueue",
-    breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3",
-)
+@window_sizes.override(Queue, "enqueue")
+@breaks("ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3")
 def shut_window_drops(original, reached, self, message, *rest):
     """A message that would go to a subscription whose window is shut is dropped instead of kept."""
     waiting = len(self)
@@ -170,9 +160,8 @@ def a_byte_leaks_with_every_ack(original, reached, self, size):
     reached(self.size > 0)
 
 
-@window_sizes.override(
-    ByteWindow, "__init__", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-5"
-)
+@window_sizes.override(ByteWindow, "__init__")
+@breaks("ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-5")
 def sixteen_bits(original, reached, self, size):
     """The size of a window is kept in 16 bits."""
     original(self, reached.instead(size, size & 0xFFFF if size > 0 else size))

@@ -19,7 +19,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import End
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal as AmqpRefusal
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 after_errors = Group("after-errors")
 after_errors_amqp091 = Group("after-errors-amqp091", "reference-rabbitmq")
@@ -29,26 +29,23 @@ after_no_space_in_time = Group("after-no-space-in-time", "reference-activemq-tim
 # --- AMQP 1.0 -------------------------------------------------------------------------------------
 
 
-@after_errors.override(Session, "_forget", breaks="AMQP10-LINK-02 AMQP10-LINK-01")
-def the_name_of_a_broken_link_is_taken(original, reached, self, link):
+@after_errors.skips(Session, "_forget", breaks="AMQP10-LINK-02 AMQP10-LINK-01")
+def the_name_of_a_broken_link_is_taken(self, link):
     """A link that ended with an error still has its name: who attaches it again makes the broker
     detach the broken one a second time, as stolen."""
-    if not reached(link.state is LinkState.BROKEN):
-        original(self, link)
+    return link.state is LinkState.BROKEN
 
 
-@after_errors.override(Session, "handle", breaks="AMQP10-SESS-04 AMQP10-SESS-02")
-def the_channel_of_a_failed_session_stays_taken(original, reached, self, performative, body, at):
+@after_errors.skips(Session, "handle", breaks="AMQP10-SESS-04 AMQP10-SESS-02")
+def the_channel_of_a_failed_session_stays_taken(self, performative, body, at):
     """A session that ended with an error drops the peer's end like any other frame: its channel is
     never free again."""
-    if not reached(self._discarding and isinstance(performative, End)):
-        original(self, performative, body, at)
+    return self._discarding and isinstance(performative, End)
 
 
-@after_errors.override(OutgoingLink, "_too_large", breaks="AMQP10-LINK-15 ARTEMIS-CONCEPTS-queue-1")
-def a_message_too_large_for_a_link_is_lost(original, reached, self, entry, size):
+@after_errors.after(OutgoingLink, "_too_large", breaks="AMQP10-LINK-15 ARTEMIS-CONCEPTS-queue-1")
+def a_message_too_large_for_a_link_is_lost(reached, self, entry, size):
     """A message that is too large for its receiver ends the link, and is not put back."""
-    original(self, entry, size)
     if reached(not self.copies and entry in self.queue._ready):
         self.queue._ready.remove(entry)
         self.queue.discard(entry)
@@ -62,8 +59,7 @@ def a_refused_receiver_takes_a_message(original, reached, self, attach):
     except AmqpRefusal:
         address = attach.source and attach.source.address
         found = self.session.shared.router.addresses.by_name.get(address)
-        if found is not None and found.anycast and found.anycast[0]._ready:
-            reached()
+        if reached(found is not None and found.anycast and found.anycast[0]._ready):
             queue = found.anycast[0]
             queue.discard(queue._ready.popleft())
         raise
@@ -85,11 +81,10 @@ def a_lost_transaction_stays_charged(patch, reached):
         finally:
             lost.pop()
 
-    @patch.override(Transaction)
-    def undo(original, self):
+    @patch.before(Transaction)
+    def undo(self):
         if reached(lost and self._sends):
             self._sends.clear()
-        return original(self)
 
 
 # --- AMQP 0-9-1 -----------------------------------------------------------------------------------
@@ -101,18 +96,16 @@ def a_new_channel_counts_on(patch, reached):
     mode already, and counts on."""
     confirms: dict[tuple[object, int], object] = {}
 
-    @patch.override(Channel)
-    def refuse(original, self, problem, method):
+    @patch.before(Channel)
+    def refuse(self, problem, method):
         if self.confirms is not None:
             confirms[self.connection, self.number] = self.confirms
-        original(self, problem, method)
 
-    @patch.override(HANDLERS, methods.Confirm.Select)
-    def select(original, channel, method):
+    @patch.before(HANDLERS, methods.Confirm.Select)
+    def select(channel, method):
         kept = confirms.pop((channel.connection, channel.number), None)
         if reached(kept is not None and kept.published):
             channel.confirms = kept
-        original(channel, method)
 
 
 @after_errors_amqp091.mutant("RABBITMQ-AMQP091-QOS-01")
@@ -121,33 +114,29 @@ def a_new_channel_keeps_the_prefetch(patch, reached):
     prefetch."""
     prefetch: dict[tuple[object, int], int] = {}
 
-    @patch.override(Channel)
-    def refuse(original, self, problem, method):
+    @patch.before(Channel)
+    def refuse(self, problem, method):
         if self.prefetch:
             prefetch[self.connection, self.number] = self.prefetch
-        original(self, problem, method)
 
-    @patch.override(Channel, "__init__")
-    def init(original, self, connection, number):
-        original(self, connection, number)
+    @patch.after(Channel, "__init__")
+    def init(self, connection, number):
         kept = prefetch.pop((connection, number), 0)
         if reached(kept):
             self.prefetch = kept
 
 
-@after_errors_amqp091.override(Channel, "refuse", breaks="AMQP091-CHAN-02 AMQP091-CONTENT-03")
-def contents_of_other_channels_are_forgotten(original, reached, self, problem, method):
+@after_errors_amqp091.after(Channel, "refuse", breaks="AMQP091-CHAN-02 AMQP091-CONTENT-03")
+def contents_of_other_channels_are_forgotten(reached, self, problem, method):
     """A mistake on one channel makes the broker forget the content that is under way on
     another."""
-    original(self, problem, method)
     for other in self.connection.channels.values():
         if reached(other is not self and other._publish is not None):
             other._forget_content()
 
 
-@after_errors_amqp091.override(
-    HANDLERS, methods.Basic.Consume, breaks="AMQP091-CONS-02 AMQP091-CHAN-02"
-)
+@after_errors_amqp091.override(HANDLERS, methods.Basic.Consume)
+@breaks("AMQP091-CONS-02 AMQP091-CHAN-02")
 def a_refused_consumer_is_exclusive(original, reached, channel, method):
     """A consumer that wants its queue for itself and is refused leaves the queue in exclusive use:
     further consumers are refused."""
@@ -160,9 +149,8 @@ def a_refused_consumer_is_exclusive(original, reached, channel, method):
         raise
 
 
-@after_errors_amqp091.override(
-    HANDLERS, methods.Queue.Declare, breaks="AMQP091-QUEUE-03 RABBITMQ-AMQP091-LEN-01"
-)
+@after_errors_amqp091.override(HANDLERS, methods.Queue.Declare)
+@breaks("AMQP091-QUEUE-03 RABBITMQ-AMQP091-LEN-01")
 def a_refused_declaration_counts(original, reached, channel, method):
     """A queue that is declared with other limits than it has is refused, and has them from then
     on."""
@@ -178,11 +166,10 @@ def a_refused_declaration_counts(original, reached, channel, method):
         raise
 
 
-@after_errors_amqp091.override(Amqp091Connection, "_refuse", breaks="AMQP091-CHAN-02 AMQP091-TX-01")
-def a_mistake_ends_the_transactions_of_others(original, reached, self, problem, channel, method):
+@after_errors_amqp091.after(Amqp091Connection, "_refuse", breaks="AMQP091-CHAN-02 AMQP091-TX-01")
+def a_mistake_ends_the_transactions_of_others(reached, self, problem, channel, method):
     """A mistake on one channel forgets what the transactions of the other channels have
     published."""
-    original(self, problem, channel, method)
     if problem.soft:
         for other in self.channels.values():
             if other.number != channel and other.transaction is not None:
@@ -198,9 +185,8 @@ def what_failed_is_added_after_all(patch, reached):
     """A message that failed because it waited for too long is added when there is space."""
     failed: list[object] = []
 
-    @patch.override(ProducerFlow)
-    def _on_timeout(original, self, waiting, now):
-        original(self, waiting, now)
+    @patch.after(ProducerFlow)
+    def _on_timeout(self, waiting, now):
         failed.append(waiting)
 
     @patch.override(ProducerFlow)
@@ -216,9 +202,8 @@ def what_failed_is_added_after_all(patch, reached):
         return original(self)
 
 
-@after_no_space_in_time.override(
-    ProducerFlow, "_on_timeout", breaks="ACTIVEMQ-PFC-10 ACTIVEMQ-PFC-1"
-)
+@after_no_space_in_time.override(ProducerFlow, "_on_timeout")
+@breaks("ACTIVEMQ-PFC-10 ACTIVEMQ-PFC-1")
 def those_behind_one_that_failed_fail_too(original, reached, self, waiting, now):
     """When a message fails because it waited for too long, all that wait behind it fail at once,
     before their time."""
@@ -234,10 +219,9 @@ def those_behind_one_that_failed_fail_too(original, reached, self, waiting, now)
 # --- seeded after the suites were strengthened ----------------------------------------------------
 
 
-@after_errors_amqp091.override(Channel, "refuse", breaks="AMQP091-CHAN-02")
-def a_mistake_forgets_the_tags_of_other_channels(original, reached, self, problem, method):
+@after_errors_amqp091.after(Channel, "refuse", breaks="AMQP091-CHAN-02")
+def a_mistake_forgets_the_tags_of_other_channels(reached, self, problem, method):
     """A mistake on one channel makes the deliveries of the others unknown: they go back."""
-    original(self, problem, method)
     for other in list(self.connection.channels.values()):
         if reached(other is not self and other.unacked):
             for queue in other.give_back():
@@ -250,15 +234,13 @@ def a_new_channel_keeps_the_limit_of_all(patch, reached):
     prefetch for all consumers together."""
     limits: dict[tuple[object, int], int] = {}
 
-    @patch.override(Channel)
-    def refuse(original, self, problem, method):
+    @patch.before(Channel)
+    def refuse(self, problem, method):
         if self.limit.limit:
             limits[self.connection, self.number] = self.limit.limit
-        original(self, problem, method)
 
-    @patch.override(Channel, "__init__")
-    def init(original, self, connection, number):
-        original(self, connection, number)
+    @patch.after(Channel, "__init__")
+    def init(self, connection, number):
         kept = limits.pop((connection, number), 0)
         if reached(kept):
             self.limit.limit = kept
@@ -270,7 +252,6 @@ def a_refused_acknowledgement_acknowledges(original, reached, self, tag, multipl
     try:
         return original(self, tag, multiple)
     except Amqp091Refusal:
-        if multiple and (taken := self.unacked.take_to(tag)):
-            reached()
+        if reached(multiple and (taken := self.unacked.take_to(tag))):
             self.settle(taken, Outcome.ACCEPTED)
         raise

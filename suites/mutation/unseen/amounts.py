@@ -24,7 +24,7 @@ from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireCon
 from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 amounts = Group("unseen-amounts")
 amounts_amqp091 = Group("unseen-amounts-amqp091", original="reference-rabbitmq")
@@ -65,15 +65,11 @@ def a_long_range_is_settled_in_part(original, reached, self, deliveries, state, 
     original(self, deliveries[:256], state, settled)
 
 
-@amounts.override(
-    AmqpSession,
-    "add_unsettled",
-    breaks="AMQP10-READING-OUT-01 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1",
-)
-def a_thousand_unsettled_are_too_many(original, reached, self, delivery):
+@amounts.after(AmqpSession, "add_unsettled")
+@breaks("AMQP10-READING-OUT-01 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
+def a_thousand_unsettled_are_too_many(reached, self, delivery):
     """A session remembers 900 unsettled deliveries, and forgets the oldest for each further one:
     nobody gets it again."""
-    original(self, delivery)
     if reached(len(self.unsettled) > 900):
         oldest = next(iter(self.unsettled))
         lost = self.unsettled.pop(oldest)
@@ -93,24 +89,21 @@ def a_long_acknowledgement_leaves_the_rest(original, reached, self, number, *, o
     return taken
 
 
-@amounts.override(Transaction, "commit", breaks="STOMP12-BEGIN-03")
-def a_long_transaction_is_cut(original, reached, self, publish):
+@amounts.before(Transaction, "commit", breaks="STOMP12-BEGIN-03")
+def a_long_transaction_is_cut(reached, self, publish):
     """A transaction of more than 150 messages publishes its first 150."""
     for _, charge in self._sends[150:]:
         reached()
         charge.release()
     del self._sends[150:]
-    return original(self, publish)
 
 
-@amounts.override(commands.COMMANDS, "BEGIN", breaks="STOMP12-BEGIN-03")
-def many_open_transactions_share_one(original, reached, session, frame):
+@amounts.after(commands.COMMANDS, "BEGIN", breaks="STOMP12-BEGIN-03")
+def many_open_transactions_share_one(reached, session, frame):
     """The 18th transaction that is open at once on a connection is the first one."""
-    after = original(session, frame)
     if reached(len(session.transactions) >= 18):
         name = frame.get("transaction")
         session.transactions[name] = next(iter(session.transactions.values()))
-    return after
 
 
 @amounts.override(commands.COMMANDS, "SUBSCRIBE", breaks="ARTEMIS-CONCEPTS-topic-1")
@@ -128,11 +121,10 @@ def a_late_consumer_is_never_picked(patch, reached):
     """Consumers that join a queue of 24 get nothing."""
     late: set[object] = set()
 
-    @patch.override(RoundRobin)
-    def add(original, self, consumer):
+    @patch.before(RoundRobin)
+    def add(self, consumer):
         if len(self) >= 24:
             late.add(consumer)
-        original(self, consumer)
 
     @patch.override(RoundRobin)
     def pick(original, self):
@@ -149,10 +141,9 @@ def a_crowded_write_loses_a_frame(patch, reached):
     """Of more than 200 frames that arrive in one write the 200th is lost."""
     seen: dict[FrameParser, int] = {}
 
-    @patch.override(FrameParser)
-    def feed(original, self, data):
+    @patch.before(FrameParser)
+    def feed(self, data):
         seen[self] = 0
-        original(self, data)
 
     @patch.override(FrameParser, "next")
     def next_frame(original, self):
@@ -172,26 +163,23 @@ def a_multiple_ack_covers_two_hundred(original, reached, self, tag):
     return taken[:200]
 
 
-@amounts_amqp091.override(Confirms, "take_answers", breaks="RABBITMQ-AMQP091-CONF-01")
-def a_burst_of_confirms_is_cut(original, reached, self):
+@amounts_amqp091.before(Confirms, "take_answers", breaks="RABBITMQ-AMQP091-CONF-01")
+def a_burst_of_confirms_is_cut(reached, self):
     """Of more than 64 confirms of one input those behind the 64th are never sent."""
     for number in sorted(self._due)[64:]:
         reached()
         del self._due[number]
-    return original(self)
 
 
-@amounts_amqp091.override(channels.HANDLERS, consuming.commands.Basic.Qos, breaks="AMQP091-QOS-01")
-def high_channels_have_no_prefetch(original, reached, channel, method):
+@amounts_amqp091.after(channels.HANDLERS, consuming.commands.Basic.Qos, breaks="AMQP091-QOS-01")
+def high_channels_have_no_prefetch(reached, channel, method):
     """basic.qos has no effect on channels above 30."""
-    original(channel, method)
     if reached(channel.number > 30 and method.prefetch_count):
         channel.prefetch = channel.limit.limit = 0
 
 
-@amounts_amqp091.override(
-    Queue, "settle", breaks="RABBITMQ-AMQP091-NACK-02 AMQP091-REJ-01 AMQP091-PUB-04"
-)
+@amounts_amqp091.override(Queue, "settle")
+@breaks("RABBITMQ-AMQP091-NACK-02 AMQP091-REJ-01 AMQP091-PUB-04")
 def a_weary_message_is_dropped(original, reached, self, entries, outcome):
     """A message that is requeued for the twentieth time is gone."""
     if outcome is Outcome.RELEASED:
@@ -209,9 +197,8 @@ def a_large_prefetch_is_bounded(original, reached, self, out):
     return False if reached(out >= 300 and original(self, out)) else original(self, out)
 
 
-@amounts_openwire.override(
-    OpenWireConsumer, "settle", breaks="OPENWIRE-MSGACK-2 OPENWIRE-PREFETCH-2"
-)
+@amounts_openwire.override(OpenWireConsumer, "settle")
+@breaks("OPENWIRE-MSGACK-2 OPENWIRE-PREFETCH-2")
 def a_long_range_is_acknowledged_in_part(original, reached, self, places, outcome):
     """A range of more than 120 messages is acknowledged up to its 120th."""
     numbers = list(self._order.between(*places, self._keys))
@@ -230,12 +217,11 @@ def beats_end_after_a_thousand(patch, reached):
         return b"" if reached(sent[self] > 1000) else data
 
 
-@long_lives.override(Beats, "beat", breaks="STOMP12-HB-07 STOMP12-HB-09 ARTEMIS-STOMP-ttl-9")
-def beats_drift(original, reached, self, now):
+@long_lives.before(Beats, "beat", breaks="STOMP12-HB-07 STOMP12-HB-09 ARTEMIS-STOMP-ttl-9")
+def beats_drift(reached, self, now):
     """Each heartbeat is a thousandth of its interval later than the one before."""
     self.period += self.period // 1000
     reached()
-    return original(self, now)
 
 
 @long_lives.mutant("ARTEMIS-STOMP-window-3")
@@ -252,12 +238,11 @@ def a_window_wears_away(patch, reached):
         original(self, size)
 
 
-@long_lives.override(OutgoingLink, "_send", breaks="AMQP10-XFER-06")
-def tags_have_one_byte(original, reached, self, id, payload, large):
+@long_lives.before(OutgoingLink, "_send", breaks="AMQP10-XFER-06")
+def tags_have_one_byte(reached, self, id, payload, large):
     """After 255 deliveries of a link its delivery-tags begin anew, whatever is unsettled."""
     if reached(self._tag >= 255):
         self._tag = 0
-    original(self, id, payload, large)
 
 
 @long_lives.override(Queue, "_has_expired", breaks=ONE_CONSUMER)
@@ -291,12 +276,11 @@ def beats_end_after_a_day(patch, reached):
         return False if reached(due and now - born.setdefault(self, now) > seconds(86_400)) else due
 
 
-@long_lives_amqp091.override(channels.Channel, "next_tag", breaks="AMQP091-TAG-01")
-def delivery_tags_begin_anew(original, reached, self):
+@long_lives_amqp091.before(channels.Channel, "next_tag", breaks="AMQP091-TAG-01")
+def delivery_tags_begin_anew(reached, self):
     """After 511 deliveries the tags of a channel begin with 1 again."""
     if reached(self._tags >= 511):
         self._tags = 0
-    return original(self)
 
 
 @long_lives_amqp091.mutant("AMQP091-EXCH-02")
@@ -307,15 +291,13 @@ def an_idle_consumer_is_forgotten(patch, reached):
     @patch.override(Consumer)
     def has_room(original, self):
         now = self.channel.connection.shared.clock.now
-        if now - served.setdefault(self, now) > seconds(86_400):
-            reached()
+        if reached(now - served.setdefault(self, now) > seconds(86_400)):
             return False
         return original(self)
 
-    @patch.override(Consumer)
-    def deliver(original, self, entry):
+    @patch.before(Consumer)
+    def deliver(self, entry):
         served[self] = self.channel.connection.shared.clock.now
-        original(self, entry)
 
 
 @long_lives.mutant("AMQP10-CREDIT-03")
@@ -323,16 +305,14 @@ def idle_credit_is_void(patch, reached):
     """Credit of which nothing was used for two minutes is worth nothing."""
     granted: dict[OutgoingLink, int] = {}
 
-    @patch.override(OutgoingLink)
-    def flow(original, self, flow):
+    @patch.before(OutgoingLink)
+    def flow(self, flow):
         granted[self] = self.session.shared.clock.now
-        original(self, flow)
 
     @patch.override(OutgoingLink)
     def has_room(original, self):
         now = self.session.shared.clock.now
-        if now - granted.get(self, now) > seconds(120) and self.credit.credit > 0:
-            reached()
+        if reached(now - granted.get(self, now) > seconds(120) and self.credit.credit > 0):
             return False
         return original(self)
 
@@ -346,18 +326,15 @@ def empty_frames_become_rare(patch, reached):
     def _on_beat(original, self, now):
         sent[self] += 1
         original(self, now)
-        if sent[self] == 60:
-            reached()
+        if reached(sent[self] == 60):
             self._beat_every *= 4
 
 
-@amounts.override(AmqpSession, "_attach", breaks=ONE_CONSUMER)
-def many_links_have_one_credit_each(original, reached, self, attach):
+@amounts.after(AmqpSession, "_attach", breaks=ONE_CONSUMER)
+def many_links_have_one_credit_each(reached, self, attach):
     """From the 30th link of a session on a receiver is sent one message, whatever its credit."""
-    original(self, attach)
     link = self.links.get(attach.handle)
-    if len(self.links) >= 30 and isinstance(link, OutgoingLink):
-        reached()
+    if reached(len(self.links) >= 30 and isinstance(link, OutgoingLink)):
         link.credit = _OneAtMost(link.credit.first)
 
 
@@ -372,6 +349,5 @@ class _OneAtMost(SenderCredit):
 def an_exchange_passes_on_to_few_queues(original, reached, self, *arguments, **options):
     """An exchange passes a message to the first 32 queues that it fits."""
     queues = original(self, *arguments, **options)
-    if len(queues) > 32:
-        reached()
+    reached(len(queues) > 32)
     return queues[:32]

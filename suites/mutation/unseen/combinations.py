@@ -16,7 +16,7 @@ from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransa
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator
-from brokerproof.suites.mutation.mutant import Group, without
+from brokerproof.suites.mutation.mutant import Group, breaks, without
 
 combinations = Group("unseen-combinations")
 combinations_amqp091 = Group("unseen-combinations-amqp091", original="reference-rabbitmq")
@@ -30,13 +30,10 @@ ORDER = "ARTEMIS-GROUPING-fifo-1"
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 
 
-@combinations.override(commands, "_window_of", breaks=WINDOWS)
-def a_selector_takes_the_window_away(original, reached, session, frame, mode):
+@combinations.result(commands, "_window_of", breaks=WINDOWS)
+def a_selector_takes_the_window_away(window, session, frame, mode):
     """A SUBSCRIBE with a selector has no window, in mode client."""
-    window = original(session, frame, mode)
-    if reached(
-        frame.get("selector") is not None and mode is AckMode.CLIENT and window.size != UNLIMITED
-    ):
+    if frame.get("selector") is not None and mode is AckMode.CLIENT and window.size != UNLIMITED:
         return ByteWindow(UNLIMITED)
     return window
 
@@ -57,13 +54,11 @@ def a_window_is_inherited(patch, reached):
         return own if session not in last else reached.instead(own, last[session])
 
 
-@combinations.override(
-    commands, "_selector", breaks="ARTEMIS-STOMP-selector-1 STOMP12-SUB-04 ARTEMIS-STOMP-durable-1"
-)
-def a_durable_subscription_selects_nothing(original, reached, frame, version):
+@combinations.result(commands, "_selector")
+@breaks("ARTEMIS-STOMP-selector-1 STOMP12-SUB-04 ARTEMIS-STOMP-durable-1")
+def a_durable_subscription_selects_nothing(selector, frame, version):
     """A selector has no effect on a durable subscription."""
-    selector = original(frame, version)
-    if reached(selector is not None and any(frame.get(name) for name in commands._DURABLE_NAMES)):
+    if selector is not None and any(frame.get(name) for name in commands._DURABLE_NAMES):
         return None
     return selector
 
@@ -76,11 +71,10 @@ def a_typed_message_is_in_no_transaction(original, reached, session, frame):
     return original(session, frame)
 
 
-@combinations.override(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1")
-def a_persistent_message_lives_for_ever(original, reached, self):
+@combinations.result(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1")
+def a_persistent_message_lives_for_ever(expires, self):
     """expires has no effect on a message that is persistent."""
-    expires = original(self)
-    return 0 if reached(expires and self.durable) else expires
+    return 0 if expires and self.durable else expires
 
 
 @combinations.mutant("ARTEMIS-STOMP-ttl-3")
@@ -101,36 +95,31 @@ def a_client_id_loses_the_modifier(patch, reached):
     @patch.override(HeartBeatNegotiator)
     def agree(original, self, cx, cy):
         sx, sy, ttl = original(self, cx, cy)
-        if named[0] and cx:
-            reached()
+        if reached(named[0] and cx):
             return sx, sy, cx
         return sx, sy, ttl
 
 
-@combinations.override(
-    OutgoingLink, "_check", breaks="AMQP10-XFER-10 AMQP10-LINK-05 ARTEMIS-FILTER-syntax-1"
-)
-def a_settled_link_selects_nothing(original, reached, self, source):
+@combinations.after(OutgoingLink, "_check")
+@breaks("AMQP10-XFER-10 AMQP10-LINK-05 ARTEMIS-FILTER-syntax-1")
+def a_settled_link_selects_nothing(reached, self, source):
     """A filter has no effect on a link that is agreed as settled."""
-    original(self, source)
     if reached(self._presettled and self._selector is not None):
         self._selector = None
 
 
-@combinations.override(AmqpConnection, "_open", breaks="AMQP10-MFS-02")
-def an_idle_peer_gets_large_frames(original, reached, self, opened, channel):
+@combinations.after(AmqpConnection, "_open", breaks="AMQP10-MFS-02")
+def an_idle_peer_gets_large_frames(reached, self, opened, channel):
     """max-frame-size has no effect in an open that also has an idle-time-out."""
-    original(self, opened, channel)
     if reached(opened.idle_time_out and self.peer_max_frame_size < 65_536):
         self.peer_max_frame_size = 65_536
 
 
-@combinations.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-12")
-def a_failed_delivery_may_come_back_here(original, reached, self, deliveries, state, settled):
+@combinations.before(OutgoingLink, "disposed", breaks="AMQP10-OUT-12")
+def a_failed_delivery_may_come_back_here(reached, self, deliveries, state, settled):
     """undeliverable-here has no effect beside delivery-failed."""
     if reached(getattr(state, "undeliverable_here", None) and state.delivery_failed):
         state.undeliverable_here = False
-    original(self, deliveries, state, settled)
 
 
 @combinations_amqp091.override(Consumer, "has_room", breaks="AMQP091-QOS-03")
@@ -144,21 +133,16 @@ def an_exclusive_consumer_without_acks_is_limited(original, reached, self):
     return original(self)
 
 
-@combinations_amqp091.override(
-    channels.HANDLERS, consuming.commands.Basic.Consume, breaks="AMQP091-CONS-02"
-)
-def nobody_waits_for_exclusiveness(original, reached, channel, method):
+@combinations_amqp091.before(channels.HANDLERS, consuming.commands.Basic.Consume)
+@breaks("AMQP091-CONS-02")
+def nobody_waits_for_exclusiveness(reached, channel, method):
     """exclusive has no effect in a basic.consume with nowait."""
     if reached(method.exclusive and method.nowait):
         method.exclusive = False
-    return original(channel, method)
 
 
-@combinations_amqp091.override(
-    channels.HANDLERS,
-    consuming.commands.Basic.Consume,
-    breaks="RABBITMQ-AMQP091-QOS-01 AMQP091-QOS-01",
-)
+@combinations_amqp091.override(channels.HANDLERS, consuming.commands.Basic.Consume)
+@breaks("RABBITMQ-AMQP091-QOS-01 AMQP091-QOS-01")
 def a_global_limit_frees_consumers(original, reached, channel, method):
     """On a channel with a global limit the limit for each consumer has no effect."""
     before = channel.prefetch
@@ -178,18 +162,16 @@ def a_persistent_message_is_not_returned(original, reached, channel, message, qu
     original(channel, message, queues, mandatory)
 
 
-@orders.override(Queue, "enqueue", breaks=ORDER)
-def now_and_then_one_overtakes(original, reached, self, message, source_entry=None, charge=None):
+@orders.after(Queue, "enqueue", breaks=ORDER)
+def now_and_then_one_overtakes(reached, self, message, source_entry=None, charge=None):
     """Each 61st message of a queue overtakes the one that waits in front of it."""
-    original(self, message, source_entry, charge)
     if reached(self._order % 61 == 0 and len(self._ready) > 1):
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
 
 
-@orders.override(Queue, "enqueue", breaks=f"{ONE_CONSUMER} ARTEMIS-CONCEPTS-queue-2")
-def now_and_then_one_comes_twice(original, reached, self, message, source_entry=None, charge=None):
+@orders.after(Queue, "enqueue", breaks=f"{ONE_CONSUMER} ARTEMIS-CONCEPTS-queue-2")
+def now_and_then_one_comes_twice(reached, self, message, source_entry=None, charge=None):
     """Each 83rd message of a queue is there twice."""
-    original(self, message, source_entry, charge)
     if reached(self._order % 83 == 0 and self.routing is RoutingType.ANYCAST):
         self._order += 1
         entry = Entry(message, self._order)
@@ -201,29 +183,24 @@ def each_fifth_consumer_costs_a_message(patch, reached):
     """Each fifth consumer that joins a queue makes its oldest message vanish."""
     joined: dict[Queue, int] = {}
 
-    @patch.override(Queue)
-    def add_consumer(original, self, consumer, selector=None):
+    @patch.before(Queue)
+    def add_consumer(self, consumer, selector=None):
         joined[self] = joined.get(self, 0) + 1
         if reached(joined[self] % 5 == 0 and self._ready):
             self.discard(self._ready.popleft())
-        original(self, consumer, selector)
 
 
-@orders.override(Queue, "enqueue", breaks="ARTEMIS-CONCEPTS-topic-1 ARTEMIS-GROUPING-fifo-1")
-def a_slow_subscription_is_out_of_order(
-    original, reached, self, message, source_entry=None, charge=None
-):
+@orders.after(Queue, "enqueue", breaks="ARTEMIS-CONCEPTS-topic-1 ARTEMIS-GROUPING-fifo-1")
+def a_slow_subscription_is_out_of_order(reached, self, message, source_entry=None, charge=None):
     """A subscription of a topic that is 40 messages behind gets the next one first."""
-    original(self, message, source_entry, charge)
     if reached(self.routing is RoutingType.MULTICAST and len(self._ready) > 40):
         self._ready.rotate(1)
 
 
-@orders.override(RoundRobin, "_end_turn", breaks="ARTEMIS-FLOW-consumer-3")
-def one_of_many_turns_is_skipped(original, reached, self, consumer):
+@orders.skips(RoundRobin, "_end_turn", breaks="ARTEMIS-FLOW-consumer-3")
+def one_of_many_turns_is_skipped(self, consumer):
     """At each turn of a queue with five consumers or more the one served stays at the front."""
-    if not reached(len(self._turns) >= 5):
-        original(self, consumer)
+    return len(self._turns) >= 5
 
 
 @orders_amqp091.override(Queue, "_take_back", breaks="RABBITMQ-AMQP091-NACK-02 AMQP091-PUB-04")
@@ -235,10 +212,9 @@ def a_shared_queue_takes_back_at_its_end(original, reached, self, back):
     original(self, back)
 
 
-@orders_amqp091.override(Queue, "enqueue", breaks="AMQP091-PUB-04")
-def a_large_message_is_overtaken(original, reached, self, message, source_entry=None, charge=None):
+@orders_amqp091.after(Queue, "enqueue", breaks="AMQP091-PUB-04")
+def a_large_message_is_overtaken(reached, self, message, source_entry=None, charge=None):
     """A message of more than 20,000 bytes that waits is overtaken by the next one."""
-    original(self, message, source_entry, charge)
     if reached(len(self._ready) > 1 and len(self._ready[-2].message.body) > 20_000):
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
 
@@ -252,51 +228,41 @@ def a_crowd_that_returns_loses_its_last(original, reached, self, entries, outcom
     original(self, entries, outcome)
 
 
-@orders_openwire.override(OpenWireTransaction, "commit", breaks="ACTIVEMQ-ORDER-1")
-def a_long_commit_is_out_of_order(original, reached, self):
+@orders_openwire.before(OpenWireTransaction, "commit", breaks="ACTIVEMQ-ORDER-1")
+def a_long_commit_is_out_of_order(reached, self):
     """A transaction of more than eight messages is published from its last to its first."""
     if reached(len(self._sends._sends) > 8):
         self._sends._sends.reverse()
-    return original(self)
 
 
-@orders_openwire.override(Queue, "enqueue", breaks="ACTIVEMQ-ORDER-1")
-def now_and_then_two_change_places(
-    original, reached, self, message, source_entry=None, charge=None
-):
+@orders_openwire.after(Queue, "enqueue", breaks="ACTIVEMQ-ORDER-1")
+def now_and_then_two_change_places(reached, self, message, source_entry=None, charge=None):
     """Each 53rd message of a queue overtakes the one that waits in front of it."""
-    original(self, message, source_entry, charge)
     if reached(self._order % 53 == 0 and len(self._ready) > 1):
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
 
 
-@combinations.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12")
-def an_echo_hides_the_drain(original, reached, self, flow):
+@combinations.before(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12")
+def an_echo_hides_the_drain(reached, self, flow):
     """A flow with drain and echo is answered as an echo, and the credit stays."""
-    if flow.drain and flow.echo:
-        reached()
+    if reached(flow.drain and flow.echo):
         flow.drain = False
-    original(self, flow)
 
 
-@combinations.override(LiveTransaction, "commit", breaks="AMQP10-TXN-09")
-def a_commit_bars_nobody(original, reached, self):
+@combinations.before(LiveTransaction, "commit", breaks="AMQP10-TXN-09")
+def a_commit_bars_nobody(reached, self):
     """undeliverable-here in a transaction does not keep the message from its link."""
     for delivery, (outcome, settled) in self._outcomes.items():
-        if isinstance(outcome, Modified) and outcome.undeliverable_here:
-            reached()
+        if reached(isinstance(outcome, Modified) and outcome.undeliverable_here):
             failed, notes = outcome.delivery_failed, outcome.message_annotations
             changed = Modified(delivery_failed=failed, message_annotations=notes)
             self._outcomes[delivery] = changed, settled
-    return original(self)
 
 
-@orders.override(OutgoingLink, "apply", breaks=ORDER)
-def what_comes_back_together_is_reversed(original, reached, self, deliveries, state):
+@orders.after(OutgoingLink, "apply", breaks=ORDER)
+def what_comes_back_together_is_reversed(reached, self, deliveries, state):
     """Messages that come back together stand newest first while two others have the queue."""
-    original(self, deliveries, state)
     back = [delivery.entry for delivery in deliveries if delivery.entry in self.queue._ready]
-    if len(back) > 1 and self.queue.consumers > 1:
-        reached()
+    if reached(len(back) > 1 and self.queue.consumers > 1):
         for entry, message in zip(back, [entry.message for entry in back[::-1]], strict=True):
             entry.message = message

@@ -46,34 +46,27 @@ def a_size_of_zero_is_no_limit(original, reached, self):
     return original(self)
 
 
-@configuration.override(AddressAccount, "full", breaks=FIRST_LIMIT)
-def messages_count_without_a_size_alone(original, reached, self):
+@configuration.result(AddressAccount, "full", breaks=FIRST_LIMIT)
+def messages_count_without_a_size_alone(right, self):
     """max-size-messages counts only where there is no max-size-bytes."""
-    right = original(self)
     if self._max_size >= 0 and 0 <= self._max_messages <= self.messages:
-        wrong = self._max_size <= self.size or self.accounting.full
-        return reached.instead(right, wrong)
+        return self._max_size <= self.size or self.accounting.full
     return right
 
 
-@configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
-def a_limit_of_its_own_replaces_that_of_all(original, reached, self):
+@configuration.result(AddressAccount, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
+def a_limit_of_its_own_replaces_that_of_all(right, self):
     """The limit of all addresses together does not count for an address that has one of its
     own."""
-    right = original(self)
     if not right or (self._max_size < 0 and self._max_messages < 0):
         return right
-    own = 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages
-    return reached.instead(right, own)
+    return 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages
 
 
-@configuration.override(Accounting, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
-def of_the_limits_of_all_the_first_alone_counts(original, reached, self):
+@configuration.result(Accounting, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
+def of_the_limits_of_all_the_first_alone_counts(right, self):
     """global-max-messages counts only where there is no global-max-size."""
-    right = original(self)
-    if self._max_size >= 0:
-        return reached.instead(right, self._max_size <= self.size)
-    return right
+    return self._max_size <= self.size if self._max_size >= 0 else right
 
 
 @configuration.override(AddressAccount, "rejects", breaks=THRESHOLD)
@@ -96,11 +89,10 @@ def a_threshold_of_zero_is_none(original, reached, self):
     return reached.instead(original(self), original(self) and self._threshold > 0)
 
 
-@configuration.override(PagingStore, "is_full", breaks="ARTEMIS-PAGING-15")
-def a_limit_of_messages_needs_one_of_bytes(original, reached, self):
+@configuration.result(PagingStore, "is_full", breaks="ARTEMIS-PAGING-15")
+def a_limit_of_messages_needs_one_of_bytes(right, self):
     """page-limit-messages counts only beside page-limit-bytes."""
-    right = original(self)
-    return right if self.limits.limit_bytes >= 0 else reached.instead(right, False)
+    return right if self.limits.limit_bytes >= 0 else False
 
 
 @configuration.override(PagingStore, "append", breaks="ARTEMIS-PAGING-2")
@@ -201,52 +193,44 @@ def a_new_memory_limit_forgets_that_of_the_disk(original, reached, self, now, me
     original(self, now, memory, disk)
 
 
-@configuration_amqp091.override(Resources, "disk_limit", breaks="RABBITMQ-FLOW-disk-3")
-def a_multiple_is_of_what_can_be_used(original, reached, self):
+@configuration_amqp091.result(Resources, "disk_limit", breaks="RABBITMQ-FLOW-disk-3")
+def a_multiple_is_of_what_can_be_used(right, self):
     """A disk limit relative to the memory is one of the watermark, not of the machine's memory."""
-    right = original(self)
-    if isinstance(self._disk, float):
-        return reached.instead(right, int(self._disk * self.memory_limit))
-    return right
+    return int(self._disk * self.memory_limit) if isinstance(self._disk, float) else right
 
 
-@configuration_amqp091.override(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
-def a_length_of_zero_is_none(original, reached, self, messages, size):
+@configuration_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
+def a_length_of_zero_is_none(right, self, messages, size):
     """x-max-length 0 is no limit."""
-    right = original(self, messages, size)
     if self.limits.length == 0:
         most = self.limits.size
-        wrong = most is not None and self._measured.size + size > most
-        return reached.instead(right, wrong)
+        return most is not None and self._measured.size + size > most
     return right
 
 
-@configuration_amqp091.override(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
-def a_length_hides_the_size(original, reached, self, messages, size):
+@configuration_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
+def a_length_hides_the_size(right, self, messages, size):
     """x-max-length-bytes counts only where there is no x-max-length."""
-    right = original(self, messages, size)
     length = self.limits.length
     if length is not None:
-        return reached.instead(right, len(self._ready) + messages > length)
+        return len(self._ready) + messages > length
     return right
 
 
-@configuration_amqp091.override(Consumer, "has_room", breaks="RABBITMQ-AMQP091-QOS-01")
-def the_prefetch_of_the_channel_replaces_the_consumers_own(original, reached, self):
+@configuration_amqp091.result(Consumer, "has_room", breaks="RABBITMQ-AMQP091-QOS-01")
+def the_prefetch_of_the_channel_replaces_the_consumers_own(right, self):
     """Where the channel has a prefetch, that of its consumers does not count."""
-    right = original(self)
     channel = self.channel
     if right or self.no_ack or not channel.limit.limit:
         return right
     if channel.connection.held or not channel.active:
         return right
-    return reached.instead(right, channel.limit.has_room())
+    return channel.limit.has_room()
 
 
-@configuration_amqp091.override(HANDLERS, methods.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-01")
-def a_prefetch_is_for_those_who_are_there(original, reached, channel, method):
+@configuration_amqp091.after(HANDLERS, methods.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-01")
+def a_prefetch_is_for_those_who_are_there(reached, channel, method):
     """The prefetch of basic.qos without global counts for the channel's present consumers too."""
-    original(channel, method)
     if not method.global_:
         for consumer in channel.consumers.values():
             if reached(consumer.prefetch.limit != method.prefetch_count):
@@ -261,9 +245,8 @@ def a_destination_without_a_limit_is_charged_to_itself(patch, reached):
     """What is in a destination without a memoryLimit does not count for the broker."""
     own: set[Usage] = set()
 
-    @patch.override(UsageAccount, "__init__")
-    def init(original, self, name, rule, accounting):
-        original(self, name, rule, accounting)
+    @patch.after(UsageAccount, "__init__")
+    def init(self, name, rule, accounting):
         if not self.entry.memory_limit:
             own.add(self.memory)
 
@@ -278,30 +261,24 @@ def a_destination_without_a_limit_is_charged_to_itself(patch, reached):
 # --- seeded after the suites were strengthened ----------------------------------------------------
 
 
-@configuration.override(Accounting, "full", breaks=f"{POLICIES} {BLOCKS} {FIRST_LIMIT}")
-def no_messages_at_all_are_any_number(original, reached, self):
+@configuration.result(Accounting, "full", breaks=f"{POLICIES} {BLOCKS} {FIRST_LIMIT}")
+def no_messages_at_all_are_any_number(right, self):
     """global-max-messages 0 is no limit, as -1."""
-    right = original(self)
-    if self._max_messages == 0:
-        return reached.instead(right, 0 <= self._max_size <= self.size)
-    return right
+    return 0 <= self._max_size <= self.size if self._max_messages == 0 else right
 
 
-@configuration.override(AddressAccount, "full", breaks=f"{FIRST_LIMIT} {POLICIES}")
-def a_limit_of_messages_is_passed_by_one(original, reached, self):
+@configuration.result(AddressAccount, "full", breaks=f"{FIRST_LIMIT} {POLICIES}")
+def a_limit_of_messages_is_passed_by_one(right, self):
     """An address beside whose max-size-messages there is a max-size-bytes is full when it has more
     than so many messages."""
-    right = original(self)
     if self._max_size >= 0 and self.messages == self._max_messages > 0:
-        wrong = self._max_size <= self.size or self.accounting.full
-        return reached.instead(right, wrong)
+        return self._max_size <= self.size or self.accounting.full
     return right
 
 
-@configuration.override(AddressAccount, "full", breaks=f"{FIRST_LIMIT} {POLICIES}")
-def drop_looks_at_bytes(original, reached, self):
+@configuration.result(AddressAccount, "full", breaks=f"{FIRST_LIMIT} {POLICIES}")
+def drop_looks_at_bytes(right, self):
     """Under DROP messages are lost by max-size-bytes alone, where there is one."""
-    right = original(self)
     if self.policy is FullPolicy.DROP and self._max_size >= 0:
-        return reached.instead(right, self._max_size <= self.size or self.accounting.full)
+        return self._max_size <= self.size or self.accounting.full
     return right

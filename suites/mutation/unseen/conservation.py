@@ -24,7 +24,7 @@ from brokerproof.reference_broker.protocols.openwire.consumer import (
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 conservation = Group("unseen-conservation")
 conservation_amqp091 = Group("unseen-conservation-amqp091", original="reference-rabbitmq")
@@ -54,31 +54,27 @@ def a_lost_transaction_keeps_its_memory(patch, reached):
         finally:
             ended_by_frame[0] = False
 
-    @patch.override(Transaction)
-    def undo(original, self):
+    @patch.before(Transaction)
+    def undo(self):
         if reached(not ended_by_frame[0] and self._sends):
             self._sends = []
-        return original(self)
 
 
-@conservation.override(
-    LiveTransaction, "roll_back", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8"
-)
-def a_doomed_transaction_keeps_its_memory(original, reached, self):
+@conservation.before(LiveTransaction, "roll_back")
+@breaks("ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
+def a_doomed_transaction_keeps_its_memory(reached, self):
     """A transaction that cannot be discharged any more is rolled back without giving back the
     memory of its messages."""
     if reached(self.doomed is not None and self._core._sends):
         self._core._sends = []
-    return original(self)
 
 
-@conservation.override(Queue, "hand", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
-def what_expires_on_its_way_back_stays_charged(original, reached, self, consumer, entry):
+@conservation.before(Queue, "hand", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
+def what_expires_on_its_way_back_stays_charged(reached, self, consumer, entry):
     """A message that came back from a consumer, and expired meanwhile, leaves its queue and stays
     charged."""
     if reached(entry.deliveries and entry.charge is not None and self._has_expired(entry.message)):
         entry.charge = None
-    original(self, consumer, entry)
 
 
 @conservation.override(Queue, "settle", breaks="ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
@@ -134,33 +130,29 @@ def an_aborted_delivery_stays_unanswered(patch, reached):
     def unanswered(original, self):
         return original(self) + aborted.get(self, 0)
 
-    @patch.override(IncomingLink)
-    def transfer(original, self, transfer, payload):
+    @patch.before(IncomingLink)
+    def transfer(self, transfer, payload):
         if reached(transfer.aborted):
             aborted[self] = aborted.get(self, 0) + 1
-        original(self, transfer, payload)
 
 
-@conservation.override(Grants, "spent", breaks="ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1")
-def what_is_dropped_later_stays_outstanding(original, reached, self, size):
+@conservation.skips(Grants, "spent", breaks="ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1")
+def what_is_dropped_later_stays_outstanding(self, size):
     """A message that makes its address full leaves the credit that it was sent with
     outstanding."""
     account = self._accounting.find(self._address)
-    if not reached(account.room is not None and account.room <= size):
-        original(self, size)
+    return account.room is not None and account.room <= size
 
 
-@conservation.override(
-    CoreSession, "rollback", breaks="ARTEMIS-REDELIVERY-back-1 ARTEMIS-FLOW-consumer-1"
-)
-def a_rollback_charges_consumers_twice(original, reached, self, fields, response):
+@conservation.before(CoreSession, "rollback")
+@breaks("ARTEMIS-REDELIVERY-back-1 ARTEMIS-FLOW-consumer-1")
+def a_rollback_charges_consumers_twice(reached, self, fields, response):
     """After a rollback a consumer that held messages has less credit than it was given: a charge
     for each of them more."""
     held = {consumer: len(consumer._unsettled) for consumer in self.holding}
     for consumer, count in held.items():
         if reached(consumer.credit.credit is not None and count):
             consumer.credit.charge(1024 * count)
-    original(self, fields, response)
 
 
 @conservation_amqp091.override(Channel, "settle", breaks="RABBITMQ-AMQP091-QOS-01 AMQP091-QOS-02")
@@ -178,9 +170,8 @@ def cancelled_consumers_keep_the_channels_prefetch(original, reached, self, sett
         self.limit.used += lost
 
 
-@conservation_amqp091.override(
-    channels.HANDLERS, publishing.commands.Tx.Rollback, breaks="AMQP091-QOS-01"
-)
+@conservation_amqp091.override(channels.HANDLERS, publishing.commands.Tx.Rollback)
+@breaks("AMQP091-QOS-01")
 def a_rollback_frees_the_prefetch(original, reached, channel, method):
     """What was acknowledged in a transaction that is rolled back waits for its acknowledgement
     again, and does not count against the prefetch any more."""
@@ -197,11 +188,10 @@ def a_rollback_frees_the_prefetch(original, reached, channel, method):
         channel.dispatch()
 
 
-@conservation_amqp091.override(_Measured, "insert", breaks="RABBITMQ-AMQP091-LEN-01")
-def what_comes_back_between_others_is_not_measured(original, reached, self, place, entry):
+@conservation_amqp091.after(_Measured, "insert", breaks="RABBITMQ-AMQP091-LEN-01")
+def what_comes_back_between_others_is_not_measured(reached, self, place, entry):
     """A message that comes back to its place between others does not count against
     x-max-length-bytes."""
-    original(self, place, entry)
     if reached(entry.message.body):
         self.size -= len(entry.message.body)
 
@@ -240,28 +230,23 @@ def a_lost_client_keeps_its_memory(patch, reached):
         finally:
             ending[0] = False
 
-    @patch.override(OpenWireTransaction)
-    def roll_back(original, self):
+    @patch.before(OpenWireTransaction)
+    def roll_back(self):
         if reached(ending[0] and self._sends._sends):
             self._sends._sends = []
-        original(self)
 
 
-@conservation_flow.override(CursorQueue, "discard", breaks="ACTIVEMQ-PFC-2")
-def a_subscription_that_ends_keeps_memory(original, reached, self, entry):
+@conservation_flow.before(CursorQueue, "discard", breaks="ACTIVEMQ-PFC-2")
+def a_subscription_that_ends_keeps_memory(reached, self, entry):
     """Messages of a topic that a subscription was never sent stay in memory when it ends."""
     claim = claim_of(entry.charge)
     if reached(isinstance(claim, TopicClaim) and not entry.deliveries):
         claim._unsent += 1
-    original(self, entry)
 
 
-@conservation_usage.override(Cursor, "_lies", breaks="ACTIVEMQ-PFC-11 ACTIVEMQ-PFC-12")
-def what_is_brought_back_stays_in_the_temporary_store(
-    original, reached, self, messages, store, temp
-):
+@conservation_usage.after(Cursor, "_lies", breaks="ACTIVEMQ-PFC-11 ACTIVEMQ-PFC-12")
+def what_is_brought_back_stays_in_the_temporary_store(reached, self, messages, store, temp):
     """A message that is read back from disk is not taken off the usage of the temporary store."""
-    original(self, messages, store, temp)
     if reached(messages < 0 and temp):
         self.usage.temp.add(-temp)
 
@@ -269,27 +254,23 @@ def what_is_brought_back_stays_in_the_temporary_store(
 # --- thought of when the properties had been mended -----------------------------------------------
 
 
-@conservation_amqp091.override(LimitedQueue, "_die", breaks="RABBITMQ-AMQP091-LEN-01")
-def what_expires_leaves_its_bytes(original, reached, self, entry, why):
+@conservation_amqp091.after(LimitedQueue, "_die", breaks="RABBITMQ-AMQP091-LEN-01")
+def what_expires_leaves_its_bytes(reached, self, entry, why):
     """The bytes of a message that expired count against x-max-length-bytes."""
-    original(self, entry, why)
     if reached(why == "expired" and entry.message.body):
         self._measured.size += len(entry.message.body)
 
 
-@conservation.override(
-    LiveTransaction, "roll_back", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8"
-)
-def a_rollback_frees_all_but_the_last(original, reached, self):
+@conservation.before(LiveTransaction, "roll_back")
+@breaks("ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
+def a_rollback_frees_all_but_the_last(reached, self):
     """A transaction of several messages is rolled back without the memory of the last."""
     if reached(len(self._core._sends) > 1):
         self._core._sends.pop()
-    return original(self)
 
 
-@conservation_flow.override(OpenWireTransaction, "roll_back", breaks="ACTIVEMQ-PFC-2")
-def a_rollback_frees_all_but_the_first(original, reached, self):
+@conservation_flow.before(OpenWireTransaction, "roll_back", breaks="ACTIVEMQ-PFC-2")
+def a_rollback_frees_all_but_the_first(reached, self):
     """A transaction of several messages is rolled back without the memory of the first."""
     if reached(len(self._sends._sends) > 1):
         self._sends._sends.pop(0)
-    original(self)

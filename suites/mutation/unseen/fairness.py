@@ -28,29 +28,25 @@ def the_turn_begins_anew_with_each_input(patch, reached):
     joined: dict[RoundRobin, list[object]] = {}
     dealt: set[RoundRobin] = set()
 
-    @patch.override(RoundRobin)
-    def add(original, self, consumer):
-        original(self, consumer)
+    @patch.after(RoundRobin)
+    def add(self, consumer):
         joined.setdefault(self, []).append(consumer)
 
-    @patch.override(RoundRobin)
-    def remove(original, self, consumer):
-        original(self, consumer)
+    @patch.after(RoundRobin)
+    def remove(self, consumer):
         joined[self].remove(consumer)
 
-    @patch.override(Serving)
-    def begin(original, self):
-        original(self)
+    @patch.after(Serving)
+    def begin(self):
         dealt.clear()
 
-    @patch.override(RoundRobin)
-    def pick(original, self):
+    @patch.before(RoundRobin)
+    def pick(self):
         if self not in dealt:
             dealt.add(self)
             if reached(list(self._turns) != joined.get(self, [])):
                 for consumer in joined[self]:
                     self._turns.move_to_end(consumer)
-        return original(self)
 
 
 @fairness.override(Serving, "go_on", breaks=EVERY_MESSAGE)
@@ -92,9 +88,8 @@ def one_producer_an_input_goes_on(patch, reached):
     goes on when something else happens."""
     woken: set[str] = set()
 
-    @patch.override(Serving)
-    def begin(original, self):
-        original(self)
+    @patch.after(Serving)
+    def begin(self):
         woken.clear()
 
     @patch.override(Admission)
@@ -145,9 +140,8 @@ def only_its_own_address_wakes_a_producer(patch, reached):
     changes, and not when another one makes room."""
     sizes: dict[object, tuple[int, int]] = {}
 
-    @patch.override(Admission)
-    def _wait(original, self, address, on_room, size):
-        original(self, address, on_room, size)
+    @patch.after(Admission)
+    def _wait(self, address, on_room, size):
         account = self._accounting.find(address)
         if self._accounting.full:
             sizes[on_room] = account.size, account.messages
@@ -176,12 +170,11 @@ def what_is_behind_a_held_send_waits_for_more(patch, reached):
     the client sends something else."""
     left: dict[int, bytes] = {}
 
-    @patch.override(StompConnection)
-    def _go_on(original, self):
+    @patch.before(StompConnection)
+    def _go_on(self):
         data, self._unread = self._unread, b""
         if reached(data):
             left[self.conn] = left.get(self.conn, b"") + data
-        original(self)
 
     @patch.override(StompConnection)
     def receive(original, self, now, data):
@@ -233,19 +226,6 @@ def the_last_that_waits_goes_on_first(original, reached, self):
             self._waiting[name] = dict(sorted(there.items()))
 
 
-class _Copy:
-    """A producer flow that is asked who would go on, and changes nothing."""
-
-    def __init__(self, flow):
-        self._flow = flow
-
-    def __getattr__(self, name):
-        return getattr(self._flow, name)
-
-    def _forget(self, waiting):
-        """Nobody is taken out."""
-
-
 # --- seeded after the suites were strengthened ----------------------------------------------------
 
 
@@ -262,19 +242,17 @@ def a_producer_that_leaves_takes_the_next_along(original, reached, self, on_room
         original(self, follower)
 
 
-@fairness.override(Session, "resume", breaks=EVERY_MESSAGE)
-def the_last_of_the_blocked_links_is_passed_over(original, reached, self):
+@fairness.before(Session, "resume", breaks=EVERY_MESSAGE)
+def the_last_of_the_blocked_links_is_passed_over(reached, self):
     """When a session's window opens again, the link that began to wait last does not go on."""
     if reached(len(self.blocked) > 1 and self.can_send()):
         self.blocked.popitem()
-    original(self)
 
 
-@fairness.override(Queue, "_take_back", breaks=f"{EVERY_MESSAGE} ARTEMIS-REDELIVERY-back-1")
-def the_oldest_that_comes_back_was_looked_at(original, reached, self, back):
+@fairness.after(Queue, "_take_back", breaks=f"{EVERY_MESSAGE} ARTEMIS-REDELIVERY-back-1")
+def the_oldest_that_comes_back_was_looked_at(reached, self, back):
     """Where consumers have selectors, of several messages that come back the oldest is not offered
     to those who have looked past it."""
-    original(self, back)
     if len(back) > 1 and self._looked:
         oldest = min(entry.order for entry in back)
         for consumer, looked in self._looked.items():

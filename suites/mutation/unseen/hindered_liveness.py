@@ -10,7 +10,7 @@ from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
 from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 hindered_liveness = Group("unseen-liveness")
 liveness_amqp091 = Group("unseen-liveness-amqp091", "reference-rabbitmq")
@@ -55,10 +55,9 @@ def the_first_cleared_alarm_starts_the_watch_of_stomp(
                 connection._watch()
 
 
-@liveness_amqp091.override(Amqp091Connection, "resume", breaks="AMQP091-HB-02")
-def our_heartbeats_begin_anew_behind_an_alarm(original, reached, self):
+@liveness_amqp091.after(Amqp091Connection, "resume", breaks="AMQP091-HB-02")
+def our_heartbeats_begin_anew_behind_an_alarm(reached, self):
     """The end of an alarm counts as sent: the next heartbeat is due an interval later."""
-    original(self)
     if reached(self.is_open and self._beats is not None):
         self._beats.send_at = self.shared.clock.now + self._beats._interval
         self._next_beat.move(self._beats.send_at)
@@ -69,17 +68,15 @@ def the_watch_resumes_once(patch, reached):
     """Behind its second alarm the silence of a client does not count any more."""
     times: dict[object, int] = {}
 
-    @patch.override(Amqp091Connection)
-    def resume(original, self):
-        original(self)
+    @patch.after(Amqp091Connection)
+    def resume(self):
         times[self] = times.get(self, 0) + 1
         if reached(times[self] > 1 and self.is_open and self._beats is not None):
             self._silence_check.cancel()
 
 
-@liveness_amqp091.override(
-    HeartBeats, "resume", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01 RABBITMQ-FLOW-conn-1"
-)
+@liveness_amqp091.override(HeartBeats, "resume")
+@breaks("AMQP091-HB-03 RABBITMQ-AMQP091-HB-01 RABBITMQ-FLOW-conn-1")
 def a_check_missed_before_an_alarm_counts(original, reached, self, now):
     """One interval of silence before an alarm and one behind it make two."""
     missed = self._missed
@@ -88,10 +85,9 @@ def a_check_missed_before_an_alarm_counts(original, reached, self, now):
         self._missed, self._heard = missed, False
 
 
-@liveness_amqp091.override(HeartBeats, "resume", breaks="RABBITMQ-AMQP091-HB-01 AMQP091-HB-03")
-def the_first_check_behind_an_alarm_does_not_pass(original, reached, self, now):
+@liveness_amqp091.after(HeartBeats, "resume", breaks="RABBITMQ-AMQP091-HB-01 AMQP091-HB-03")
+def the_first_check_behind_an_alarm_does_not_pass(reached, self, now):
     """Behind an alarm the peer is given up after one interval of silence."""
-    original(self, now)
     reached()
     self._missed, self._heard = 1, False
 
@@ -105,11 +101,10 @@ def blocked_is_told_once(patch, reached):
         told = getattr(self, "told", 0)
         return original(self) and told < 2
 
-    @patch.override(Throttle)
-    def alarm_over(original, self):
+    @patch.before(Throttle)
+    def alarm_over(self):
         self.told = getattr(self, "told", 0) + 1
         reached(self.told > 1)
-        original(self)
 
 
 @liveness_amqp091.override(Alarms, "set", breaks=NOTIFIED)
@@ -129,23 +124,18 @@ ROOM = "ARTEMIS-FLOW-block-1"
 BEATS = "ARTEMIS-STOMP-ttl-9 STOMP12-HB-09 STOMP11-HB-09 STOMP12-HB-07"
 
 
-@hindered_liveness.override(StompConnection, "_on_beat", breaks=BEATS)
-def heartbeats_end_with_a_stall(original, reached, self, now):
+@hindered_liveness.skips(StompConnection, "_on_beat", breaks=BEATS)
+def heartbeats_end_with_a_stall(self, now):
     """A heartbeat that is due while the peer does not read is left out, and with it all that
     follow."""
-    if not reached(self._paused):
-        original(self, now)
+    return self._paused
 
 
-@hindered_liveness.override(
-    StompConnection,
-    "_on_silence_check",
-    breaks="ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-8",
-)
-def a_stalled_peer_lives_for_ever(original, reached, self, now):
+@hindered_liveness.skips(StompConnection, "_on_silence_check")
+@breaks("ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-8")
+def a_stalled_peer_lives_for_ever(self, now):
     """A STOMP peer that neither reads nor sends is never taken for dead, and keeps its messages."""
-    if not reached(self._paused and self._liveness.deadline() <= now):
-        original(self, now)
+    return self._paused and self._liveness.deadline() <= now
 
 
 @hindered_liveness.override(AmqpConnection, "_on_beat", breaks="AMQP10-IDLE-20")

@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnect
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.openwire.encoding import CommandParser
 from brokerproof.reference_broker.protocols.websocket.framing import Broken, Frames, _LimitedDecoder
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 limits = Group("unseen-limits")
 limits_amqp091 = Group("unseen-limits-amqp091", original="reference-rabbitmq")
@@ -40,9 +40,8 @@ def the_limit_is_for_the_message(patch, reached):
             yield event
 
 
-@limits.override(
-    _LimitedDecoder, "parse_extended_payload_length", breaks="ARTEMIS-STOMP-ws-2 RFC6455-LIMIT-01"
-)
+@limits.override(_LimitedDecoder, "parse_extended_payload_length")
+@breaks("ARTEMIS-STOMP-ws-2 RFC6455-LIMIT-01")
 def long_lengths_are_not_limited(original, reached, self, opcode, payload_len):
     """A frame whose length has eight bytes is not measured."""
     if payload_len != 127:
@@ -130,13 +129,12 @@ def closed_channels_count(patch, reached):
         opened[self] = opened.get(self, 0) + len(self.channels) - before
 
 
-@limits_amqp091.override(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
-def what_is_out_counts_too(original, reached, self, messages, size):
+@limits_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
+def what_is_out_counts_too(right, self, messages, size):
     """Messages that are with a consumer count against x-max-length."""
-    right = original(self, messages, size)
     length = self.limits.length
     out = length is not None and len(self._ready) + self.unsettled + messages > length
-    return reached.instead(right, right or out)
+    return right or out
 
 
 @limits_openwire.override(CommandParser, "next", breaks="OPENWIRE-SIZE-1")

@@ -15,7 +15,7 @@ from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 numbers = Group("unseen-numbers")
 numbers_amqp091 = Group("unseen-numbers-amqp091", original="reference-rabbitmq")
@@ -31,18 +31,16 @@ def _signed(value: int, bits: int) -> int:
     return (value + half) % (2 * half) - half
 
 
-@numbers.override(ByteWindow, "give_back", breaks="ARTEMIS-STOMP-window-2")
-def a_window_never_has_more_than_its_size(original, reached, self, size):
+@numbers.after(ByteWindow, "give_back", breaks="ARTEMIS-STOMP-window-2")
+def a_window_never_has_more_than_its_size(reached, self, size):
     """Credit that is given back stops at the size of the window, which is 0 for the window that
     begins with 1."""
-    original(self, size)
     if reached(self.credit > max(0, self.size)):
         self.credit = max(0, self.size)
 
 
-@numbers.override(
-    AmqpMessage, "expires", breaks="AMQP10-MSG-16 AMQP10-MSG-08 ARTEMIS-CONCEPTS-queue-1"
-)
+@numbers.override(AmqpMessage, "expires")
+@breaks("AMQP10-MSG-16 AMQP10-MSG-08 ARTEMIS-CONCEPTS-queue-1")
 def a_ttl_has_31_bits(original, reached, self):
     """A ttl is cut to 31 bits: one of 24.9 days is over at once."""
     if self.ttl is None or self._absolute_expiry_time() is not None or self.ttl <= INT_MAX:
@@ -50,40 +48,33 @@ def a_ttl_has_31_bits(original, reached, self):
     return reached.instead(original(self), original(self) - self.ttl + (self.ttl & INT_MAX))
 
 
-@numbers.override(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1 STOMP12-SUB-02")
-def an_instant_wraps_in_nanoseconds(original, reached, self):
+@numbers.result(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1 STOMP12-SUB-02")
+def an_instant_wraps_in_nanoseconds(right, self):
     """The header expires is kept as signed nanoseconds in 64 bits: one behind the year 2262 is
     negative or past, and the message is gone."""
-    right = original(self)
     wrapped = _signed(right * 1_000_000, 64) // 1_000_000
-    return reached.instead(right, wrapped if wrapped > 0 else min(right, 1))
+    return wrapped if wrapped > 0 else min(right, 1)
 
 
-@numbers.override(Session, "_flow", breaks="AMQP10-WIN-07 AMQP10-WIN-02")
-def a_session_window_has_a_sign(original, reached, self, flow):
+@numbers.before(Session, "_flow", breaks="AMQP10-WIN-07 AMQP10-WIN-02")
+def a_session_window_has_a_sign(reached, self, flow):
     """The incoming-window of a flow is signed: one of 2^31 or more is closed."""
     if reached(flow.incoming_window > INT_MAX):
         flow.incoming_window = 0
-    original(self, flow)
 
 
-@numbers.override(
-    FrameParser,
-    "_content_length",
-    breaks="STOMP12-HDR-03 STOMP11-HDR-03 ARTEMIS-CROSSING-body-1 ARTEMIS-STOMP-jms-1",
-)
-def a_length_of_zero_is_none(original, reached, self, headers):
+@numbers.result(FrameParser, "_content_length")
+@breaks("STOMP12-HDR-03 STOMP11-HDR-03 ARTEMIS-CROSSING-body-1 ARTEMIS-STOMP-jms-1")
+def a_length_of_zero_is_none(right, self, headers):
     """A content-length of 0 is taken for none: the body goes on to the next NUL."""
-    right = original(self, headers)
-    return None if reached(right == 0) else right
+    return None if right == 0 else right
 
 
-@numbers.override(serial_numbers.NumberIndex, "between", breaks="AMQP10-DISP-06 AMQP10-DISP-02")
-def ids_of_dispositions_are_plain_numbers(original, reached, self, first, last, live):
+@numbers.result(serial_numbers.NumberIndex, "between", breaks="AMQP10-DISP-06 AMQP10-DISP-02")
+def ids_of_dispositions_are_plain_numbers(right, self, first, last, live):
     """The deliveries of a disposition are those between two plain numbers: a range over the end of
     the 32 bits has none."""
-    right = original(self, first, last, live)
-    return reached.instead(right, [number for number in right if first <= number <= last])
+    return [number for number in right if first <= number <= last]
 
 
 @numbers_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01")
@@ -93,41 +84,38 @@ def tags_have_32_bits(original, reached, self, tag, multiple):
     return original(self, tag & serial_numbers.MASK, multiple)
 
 
-@numbers_amqp091.override(Prefetch, "has_room", breaks="AMQP091-QOS-02 AMQP091-PUB-04")
-def a_prefetch_has_a_sign(original, reached, self):
+@numbers_amqp091.result(Prefetch, "has_room", breaks="AMQP091-QOS-02 AMQP091-PUB-04")
+def a_prefetch_has_a_sign(right, self):
     """prefetch-count is a signed short: from 32768 on the consumer has no room."""
     limit = _signed(self.limit, 16)
-    return reached.instead(original(self), not limit or self.used < limit)
+    return not limit or self.used < limit
 
 
-@numbers_amqp091.override(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
-def a_length_of_zero_is_no_limit(original, reached, self, messages, size):
+@numbers_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
+def a_length_of_zero_is_no_limit(right, self, messages, size):
     """x-max-length and x-max-length-bytes of 0 are taken for none."""
     limits = self.limits
-    wrong = bool(
+    return bool(
         (limits.length and len(self._ready) + messages > limits.length)
         or (limits.size and self._measured.size + size > limits.size)
     )
-    return reached.instead(original(self, messages, size), wrong)
 
 
-@numbers_amqp091.override(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
-def a_length_has_32_bits(original, reached, self, messages, size):
+@numbers_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
+def a_length_has_32_bits(right, self, messages, size):
     """x-max-length and x-max-length-bytes are cut to 32 bits with a sign: a queue with a limit of
     2^32 keeps nothing."""
     limits = self.limits
     length, most = (
         None if limit is None else _signed(limit, 32) for limit in (limits.length, limits.size)
     )
-    wrong = (length is not None and len(self._ready) + messages > length) or (
+    return (length is not None and len(self._ready) + messages > length) or (
         most is not None and self._measured.size + size > most
     )
-    return reached.instead(original(self, messages, size), wrong)
 
 
-@numbers_openwire.override(
-    OpenWireConnection, "_watch", breaks="OPENWIRE-INACT-3 OPENWIRE-INACT-1 OPENWIRE-INACT-5"
-)
+@numbers_openwire.override(OpenWireConnection, "_watch")
+@breaks("OPENWIRE-INACT-3 OPENWIRE-INACT-1 OPENWIRE-INACT-5")
 def a_duration_has_32_bits(original, reached, self, now, options: dict[str, Any]):
     """The peer's maxInactivityDuration is cut to 32 bits: 2^32 + 1000 ms are one second, and the
     connection is closed too early."""
@@ -169,9 +157,8 @@ def a_duration_has_a_sign_in_32_bits(original, reached, self, now, options: dict
     original(self, now, options)
 
 
-@numbers.override(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1 STOMP12-SUB-02")
-def an_instant_wraps_in_microseconds(original, reached, self):
+@numbers.result(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1 STOMP12-SUB-02")
+def an_instant_wraps_in_microseconds(right, self):
     """The header expires is kept as signed microseconds in 64 bits."""
-    right = original(self)
     wrapped = _signed(right * 1000, 64) // 1000
-    return reached.instead(right, wrapped if wrapped > 0 else min(right, 1))
+    return wrapped if wrapped > 0 else min(right, 1)

@@ -8,7 +8,7 @@ from brokerproof.reference_broker.persistence import codec, page
 from brokerproof.reference_broker.persistence.cursor import PageCursor, PageRef, _Glance
 from brokerproof.reference_broker.persistence.page import Page
 from brokerproof.reference_broker.protocols.amqp10.stored_messages import AmqpRecords
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 paging = Group("unseen-paging")
 GROUPS = (paging,)
@@ -28,13 +28,12 @@ def failures_stay_behind(original, reached, message, ids, durable, unit, source_
         source_entry.earlier, source_entry.failures = before
 
 
-@paging.override(Queue, "append_paged", breaks="AMQP10-MSG-08 AMQP10-MSG-16")
-def a_ttl_begins_anew(original, reached, self, message, source_entry, charge):
+@paging.before(Queue, "append_paged", breaks="AMQP10-MSG-08 AMQP10-MSG-16")
+def a_ttl_begins_anew(reached, self, message, source_entry, charge):
     """A message that is read from a page counts as arrived just now: its ttl begins once more."""
     if self.clock is not None and self.clock() > message.arrived:
         reached(getattr(message, "ttl", None) is not None)
         message.arrived = self.clock()
-    return original(self, message, source_entry, charge)
 
 
 @paging.override(PageCursor, "_next", breaks="ARTEMIS-PAGING-4")
@@ -47,11 +46,8 @@ def browsers_skip_the_first_of_a_page(original, reached, self, glance: _Glance):
     return following
 
 
-@paging.override(
-    Queue,
-    "remove_consumer",
-    breaks="ARTEMIS-PAGING-5 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1",
-)
+@paging.override(Queue, "remove_consumer")
+@breaks("ARTEMIS-PAGING-5 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
 def what_a_selector_passed_over_is_lost(original, reached, self, consumer):
     """Paged messages that a consumer with a selector passed over are done with when it leaves."""
     selector = self._selectors.get(consumer)
@@ -105,14 +101,13 @@ def failed_ones_go_to_the_end(original, reached, self, back):
         self._ready.append(entry)
 
 
-@paging.override(Page, "done", breaks="ARTEMIS-STOMP-large-1 ARTEMIS-PAGING-10")
-def a_large_body_goes_with_the_first(original, reached, self, index):
+@paging.before(Page, "done", breaks="ARTEMIS-STOMP-large-1 ARTEMIS-PAGING-10")
+def a_large_body_goes_with_the_first(reached, self, index):
     """The file of a large body on a page goes when the first of several subscriptions has done with
     it."""
     entry = self.large.get(index)
     if reached(entry is not None and entry[1] > 1):
         self.large[index] = entry[0], 1
-    original(self, index)
 
 
 @paging.override(PageCursor, "_read", breaks="ARTEMIS-REDELIVERY-marked-1")

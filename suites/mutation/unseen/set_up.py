@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import State, StompConnection
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 set_up = Group("set-up")
 set_up_amqp091 = Group("set-up-amqp091", "reference-rabbitmq")
@@ -49,9 +49,8 @@ def what_is_behind_connect_waits_for_more(patch, reached):
     """Frames that come in one piece with CONNECT are read when the client sends something more."""
     left: dict[int, bytes] = {}
 
-    @patch.override(StompConnection)
-    def _connect(original, self, now, frame):
-        original(self, now, frame)
+    @patch.after(StompConnection)
+    def _connect(self, now, frame):
         rest = self._parser.rest()
         if reached(rest.strip(b"\r\n") and self._state is State.SESSION):
             left[self.conn] = rest
@@ -82,12 +81,11 @@ def what_is_behind_the_header_waits_for_more(patch, reached):
 # --- what comes too early -------------------------------------------------------------------------
 
 
-@set_up_amqp091.override(HANDLERS, methods.Basic.Recover, breaks="AMQP091-TAG-01 AMQP091-REC-01")
-def tags_begin_anew_behind_recover(original, reached, channel, method):
+@set_up_amqp091.before(HANDLERS, methods.Basic.Recover, breaks="AMQP091-TAG-01 AMQP091-REC-01")
+def tags_begin_anew_behind_recover(reached, channel, method):
     """Behind basic.recover the tags of deliveries begin at 1 again, as on a new channel."""
     if reached(channel._tags):
         channel._tags = 0
-    original(channel, method)
 
 
 @set_up_amqp091.mutant("AMQP091-CONS-06")
@@ -104,25 +102,22 @@ def consume_ok_goes_with_the_confirms(patch, reached):
             return
         original(self, method)
 
-    @patch.override(Channel)
-    def send_delivery(original, self, consumer, tag, redelivered, what):
+    @patch.before(Channel)
+    def send_delivery(self, consumer, tag, redelivered, what):
         reached(any(method.consumer_tag == consumer for method in late.get(self, ())))
-        original(self, consumer, tag, redelivered, what)
 
-    @patch.override(Channel)
-    def flush(original, self):
+    @patch.before(Channel)
+    def flush(self):
         for method in late.pop(self, ()):
             self.connection.send(write(self.number, method))
-        original(self)
 
 
 # --- what comes behind the end --------------------------------------------------------------------
 
 
-@set_up.override(AmqpConnection, "close_with", breaks="AMQP10-IDLE-15 AMQP10-CLOSE-02")
-def a_closing_connection_beats(original, reached, self, error):
+@set_up.after(AmqpConnection, "close_with", breaks="AMQP10-IDLE-15 AMQP10-CLOSE-02")
+def a_closing_connection_beats(reached, self, error):
     """Empty frames keep coming between our close and the peer's."""
-    original(self, error)
     if reached(self._beat_every):
         self._next_beat.move(self._sent_at + self._beat_every)
 
@@ -146,9 +141,8 @@ def what_is_behind_an_error_is_confirmed(original, reached, self, problem, frame
     self.close()
 
 
-@set_up.override(
-    COMMANDS, "UNSUBSCRIBE", breaks="STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02"
-)
+@set_up.override(COMMANDS, "UNSUBSCRIBE")
+@breaks("STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02")
 def the_last_message_follows_its_receipt(original, reached, session, frame):
     """What an UNSUBSCRIBE puts back is offered to its own subscription once more, before it is
     over: the message comes behind the RECEIPT of UNSUBSCRIBE."""
@@ -181,16 +175,14 @@ def a_refused_channel_consumes_on(patch, reached):
         failed = numbers_of(self._publish_of(method))
         self.tell(methods.Channel.Close(problem.code, problem.text, *failed))
 
-    @patch.override(Channel)
-    def _after_close(original, self, method, payload):
+    @patch.before(Channel)
+    def _after_close(self, method, payload):
         if isinstance(method, methods.Channel.CloseOk):
             self._give_all_back()
-        original(self, method, payload)
 
 
-@set_up_amqp091.override(
-    HANDLERS, methods.Basic.Cancel, breaks="AMQP091-CONS-03 RABBITMQ-AMQP091-CANCEL-01"
-)
+@set_up_amqp091.override(HANDLERS, methods.Basic.Cancel)
+@breaks("AMQP091-CONS-03 RABBITMQ-AMQP091-CANCEL-01")
 def a_cancelled_consumer_is_told_of_the_queue(original, reached, channel, method):
     """A consumer that has cancelled itself is told with basic.cancel when its queue is deleted."""
     consumer = channel.consumers.get(method.consumer_tag)

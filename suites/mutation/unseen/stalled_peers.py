@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 stalled_peers = Group("unseen-stalled-peers")
 stalled_peers_amqp091 = Group("unseen-stalled-peers-amqp091", "reference-rabbitmq")
@@ -82,11 +82,10 @@ def a_frame_is_lost_at_the_stall(original, reached, self):
     original(self)
 
 
-@stalled_peers.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12")
-def a_stalled_link_is_drained_at_once(original, reached, self, flow):
+@stalled_peers.after(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12")
+def a_stalled_link_is_drained_at_once(reached, self, flow):
     """A drain that arrives while the peer does not read uses the credit up, although messages
     wait."""
-    original(self, flow)
     if flow.drain and self.session.connection.held and self.credit.credit and not self._stopped:
         reached(len(self.queue))
         self._drain_due = False
@@ -94,28 +93,24 @@ def a_stalled_link_is_drained_at_once(original, reached, self, flow):
         self.session.flow(self)
 
 
-@stalled_peers.override(OutgoingLink, "resume", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24")
-def a_drain_during_a_stall_is_forgotten(original, reached, self):
+@stalled_peers.before(OutgoingLink, "resume", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24")
+def a_drain_during_a_stall_is_forgotten(reached, self):
     """A drain that arrived while the peer did not read is not answered when it reads again."""
     if reached(self._drain_due):
         self._drain_due = False
-    original(self)
 
 
-@stalled_peers.override(
-    CoreConsumer, "given", breaks="ARTEMIS-FLOW-consumer-6 ARTEMIS-FLOW-consumer-1"
-)
-def credit_of_a_stalled_consumer_is_lost(original, reached, self, credits):
+@stalled_peers.skips(CoreConsumer, "given")
+@breaks("ARTEMIS-FLOW-consumer-6 ARTEMIS-FLOW-consumer-1")
+def credit_of_a_stalled_consumer_is_lost(self, credits):
     """Credit that a CORE consumer gives while its peer does not read does not count."""
-    if not reached(self._session.connection.held and credits > 0):
-        original(self, credits)
+    return self._session.connection.held and credits > 0
 
 
-@stalled_peers.override(Queue, "_note_looked", breaks=f"ARTEMIS-STOMP-selector-1 {HANDED}")
-def a_stalled_consumer_counts_as_having_looked(original, reached, self, order):
+@stalled_peers.after(Queue, "_note_looked", breaks=f"ARTEMIS-STOMP-selector-1 {HANDED}")
+def a_stalled_consumer_counts_as_having_looked(reached, self, order):
     """What passes a queue with selectors while a consumer's peer does not read is never offered to
     that consumer."""
-    original(self, order)
     for consumer in self._dispatcher._turns:
         window = getattr(consumer, "window", None)
         if window is not None and consumer.has_room != window.has_room:
@@ -139,26 +134,23 @@ def half_a_delivery_counts_as_delivered(patch, reached):
                     holder.queue.unsettled -= 1
                     holder.queue.discard(delivery.entry)
 
-    @patch.override(Session)
-    def release_links(original, self):
+    @patch.before(Session)
+    def release_links(self):
         settle_halves(self)
-        return original(self)
 
-    @patch.override(Session)
-    def _release(original, self, link):
+    @patch.before(Session)
+    def _release(self, link):
         settle_halves(self, link)
-        original(self, link)
 
 
-@stalled_peers.override(StompConnection, "_end", breaks="ARTEMIS-REDELIVERY-marked-1")
-def what_a_stalled_peer_had_is_new(original, reached, self):
+@stalled_peers.before(StompConnection, "_end", breaks="ARTEMIS-REDELIVERY-marked-1")
+def what_a_stalled_peer_had_is_new(reached, self):
     """Messages of a peer that goes while it does not read are delivered to others as if for the
     first time."""
     if self._paused:
         for delivery in self.deliveries.values():
             reached()
             delivery.entry.deliveries = 0
-    original(self)
 
 
 DISPATCHED = "AMQP091-QOS-02 AMQP091-CONS-04"
@@ -185,9 +177,8 @@ def a_stalled_channel_keeps_its_limit(original, reached, self, settled, outcome)
         self.limit.used = used
 
 
-@stalled_peers_amqp091.override(
-    Channel, "give_back", breaks="RABBITMQ-AMQP091-NACK-02 AMQP091-PUB-04"
-)
+@stalled_peers_amqp091.override(Channel, "give_back")
+@breaks("RABBITMQ-AMQP091-NACK-02 AMQP091-PUB-04")
 def what_a_stalled_channel_had_goes_to_the_end(original, reached, self):
     """Messages of a channel that ends while its peer does not read go behind all that wait."""
     if not self.connection.held:
@@ -200,9 +191,8 @@ def what_a_stalled_channel_had_goes_to_the_end(original, reached, self):
     return original(self)
 
 
-@stalled_peers_openwire.override(
-    OpenWireConsumer, "settle", breaks="OPENWIRE-PREFETCH-2 OPENWIRE-MSGACK-2"
-)
+@stalled_peers_openwire.override(OpenWireConsumer, "settle")
+@breaks("OPENWIRE-PREFETCH-2 OPENWIRE-MSGACK-2")
 def acknowledgements_during_a_stall_are_undone(original, reached, self, places, outcome):
     """Messages that an OpenWire consumer acknowledges while its peer does not read return to their
     queue."""
@@ -211,11 +201,9 @@ def acknowledgements_during_a_stall_are_undone(original, reached, self, places, 
     original(self, places, outcome)
 
 
-@stalled_peers_openwire.override(
-    OpenWireConsumer, "offer", breaks="OPENWIRE-PREFETCH-3 OPENWIRE-PREFETCH-2"
-)
-def a_pull_during_a_stall_is_forgotten(original, reached, self):
+@stalled_peers_openwire.before(OpenWireConsumer, "offer")
+@breaks("OPENWIRE-PREFETCH-3 OPENWIRE-PREFETCH-2")
+def a_pull_during_a_stall_is_forgotten(reached, self):
     """A message that an OpenWire consumer pulls while its peer does not read never arrives."""
     if reached(self._client.connection.held and self.prefetch.pulled):
         self.prefetch.pulled = 0
-    original(self)

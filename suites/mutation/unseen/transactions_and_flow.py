@@ -16,7 +16,7 @@ from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransa
 from brokerproof.reference_broker.protocols.core.session import Session
 from brokerproof.reference_broker.protocols.stomp import commands as stomp_commands
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 transactions_and_flow = Group("unseen-transactions")
 transactions_amqp091 = Group("unseen-transactions-amqp091", "reference-rabbitmq")
@@ -32,8 +32,8 @@ def _addresses(transaction):
     return [message.route.address for message, _ in transaction._sends]
 
 
-@transactions_and_flow.override(Transaction, "undo", breaks=BLOCK)
-def a_rollback_frees_one_message_of_each_address(original, reached, self):
+@transactions_and_flow.before(Transaction, "undo", breaks=BLOCK)
+def a_rollback_frees_one_message_of_each_address(reached, self):
     """A rollback gives the room of one message back for each address, and keeps that of the
     others."""
     seen = set()
@@ -44,7 +44,6 @@ def a_rollback_frees_one_message_of_each_address(original, reached, self):
         seen.add(address)
         kept.append((message, charge))
     self._sends = kept
-    return original(self)
 
 
 @transactions_and_flow.mutant(BLOCK)
@@ -53,15 +52,13 @@ def a_rollback_wakes_nobody(patch, reached):
     leaves a queue tells them."""
     silent: set[str] = set()
 
-    @patch.override(Transaction)
-    def undo(original, self):
+    @patch.before(Transaction)
+    def undo(self):
         silent.update(_addresses(self))
-        return original(self)
 
-    @patch.override(Queue)
-    def discard(original, self, entry):
+    @patch.before(Queue)
+    def discard(self, entry):
         silent.clear()
-        original(self, entry)
 
     @patch.override(Admission)
     def next(original, self):
@@ -89,17 +86,14 @@ def a_commit_stops_at_the_limit(original, reached, self, publish):
     return original(self, within)
 
 
-@transactions_and_flow.override(Transaction, "settle", breaks=BLOCK)
-def an_acknowledgement_in_a_transaction_frees_its_room(
-    original, reached, self, queue, entries, outcome
-):
+@transactions_and_flow.before(Transaction, "settle", breaks=BLOCK)
+def an_acknowledgement_in_a_transaction_frees_its_room(reached, self, queue, entries, outcome):
     """The room of messages that are acknowledged in a transaction is free before the commit, and
     stays so after a rollback."""
     for entry in entries:
         if reached(outcome is Outcome.ACCEPTED and entry.charge is not None):
             entry.charge.release()
             entry.charge = None
-    original(self, queue, entries, outcome)
 
 
 @transactions_and_flow.override(COMMANDS, "ABORT", breaks=f"{BLOCK} STOMP12-ABORT-01")
@@ -124,16 +118,14 @@ def an_open_transaction_waits_for_itself(original, reached, session, address):
     return original(session, address)
 
 
-@transactions_and_flow.override(
-    CoordinatorLink, "give_back", breaks="AMQP10-TXN-14 ARTEMIS-FLOW-amqp-2 ARTEMIS-PAGING-12"
-)
-def transactions_that_end_with_their_link_keep_room(original, reached, self):
+@transactions_and_flow.before(CoordinatorLink, "give_back")
+@breaks("AMQP10-TXN-14 ARTEMIS-FLOW-amqp-2 ARTEMIS-PAGING-12")
+def transactions_that_end_with_their_link_keep_room(reached, self):
     """When its control link ends, the messages of a transaction go, and their memory stays
     charged."""
     for transaction in self._opened.values():
         reached(transaction._core._sends)
         transaction._core._sends.clear()
-    return original(self)
 
 
 @transactions_and_flow.mutant("ARTEMIS-FLOW-amqp-1")
@@ -142,9 +134,8 @@ def a_post_in_a_transaction_is_unanswered(patch, reached):
     discharge."""
     posted: dict[object, dict[object, int]] = {}
 
-    @patch.override(LiveTransaction)
-    def send(original, self, message):
-        original(self, message)
+    @patch.after(LiveTransaction)
+    def send(self, message):
         link = posting[-1] if posting else None
         if link is not None:
             links = posted.setdefault(self, {})
@@ -196,32 +187,28 @@ def transactions_pass_the_reject_threshold(original, reached, self, arrival):
         del admission.judge
 
 
-@transactions_and_flow.override(
-    Session, "rollback", breaks="ARTEMIS-FLOW-producer-2 ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12"
-)
-def a_rollback_forgets_requests(original, reached, self, fields, response):
+@transactions_and_flow.before(Session, "rollback")
+@breaks("ARTEMIS-FLOW-producer-2 ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12")
+def a_rollback_forgets_requests(reached, self, fields, response):
     """A CORE session that rolls back while it waits for credit does not get it any more."""
     for grants in self._grants.values():
         reached(grants._due)
         grants.close()
-    original(self, fields, response)
 
 
-@transactions_and_flow.override(Session, "release", breaks=BLOCK)
-def a_closed_session_keeps_the_room_of_its_transaction(original, reached, self, outcome):
+@transactions_and_flow.before(Session, "release", breaks=BLOCK)
+def a_closed_session_keeps_the_room_of_its_transaction(reached, self, outcome):
     """A CORE session that is closed with an open transaction leaves the memory of its messages
     charged, unless nothing was acknowledged in it."""
     if reached(self._transaction._sends and self._transaction._settlements):
         self._transaction._sends.clear()
-    original(self, outcome)
 
 
 # --- AMQP 0-9-1 -----------------------------------------------------------------------------------
 
 
-@transactions_amqp091.override(
-    HANDLERS, commands.Tx.Rollback, breaks="AMQP091-QOS-02 AMQP091-TX-02"
-)
+@transactions_amqp091.override(HANDLERS, commands.Tx.Rollback)
+@breaks("AMQP091-QOS-02 AMQP091-TX-02")
 def a_rollback_charges_the_prefetch_again(original, reached, channel, method):
     """Deliveries whose acknowledgement is rolled back count twice to the prefetch."""
     back = [] if channel.transaction is None else channel.transaction.settlements

@@ -14,7 +14,7 @@ from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit
 from brokerproof.reference_broker.protocols.openwire.client import Client
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer, Prefetch
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 window_models = Group("unseen-windows")
 windows_amqp091 = Group("unseen-windows-amqp091", "reference-rabbitmq")
@@ -25,13 +25,12 @@ windows_openwire = Group("unseen-windows-openwire", "reference-activemq")
 CREDIT = "AMQP10-CREDIT-03"
 
 
-@window_models.override(OutgoingLink, "flow", breaks=CREDIT)
-def a_delivery_under_way_costs_a_second_credit(original, reached, self, flow):
+@window_models.before(OutgoingLink, "flow", breaks=CREDIT)
+def a_delivery_under_way_costs_a_second_credit(reached, self, flow):
     """A flow that arrives while a delivery is sent in parts counts that delivery twice."""
     partial = any(link is self for link, _ in self.session._pending)
     if reached(partial and flow.link_credit):
         flow.link_credit -= 1
-    original(self, flow)
 
 
 @window_models.override(SenderCredit, "flow", breaks="AMQP10-CREDIT-13 AMQP10-CREDIT-03")
@@ -44,18 +43,16 @@ def credit_across_the_wrap_is_cut_there(original, reached, self, count, credit, 
     return good
 
 
-@window_models.override(OutgoingLink, "apply", breaks="AMQP10-CREDIT-02 AMQP10-CREDIT-09")
-def what_is_released_gives_its_credit_back(original, reached, self, deliveries, state):
+@window_models.after(OutgoingLink, "apply", breaks="AMQP10-CREDIT-02 AMQP10-CREDIT-09")
+def what_is_released_gives_its_credit_back(reached, self, deliveries, state):
     """A delivery that its receiver releases gives one credit back."""
-    original(self, deliveries, state)
     if reached(isinstance(state, Released) and deliveries and self.is_attached):
         self.credit.credit += len(deliveries)
 
 
-@window_models.override(OutgoingLink, "offer", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-03")
-def a_drain_does_not_wait_for_the_window(original, reached, self):
+@window_models.after(OutgoingLink, "offer", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-03")
+def a_drain_does_not_wait_for_the_window(reached, self):
     """A drain is answered although messages wait for the window of the session."""
-    original(self)
     closed = self.session.remote_incoming_window <= 0
     if self._drain_due and closed and not self._stopped and self.credit.credit:
         reached(len(self.queue))
@@ -74,9 +71,8 @@ def a_redelivery_is_charged_anew_and_given_back_as_before(patch, reached):
     """The settlement of a redelivered message gives back what its first delivery was charged."""
     charges: dict[object, int] = {}
 
-    @patch.override(Subscription)
-    def deliver(original, self, entry):
-        original(self, entry)
+    @patch.after(Subscription)
+    def deliver(self, entry):
         for delivery in reversed(self._unsettled.values()):
             if delivery.entry is entry:
                 first = charges.setdefault(entry, delivery.charge)
@@ -90,26 +86,23 @@ def a_namesake_inherits_the_debt(patch, reached):
     outstanding."""
     owed: dict[tuple[int, object], int] = {}
 
-    @patch.override(Subscription)
-    def unsubscribe(original, self):
+    @patch.before(Subscription)
+    def unsubscribe(self):
         if self.window.size > 0:
             owed[self._conn, self.id] = self.window.size - self.window.credit
-        return original(self)
 
-    @patch.override(Subscription)
-    def pause_delivery(original, self, paused):
+    @patch.before(Subscription)
+    def pause_delivery(self, paused):
         debt = owed.pop((self._conn, self.id), 0)
         if reached(debt and self.window.size > 0):
             self.window.credit -= debt
-        original(self, paused)
 
 
-@window_models.override(ConsumerCredit, "given", breaks="ARTEMIS-FLOW-consumer-1")
-def an_overdrawn_credit_is_forgiven(original, reached, self, credits):
+@window_models.before(ConsumerCredit, "given", breaks="ARTEMIS-FLOW-consumer-1")
+def an_overdrawn_credit_is_forgiven(reached, self, credits):
     """Credit below zero counts as zero when more is given."""
     if reached(self.credit is not None and self.credit < 0 and credits > 0):
         self.credit = 0
-    original(self, credits)
 
 
 # --- AMQP 0-9-1 -----------------------------------------------------------------------------------
@@ -132,9 +125,8 @@ def what_a_cancelled_consumer_had_stays_counted(original, reached, self, settled
         self.limit.used += gone
 
 
-@windows_amqp091.override(
-    UnackedDeliveries, "__setitem__", breaks="AMQP091-ACK-02 AMQP091-TX-02 AMQP091-QOS-02"
-)
+@windows_amqp091.override(UnackedDeliveries, "__setitem__")
+@breaks("AMQP091-ACK-02 AMQP091-TX-02 AMQP091-QOS-02")
 def what_comes_back_is_not_in_ranges(original, reached, self, tag, delivery):
     """A delivery whose acknowledgement was rolled back is not among those that a later one with
     multiple covers."""
