@@ -351,10 +351,10 @@ def _read_users(path: Path) -> None:
 
 
 @functools.cache
-def _certificates() -> Mapping[str, bytes]:
+def _certificates() -> Sequence[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         certificates_in(Path(folder))
-        return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.is_file()}
+        return [path.read_bytes() for path in Path(folder).iterdir() if path.is_file()]
 
 
 def _read_certificates(path: Path) -> None:
@@ -385,144 +385,71 @@ _TRACE = (UnreadableTrace,)
 _SETTING = (BadSetting, SetUpFailed)
 _RUN = (BadRunFolder, UnreadableRun, UnreadableResults)
 
+
+def _of_run(name: str, file: str, read: Callable[[Path], object]) -> Reader:
+    """The reader of one file of a run, which stands among the others."""
+    return Reader(name, file, _file_of_run(file), read, _RUN, operators.JSON, _write_run)
+
+
+def _text(
+    name: str,
+    file: str,
+    seeds: Callable[[], Sequence[bytes]],
+    read: Callable[[Path], object],
+    *refusals: type[Exception],
+    prepare: Callable[[Path], object] | None = None,
+) -> Reader:
+    """The reader of what a user writes: a broker's configuration, unless ``refusals`` are given."""
+    return Reader(name, file, seeds, read, refusals or _SETTING, operators.TEXT, prepare)
+
+
+def _profiles() -> Sequence[bytes]:
+    folder = Path(str(files("brokerproof.fixtures"))) / "profiles"
+    return [(folder / f"{name}.toml").read_bytes() for name in profiles.names()]
+
+
+def _read_profile(path: Path) -> None:
+    profiles.load(str(path))
+
+
+def _read_inferred(path: Path) -> None:
+    report_brokers.read_measured([str(path)])
+
+
+def _read_matrix(path: Path) -> None:
+    report_mutants.read(path.parent)
+
+
+_KNOWN = "known_deviations.toml"
+_USERS = "-users.properties"
+_CASE, _TARGET = f"x{case_file.SUFFIX}", f"x{shipped_targets.SUFFIX}"
+_READING = (UnreadableRun,)
+_CASE_FILE = (case_file.BadCaseFile, plans.Unrestorable)
+_TABLES = (*operators.BINARY, _other_table, _other_table)
+
 READERS: tuple[Reader, ...] = (
     Reader("capture", "x.pcap", _captures, _read_capture, _TRACE, (*operators.BINARY, _in_gzip)),
-    Reader(
-        "segment",
-        "part-0-00000.parquet",
-        _segments,
-        _read_segment,
-        _TRACE,
-        (*operators.BINARY, _other_table, _other_table),
+    Reader("segment", "part-0-00000.parquet", _segments, _read_segment, _TRACE, _TABLES),
+    _of_run("results", records.NAME, _read_results),
+    _of_run("header", run_folder.HEADER, _read_header),
+    _of_run("cases", run_folder.CASES, _read_header),
+    Reader("case-file", _CASE, _case_files, _read_case_file, _CASE_FILE, operators.JSON),
+    _text(
+        *("target", _TARGET, _target_files, _read_target, target_file.BadTarget),
+        prepare=_configurations_beside,
     ),
-    Reader(
-        "results",
-        records.NAME,
-        _file_of_run(records.NAME),
-        _read_results,
-        _RUN,
-        operators.JSON,
-        _write_run,
+    _text("deviations", _KNOWN, _shipped(f"*/{_KNOWN}"), deviations.load, BadData),
+    _text("profile", "x.toml", _profiles, _read_profile, BadData),
+    _text(
+        "broker-xml", "broker.xml", _shipped("artemis/*.xml"), _read_artemis, prepare=_users_beside
     ),
-    Reader(
-        "header",
-        run_folder.HEADER,
-        _file_of_run(run_folder.HEADER),
-        _read_header,
-        _RUN,
-        operators.JSON,
-        _write_run,
-    ),
-    Reader(
-        "cases",
-        run_folder.CASES,
-        _file_of_run(run_folder.CASES),
-        _read_header,
-        _RUN,
-        operators.JSON,
-        _write_run,
-    ),
-    Reader(
-        "case-file",
-        f"x{case_file.SUFFIX}",
-        _case_files,
-        _read_case_file,
-        (case_file.BadCaseFile, plans.Unrestorable),
-        operators.JSON,
-    ),
-    Reader(
-        "target",
-        f"x{shipped_targets.SUFFIX}",
-        _target_files,
-        _read_target,
-        (target_file.BadTarget,),
-        operators.TEXT,
-        _configurations_beside,
-    ),
-    Reader(
-        "deviations",
-        "known_deviations.toml",
-        _shipped("*/known_deviations.toml"),
-        deviations.load,
-        (BadData,),
-        operators.TEXT,
-    ),
-    Reader(
-        "profile",
-        "x.toml",
-        lambda: [
-            (Path(str(files("brokerproof.fixtures"))) / "profiles" / f"{name}.toml").read_bytes()
-            for name in profiles.names()
-        ],
-        lambda path: profiles.load(str(path)),
-        (BadData,),
-        operators.TEXT,
-    ),
-    Reader(
-        "broker-xml",
-        "broker.xml",
-        _shipped("artemis/*.xml"),
-        _read_artemis,
-        _SETTING,
-        operators.TEXT,
-        _users_beside,
-    ),
-    Reader(
-        "activemq-xml",
-        "activemq.xml",
-        _shipped("activemq/*.xml"),
-        _read_activemq,
-        _SETTING,
-        operators.TEXT,
-    ),
-    Reader(
-        "rabbitmq-conf",
-        "rabbitmq.conf",
-        _shipped("rabbitmq/*.conf"),
-        _read_rabbitmq,
-        _SETTING,
-        operators.TEXT,
-    ),
-    Reader(
-        "rabbitmq-config",
-        "rabbitmq.config",
-        _shipped("rabbitmq/*.config"),
-        _read_rabbitmq,
-        _SETTING,
-        operators.TEXT,
-    ),
-    Reader(
-        "users",
-        "artemis-users.properties",
-        _shipped("artemis/*-users.properties"),
-        _read_users,
-        _SETTING,
-        operators.TEXT,
-    ),
-    Reader(
-        "certificates",
-        "x.pem",
-        lambda: list(_certificates().values()),
-        _read_certificates,
-        (tls.BadTls,),
-        operators.TEXT,
-    ),
-    Reader(
-        "inferred",
-        "x.json",
-        _inferred,
-        lambda path: report_brokers.read_measured([str(path)]),
-        (UnreadableRun,),
-        operators.JSON,
-    ),
-    Reader(
-        "kill-matrix",
-        report_mutants.NAME,
-        _matrix,
-        lambda path: report_mutants.read(path.parent),
-        (UnreadableRun,),
-        operators.JSON,
-    ),
+    _text("activemq-xml", "activemq.xml", _shipped("activemq/*.xml"), _read_activemq),
+    _text("rabbitmq-conf", "rabbitmq.conf", _shipped("rabbitmq/*.conf"), _read_rabbitmq),
+    _text("rabbitmq-config", "rabbitmq.config", _shipped("rabbitmq/*.config"), _read_rabbitmq),
+    _text("users", f"artemis{_USERS}", _shipped(f"artemis/*{_USERS}"), _read_users),
+    _text("certificates", "x.pem", _certificates, _read_certificates, tls.BadTls),
+    Reader("inferred", "x.json", _inferred, _read_inferred, _READING, operators.JSON),
+    Reader("kill-matrix", report_mutants.NAME, _matrix, _read_matrix, _READING, operators.JSON),
 )
 
 MOST_CHARACTERS = 1200

@@ -37,14 +37,8 @@ TEXTS = (
     *("${HOME}", "%s%n", "a" * 5000, "<!--", "-->", '"', "'", "\\", "=", ";", "[[", "{{", "#"),
 )
 RAW = (
-    b"\xff",
-    b"\xc3",
-    b"\xed\xa0\x80",
-    b"\xf5\x80\x80\x80",
-    b"\xef\xbb\xbf",
-    b"\0",
-    b"\r",
-    b"\n\n",
+    *(b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xef\xbb\xbf"),
+    *(b"\0", b"\r", b"\n\n"),
 )
 """Bytes that are no UTF-8, a byte order mark, and ends of lines."""
 BRACKETS = (b"[", b"{", b"(", b"<a>", b'{"a":', b"[[1,", b"<!DOCTYPE x>", b"{a,", b"[{")

@@ -187,31 +187,13 @@ FAMILIES: dict[str, tuple[Speaker, ...]] = {
         Speaker("core", "all", speakers_java.core_opening, speakers_java.core_frame),
     ),
     "rabbitmq": (
-        Speaker(
-            "amqp091",
-            "amqp",
-            speakers_amqp091.opening,
-            speakers_amqp091.frame,
-            speakers_amqp091.sensible,
-        ),
-        Speaker(
-            "amqp091",
-            "amqp",
-            speakers_amqp091.opening,
-            speakers_amqp091.frame,
-            speakers_amqp091.sensible,
-        ),
+        *(_AMQP091, _AMQP091),
         _AMQP("amqp10", "amqp"),
         _STOMP("stomp", "stomp"),
         Speaker("http", "management", _nothing, _http),
     ),
     "activemq": (
-        Speaker(
-            "openwire", "openwire", speakers_java.openwire_opening, speakers_java.openwire_frame
-        ),
-        Speaker(
-            "openwire", "openwire", speakers_java.openwire_opening, speakers_java.openwire_frame
-        ),
+        *(_OPENWIRE, _OPENWIRE),
         _AMQP("amqp10", "amqp"),
         _STOMP("stomp", "stomp"),
         Speaker("websocket", "stomp", _websocket_opening, _websocket),

@@ -39,6 +39,10 @@ class Step(grammar.Step):
     """A property of the terminus that is in the transcript, as the answer has it."""
 
 
+def without(*names: str) -> Mistakes:
+    return [(f"without {name}", {name: None}) for name in names]
+
+
 OPENS: Mistakes = (
     ("without container-id", {"container-id": None}),
     ("an empty container-id", {"container-id": ""}),
@@ -58,9 +62,7 @@ OPENS: Mistakes = (
     ),
 )
 BEGINS: Mistakes = (
-    ("without next-outgoing-id", {"next-outgoing-id": None}),
-    ("without incoming-window", {"incoming-window": None}),
-    ("without outgoing-window", {"outgoing-window": None}),
+    *without("next-outgoing-id", "incoming-window", "outgoing-window"),
     ("incoming-window 0", {"incoming-window": 0}),
     ("outgoing-window 0", {"outgoing-window": 0}),
     ("remote-channel", {"remote-channel": 7}),
@@ -76,8 +78,7 @@ ATTACHES: Mistakes = (
     ("handle as a ulong", {"handle": types.ulong(0)}),
     ("without role", {"role": None}),
     ("role as a string", {"role": types.string("sender")}),
-    ("without source", {"source": None}),
-    ("without target", {"target": None}),
+    *without("source", "target"),
     ("snd-settle-mode 7", {"snd-settle-mode": 7}),
     ("snd-settle-mode settled", {"snd-settle-mode": 1}),
     ("snd-settle-mode unsettled", {"snd-settle-mode": 0}),
@@ -105,26 +106,17 @@ TERMINI: Mistakes = (
 SOURCES: Mistakes = (
     ("an unknown distribution-mode", {"distribution-mode": "brokerproof-throw"}),
     ("distribution-mode copy", {"distribution-mode": "copy"}),
-    (
-        "an unknown filter",
-        {"filter": {"brokerproof": types.Described(SYMBOL, types.NULL)}},
-    ),
+    ("an unknown filter", {"filter": {"brokerproof": types.Described(SYMBOL, types.NULL)}}),
     ("a filter that is not described", {"filter": {"brokerproof": types.string("x")}}),
     ("unknown outcomes", {"outcomes": ("brokerproof:outcome:list",)}),
     ("outcomes without accepted", {"outcomes": ("amqp:released:list",)}),
-    (
-        "default-outcome received",
-        {"default-outcome": RECEIVED},
-    ),
+    ("default-outcome received", {"default-outcome": RECEIVED}),
     ("default-outcome released", {"default-outcome": codec.composite("released")}),
 )
 ADDRESSES: Mistakes = (("an unknown place", {"address": "brokerproof/no/such/place?"}),)
 TRANSFERS: Mistakes = (
     ("settled", {"settled": True}),
-    ("without delivery-id", {"delivery-id": None}),
-    ("without delivery-tag", {"delivery-tag": None}),
-    ("without message-format", {"message-format": None}),
-    ("without handle", {"handle": None}),
+    *without("delivery-id", "delivery-tag", "message-format", "handle"),
     ("a delivery-tag of 33 bytes", {"delivery-tag": b"t" * 33}),
     ("a delivery-tag of 0 bytes", {"delivery-tag": b""}),
     ("a delivery-id ahead", {"delivery-id": 1000}),
@@ -158,24 +150,15 @@ PAYLOADS: Sequence[tuple[str, bytes]] = (
     ("ttl 0", messages.message(BODY, header={"ttl": 0})),
     ("an unknown annotation", messages.message(BODY, message_annotations={"k": "v"})),
     ("an unknown x-opt annotation", messages.message(BODY, message_annotations={"x-opt-k": "v"})),
-    (
-        "message-id as a symbol",
-        messages.message(BODY, properties={"message-id": SYMBOL}),
-    ),
+    ("message-id as a symbol", messages.message(BODY, properties={"message-id": SYMBOL})),
     ("message-id as a uuid", messages.message(BODY, properties={"message-id": UUID(int=1)})),
     ("user-id of nobody", messages.message(BODY, properties={"user-id": b"nobody"})),
-    (
-        "a list of the application",
-        messages.message(BODY, application_properties={"k": ["v"]}),
-    ),
+    ("a list of the application", messages.message(BODY, application_properties={"k": ["v"]})),
     ("a truncated section", messages.message(BODY)[:-2]),
 )
 OF_THE_SESSION = {"handle": None, "link-credit": None, "delivery-count": None}
 FLOWS: Mistakes = (
-    ("without incoming-window", {"incoming-window": None}),
-    ("without next-outgoing-id", {"next-outgoing-id": None}),
-    ("without outgoing-window", {"outgoing-window": None}),
-    ("without next-incoming-id", {"next-incoming-id": None}),
+    *without("incoming-window", "next-outgoing-id", "outgoing-window", "next-incoming-id"),
     ("next-incoming-id ahead", {"next-incoming-id": 1000}),
     ("next-outgoing-id ahead", {"next-outgoing-id": 1000}),
     ("incoming-window 0", {"incoming-window": 0}),
@@ -192,10 +175,7 @@ FLOWS: Mistakes = (
     ("drain without link-credit", {"drain": True, "link-credit": None}),
     ("drain as a string", {"drain": types.string("yes")}),
     ("echo", {"echo": True}),
-    (
-        "echo of the session",
-        {"echo": True, **OF_THE_SESSION},
-    ),
+    ("echo of the session", {"echo": True, **OF_THE_SESSION}),
     ("available", {"available": 10}),
     ("on another handle", {"handle": 5}),
     ("for the sending link", {"handle": SENDING}),
@@ -206,16 +186,10 @@ STATES: Mistakes = (
     ("rejected", {"state": codec.composite("rejected")}),
     ("modified", {"state": codec.composite("modified", delivery_failed=True)}),
     ("undeliverable-here", {"state": codec.composite("modified", undeliverable_here=True)}),
-    (
-        "received",
-        {"state": RECEIVED},
-    ),
+    ("received", {"state": RECEIVED}),
     ("without state", {"state": None}),
     ("accepted, unsettled", {"state": codec.composite("accepted"), "settled": None}),
-    (
-        "an unknown state",
-        {"state": types.Described(SYMBOL, types.Value("list", ()))},
-    ),
+    ("an unknown state", {"state": types.Described(SYMBOL, types.Value("list", ()))}),
     ("a state that is no composite", {"state": types.string("accepted")}),
     ("without role", {"role": None}),
     ("role as a uint", {"role": types.uint(1)}),
@@ -263,23 +237,10 @@ LITERAL = (
             types.encode(types.Described(types.symbol("amqp:end:list"), types.Value("list", ())))
         ),
     ),
-    Step(
-        "close with a field too many",
-        raw=raw(performative(0x18, types.NULL, SYMBOL)),
-    ),
+    Step("close with a field too many", raw=raw(performative(0x18, types.NULL, SYMBOL))),
     Step("close on another channel", "close", channel=3),
     Step("a second open", "open", {"container-id": "differential"}),
-    Step(
-        "flow on another channel",
-        "flow",
-        WINDOWS,
-        channel=3,
-    ),
+    Step("flow on another channel", "flow", WINDOWS, channel=3),
     Step("end on another channel", "end", channel=3),
-    Step(
-        "attach on another channel",
-        "attach",
-        LINK,
-        channel=3,
-    ),
+    Step("attach on another channel", "attach", LINK, channel=3),
 )
