@@ -45,12 +45,10 @@ def write(folder: Path, text: str, name: str = "foo3.toml") -> Path:
 
 def test_a_requirement_knows_its_document(tmp_path: Path) -> None:
     found = requirements.load(write(tmp_path, DOCUMENT + ENTRY)).find("FOO3-FRAME-01")
-    assert (found.source, found.version, found.profile, found.level) == (
-        "FOO 3",
-        "3",
-        None,
-        Level.MUST,
-    )
+    assert found.source == "FOO 3"
+    assert found.version == "3"
+    assert found.profile is None
+    assert found.level == Level.MUST
     assert found.link == "https://example.org/foo#frames"
     assert found.where.endswith("foo3.toml, line 12")
 

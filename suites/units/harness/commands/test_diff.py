@@ -112,12 +112,10 @@ def test_json_has_both_sides_of_every_difference(tmp_path: Path) -> None:
     (only,) = found["cases"]
     assert only["a"] == {"verdict": "PASS", "detail": "PASS here", "attempts": 1, "earlier": []}
     assert only["b"] == {"verdict": "FAIL", "detail": "again", "attempts": 3, "earlier": ["PASS"]}
-    assert (only["kind"], only["course"], only["unsteady"], only["only"]) == (
-        "CHANGED",
-        "WORSE",
-        True,
-        "B",
-    )
+    assert only["kind"] == "CHANGED"
+    assert only["course"] == "WORSE"
+    assert only["unsteady"] is True
+    assert only["only"] == "B"
     assert found["counts"]["unsteady"] == 1
     assert found["exit_code"] == 1
     assert "unsteady: B took 3 attempts; B said PASS before" in call(a, b)[1]

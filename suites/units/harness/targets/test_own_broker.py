@@ -122,10 +122,8 @@ def test_addresses_have_prefixes_and_one_limit(tmp_path: Path) -> None:
     assert identity.addresses.prefix("block") == "a.b."
     assert identity.addresses.prefix("limited.fail") == "few.fail."
     assert identity.addresses.prefix("drop") is None
-    assert (identity.addresses.max_size_bytes, identity.addresses.stated) == (
-        30000,
-        {"max_size_bytes"},
-    )
+    assert identity.addresses.max_size_bytes == 30000
+    assert identity.addresses.stated == {"max_size_bytes"}
     assert "address-full" in identity.capabilities
     assert not {"paging", "page-limits"} & identity.capabilities
     assert SHIPPED.prefix("limited.fail") == "full.three.fail."

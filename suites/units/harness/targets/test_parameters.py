@@ -34,15 +34,11 @@ def test_amqp_parameters_of_an_acceptor_are_read(tmp_path: Path) -> None:
     path = tmp_path / "broker.xml"
     path.write_text(CONFIG)
     known = parameters.from_broker_xml(path, {"amqp_credits": 1})
-    assert (
-        known["both"]["amqp_credits"],
-        known["both"]["amqp_low_credits"],
-        known["amqp"]["amqp_credits"],
-    ) == (7, 2, 1)
-    assert (known["amqp"]["amqp_idle_timeout_ms"], known["amqp"]["amqp_max_frame_size"]) == (
-        0,
-        1024,
-    )
+    assert known["both"]["amqp_credits"] == 7
+    assert known["both"]["amqp_low_credits"] == 2
+    assert known["amqp"]["amqp_credits"] == 1
+    assert known["amqp"]["amqp_idle_timeout_ms"] == 0
+    assert known["amqp"]["amqp_max_frame_size"] == 1024
 
 
 def test_without_a_configuration_the_name_says_what_is_spoken() -> None:

@@ -212,11 +212,9 @@ def test_what_the_most_specific_match_leaves_out_comes_from_the_next() -> None:
         AddressSetting("a", max_delivery_attempts=3),
     )
     found = AddressRules(Settings(address_settings=rules)).of("a")
-    assert (found.dead_letter_address, found.max_delivery_attempts, found.auto_create_queues) == (
-        "D",
-        3,
-        True,
-    )
+    assert found.dead_letter_address == "D"
+    assert found.max_delivery_attempts == 3
+    assert found.auto_create_queues is True
 
 
 class QueueMachine(RuleBasedStateMachine):

@@ -127,7 +127,5 @@ def test_notes_and_failures_of_a_queue_that_gave_a_message_up_come_back() -> Non
     assert (unit, ids, message.body, page.number(payload, flags, at)) == (9, (4, 5), b"x", 1)
     assert found is not None
     assert found.earlier == 5
-    assert (found.notes.annotations, found.notes.rejected) == (
-        source_entry.notes.annotations,
-        source_entry.notes.rejected,
-    )
+    assert found.notes.annotations == source_entry.notes.annotations
+    assert found.notes.rejected == source_entry.notes.rejected

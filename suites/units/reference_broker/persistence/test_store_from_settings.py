@@ -20,12 +20,10 @@ def test_the_limits_are_those_of_the_address_settings(tmp_path: Path) -> None:
         Settings(address_settings=(setting,)), Disk({"journal": tmp_path}, tmp_path)
     )
     limits = store.pages("a").limits
-    assert (limits.page_size, limits.read_bytes, limits.limit_bytes, limits.fails) == (
-        100,
-        200,
-        7,
-        False,
-    )
+    assert limits.page_size == 100
+    assert limits.read_bytes == 200
+    assert limits.limit_bytes == 7
+    assert limits.fails is False
     assert store.journaled
     assert not store_from_settings.store(Settings()).journaled
 

@@ -89,11 +89,9 @@ def test_facts_survive_being_written_down() -> None:
             elif isinstance(fact, Delivered):
                 assert recheck._delivered(row, fact.key) == fact
             elif isinstance(fact, Subscribed):
-                assert (row["queue"], row["conn"], row["flag"]) == (
-                    fact.queue,
-                    fact.conn,
-                    fact.selective,
-                )
+                assert row["queue"] == fact.queue
+                assert row["conn"] == fact.conn
+                assert row["flag"] == fact.selective
             elif isinstance(fact, Unsubscribed):
                 assert (row["subscription"], row["flag"]) == (fact.subscription, fact.noticed)
     assert {End(end.value) for end in End} == set(End)

@@ -296,21 +296,12 @@ def test_a_life_keeps_what_was_said_first_and_what_ended_it() -> None:
         assert life.opaque
         assert life.unseen == {"LOST": (ms(22), 11)}
     (life,) = life_of(events[:3], []).values()
-    assert (
-        life.closed,
-        life.closed_by,
-        life.error,
-        life.disconnected,
-        life.opaque,
-        life.unseen,
-    ) == (
-        NEVER,
-        "",
-        None,
-        False,
-        False,
-        {},
-    )
+    assert life.closed == NEVER
+    assert life.closed_by == ""
+    assert life.error is None
+    assert life.disconnected is False
+    assert life.opaque is False
+    assert life.unseen == {}
     assert not life_of([ev.Noted(at_ns=1, detail="x")], [])
 
 
@@ -397,11 +388,9 @@ def merge(*rows: dict[str, Any]) -> dict[str, Any]:
 def test_a_merged_bitmap_keeps_what_certainly_arrived_and_a_clean_one_nothing_more() -> None:
     some, rest = DeliveryBitmap(sent=0b1011, got=0b0001), DeliveryBitmap(got=0b1010)
     fine = merge(row_of(DELIVERIES, 0, some, block=2), row_of(DELIVERIES, 1, rest, block=2))
-    assert (fine["needs_recheck"], fine["delivered"], fine["summary"]) == (
-        False,
-        2 * BLOCK + 3,
-        b"",
-    )
+    assert fine["needs_recheck"] is False
+    assert fine["delivered"] == 2 * BLOCK + 3
+    assert fine["summary"] == b""
     odd = merge(row_of(DELIVERIES, 0, replace(some, one_copy=True), block=2))
     assert (odd["needs_recheck"], odd["delivered"]) == (True, 2 * BLOCK)
     assert pickle.loads(odd["summary"]).missing == 0b1010
@@ -573,11 +562,9 @@ def test_what_parts_cannot_tell_asks_for_all_of_the_connection(
     plain = [subscribe(), message(0, "t0"), message(1, "t1"), ack("t1"), ack("t0")]
     for cuts in ((), (2,), (1, 3)):
         account = account_of(plain, *cuts)
-        assert (account.ambiguous, account.unsubscribed, account.needs_recheck) == (
-            False,
-            False,
-            False,
-        )
+        assert account.ambiguous is False
+        assert account.unsubscribed is False
+        assert account.needs_recheck is False
     again = [subscribe(), message(0, "t0"), message(1, "t0")]
     assert account_of(again).ambiguous
     assert account_of([subscribe(), message(0, "t0"), subscribe()]).ambiguous

@@ -109,12 +109,10 @@ def test_a_content_in_pieces_is_one_method() -> None:
     stream = Stream()
     found = [item for at in range(len(data)) for item in stream.feed(data[at : at + 1])]
     (method,) = found
-    assert (method.name, method.channel, method.body, method.complete) == (
-        "basic.publish",
-        3,
-        b"x" * 20,
-        True,
-    )
+    assert method.name == "basic.publish"
+    assert method.channel == 3
+    assert method.body == b"x" * 20
+    assert method.complete is True
     assert method.size == len(data) == sum(method.frames)
     assert method.frames[2:] == (16, 16, 12)
     assert {name: method[name] for name in properties} == properties

@@ -140,12 +140,10 @@ def test_a_frame_is_read_as_it_was_written() -> None:
     )
     (found,) = read(data)
     assert isinstance(found, Frame)
-    assert (found.name, found.channel, found.payload, found.size) == (
-        "transfer",
-        3,
-        b"payload",
-        len(data),
-    )
+    assert found.name == "transfer"
+    assert found.channel == 3
+    assert found.payload == b"payload"
+    assert found.size == len(data)
     assert (found["handle"], found.get("delivery_tag"), found.get("settled")) == (7, b"\x01", None)
     assert found.listed() == (
         ("channel", "3"),

@@ -89,12 +89,10 @@ def test_wsproto_reads_what_we_write_and_we_what_it_writes(pieces: list[bytes]) 
 def test_the_answer_to_the_handshake() -> None:
     (reply,) = read(REPLY, 1)
     assert isinstance(reply, Reply)
-    assert (reply.status, reply.values("Upgrade"), reply.values("X"), reply.size) == (
-        101,
-        ["websocket"],
-        ["a", "b"],
-        len(REPLY),
-    )
+    assert reply.status == 101
+    assert reply.values("Upgrade") == ["websocket"]
+    assert reply.values("X") == ["a", "b"]
+    assert reply.size == len(REPLY)
 
 
 def test_nothing_is_read_behind_a_refusal() -> None:

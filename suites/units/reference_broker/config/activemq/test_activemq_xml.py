@@ -63,12 +63,10 @@ def test_the_defaults_are_those_of_activemq(tmp_path: Path) -> None:
     assert of(settings).usage == SystemUsage(memory=GIB, store=100 * GIB, temp=50 * GIB)
     assert (settings.name, settings.security_enabled, settings.users) == ("localhost", False, {})
     (stomp,) = settings.acceptors
-    assert (stomp.protocols, stomp.host, stomp.port, stomp.handshake_timeout_ms) == (
-        ("STOMP",),
-        "127.0.0.1",
-        61613,
-        30_000,
-    )
+    assert stomp.protocols == ("STOMP",)
+    assert stomp.host == "127.0.0.1"
+    assert stomp.port == 61613
+    assert stomp.handshake_timeout_ms == 30_000
     assert stomp.stomp.heart_beat_grace == 1.0
 
 
@@ -98,11 +96,9 @@ def test_policies(tmp_path: Path) -> None:
         "queue://A.B", memory_limit=20480, queue_prefetch=7, cursor=Cursor.VM
     )
     topic = activemq.policy("topic://anything.else")
-    assert (topic.topic_prefetch, topic.send_fail_if_no_space, topic.send_fail_after_ms) == (
-        3,
-        True,
-        5,
-    )
+    assert topic.topic_prefetch == 3
+    assert topic.send_fail_if_no_space is True
+    assert topic.send_fail_after_ms == 5
     assert activemq.policy("queue://other") == DestinationPolicy()
 
 
@@ -163,11 +159,9 @@ def test_users_and_plugins(tmp_path: Path) -> None:
         <authenticationUser username="a" password="${HOME}" groups="x,y"/><authenticationUser username="b" password=""/>
         </users></simpleAuthenticationPlugin></plugins>"""  # noqa: E501
     settings = read(tmp_path, inside)
-    assert (settings.security_enabled, settings.users, of(settings).statistics) == (
-        True,
-        {"a": "here", "b": ""},
-        True,
-    )
+    assert settings.security_enabled is True
+    assert settings.users == {"a": "here", "b": ""}
+    assert of(settings).statistics is True
 
 
 def test_connectors(tmp_path: Path) -> None:
@@ -179,12 +173,10 @@ def test_connectors(tmp_path: Path) -> None:
         </transportConnectors>"""
     reading = activemq_xml.read_with_notes(written(tmp_path, inside))
     s, t, a, o = reading.settings.acceptors
-    assert (s.stomp.heart_beat_grace, t.stomp.heart_beat_grace, t.host, t.port) == (
-        1.5,
-        1.0,
-        "::1",
-        1,
-    )
+    assert s.stomp.heart_beat_grace == 1.5
+    assert t.stomp.heart_beat_grace == 1.0
+    assert t.host == "::1"
+    assert t.port == 1
     assert (a.amqp.idle_timeout_ms, a.amqp.credits, a.amqp.low_credits) == (900, 10, 3)
     assert o.protocols == ("OPENWIRE",)
     assert [note.where.name for note in reading.notes] == [

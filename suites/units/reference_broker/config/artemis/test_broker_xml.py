@@ -95,10 +95,8 @@ def test_a_file_as_artemis_create_writes_it_is_understood(tmp_path: Path) -> Non
         ),
     )
     assert (settings.persistence_enabled, settings.journal_file_size) == (True, 10485760)
-    assert (settings.paging_directory, settings.journal_directory) == (
-        "data/paging",
-        "data/journal",
-    )
+    assert settings.paging_directory == "data/paging"
+    assert settings.journal_directory == "data/journal"
     assert settings.addresses == (
         ConfiguredAddress(
             "DLQ", frozenset({RoutingType.ANYCAST}), (ConfiguredQueue("DLQ", RoutingType.ANYCAST),)
@@ -154,10 +152,8 @@ def test_broker_wide_values(tmp_path: Path) -> None:
         "</wildcard-addresses>",
     )
     settings = broker_xml.read(path, {})
-    assert (settings.connection_ttl_override_ms, settings.connection_ttl_check_interval_ms) == (
-        7000,
-        250,
-    )
+    assert settings.connection_ttl_override_ms == 7000
+    assert settings.connection_ttl_check_interval_ms == 250
     wildcards = (
         settings.wildcard_delimiter,
         settings.wildcard_any_words,

@@ -76,15 +76,11 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         "management": ("127.0.0.3", 15673),
         "web_stomp": ("127.0.0.4", 15675),
     }
-    assert (
-        settings.acceptor("amqp").amqp091.heartbeat_s,
-        settings.acceptor("amqp").amqp091.frame_max,
-    ) == (10, 8192)
+    assert settings.acceptor("amqp").amqp091.heartbeat_s == 10
+    assert settings.acceptor("amqp").amqp091.frame_max == 8192
     assert settings.acceptor("web_stomp").web_socket.encoder_type == "binary"
-    assert (settings.rabbitmq.memory_high_watermark, settings.rabbitmq.disk_free_limit) == (
-        2 * 1024**3,
-        1.0,
-    )
+    assert settings.rabbitmq.memory_high_watermark == 2 * 1024**3
+    assert settings.rabbitmq.disk_free_limit == 1.0
     assert settings.users == {"ann": "p w"}
 
     def watermark(text: str) -> float | int:
@@ -125,10 +121,8 @@ def test_the_shipped_file_is_read_alike() -> None:
     amqp = settings.acceptor("amqp")
     assert (amqp.amqp091.heartbeat_s, amqp.amqp091.channel_max) == (20, 100)
     assert (known["amqp091_heartbeat_s"], known["amqp091_channel_max"]) == (20, 100)
-    assert (settings.rabbitmq.memory_high_watermark, settings.rabbitmq.disk_free_limit) == (
-        0.3,
-        0.1,
-    )
+    assert settings.rabbitmq.memory_high_watermark == 0.3
+    assert settings.rabbitmq.disk_free_limit == 0.1
     found = broker.settings(OURS)
     assert (
         settings.users

@@ -86,12 +86,10 @@ class Shelf(StoringDriver):
 
     def nothing_is_used(self) -> None:
         usage = account(self, "queue://q")
-        assert (
-            usage.memory.used,
-            usage.usage.store.used,
-            usage.usage.temp.used,
-            usage.messages,
-        ) == (0, 0, 0, 0)
+        assert usage.memory.used == 0
+        assert usage.usage.store.used == 0
+        assert usage.usage.temp.used == 0
+        assert usage.messages == 0
 
 
 def bodies(count: int, length: int = LENGTH) -> list[str]:

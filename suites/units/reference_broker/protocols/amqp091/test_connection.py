@@ -125,17 +125,13 @@ def test_dead_letters_tell_their_way_and_do_not_go_round() -> None:
     driver.send(conn, "basic.get", {"queue": "c", "no-ack": True})
     (letter,) = driver.got(conn)
     (death,) = letter["headers"]["x-death"]
-    assert (death["reason"], death["queue"], death["count"], death["routing-keys"]) == (
-        "rejected",
-        "r",
-        1,
-        ["r"],
-    )
-    assert (letter.body, letter["message-id"], letter["headers"]["x-first-death-reason"]) == (
-        b"no",
-        "m",
-        "rejected",
-    )
+    assert death["reason"] == "rejected"
+    assert death["queue"] == "r"
+    assert death["count"] == 1
+    assert death["routing-keys"] == ["r"]
+    assert letter.body == b"no"
+    assert letter["message-id"] == "m"
+    assert letter["headers"]["x-first-death-reason"] == "rejected"
 
 
 STOMP = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"

@@ -370,6 +370,7 @@ def whole(kind: str, low: int, high: int) -> st.SearchStrategy[Item]:
     )
 
 
+TRUE = Value("boolean", True)
 ASCII = st.text(st.characters(max_codepoint=127), max_size=300)
 SCALARS: dict[int, st.SearchStrategy[Item]] = {
     0x56: st.booleans().map(lambda value: Value("boolean", value)),
@@ -442,6 +443,36 @@ def test_the_harness_reads_what_all_write(what: Item) -> None:
     for name, write in WRITERS.items():
         if name != "proton" or not proton_miscounts(what):
             assert harness_reads(write(data)) == harness_neutral(what), name
+
+
+COMPOUND_ARRAYS = (
+    Array(0xD0, (Value("list", ()), Value("list", (harness.uint(1), harness.NULL)))),
+    Array(0xD1, (Value("map", ((harness.symbol("k"), harness.NULL),)), Value("map", ()))),
+    Array(0xF0, (Array(0x50, (harness.ubyte(1),)), Array(0xB3, (), (harness.symbol("d"),)))),
+)
+LONG_AND_CHARACTERS = (
+    Value("list", (harness.NULL,) * 300),
+    Value("map", tuple((harness.string(str(number)), harness.NULL) for number in range(200))),
+    Array(0xB1, (harness.string("x" * 300), harness.string(""))),
+    Array(0x73, (Value("char", 0x1F600),)),
+)
+EQUAL_IN_PYTHON = Value(
+    "map", tuple((key, harness.NULL) for key in (harness.uint(1), Value("long", 1), TRUE))
+)
+
+
+@pytest.mark.parametrize("what", [*COMPOUND_ARRAYS, *LONG_AND_CHARACTERS, EQUAL_IN_PYTHON])
+def test_the_broker_reads_and_writes_what_is_rarely_drawn(what: Item) -> None:
+    data, expected = harness.encode(what), harness_neutral(what)
+    assert broker_reads(data) == expected
+    assert harness_reads(WRITERS["broker"](data)) == expected
+
+
+@given(ITEMS, st.integers(0, 3))
+def test_bytes_around_a_value_do_not_matter(what: Item, before: int) -> None:
+    data = harness.encode(what)
+    value, end = decoder.decode(b"\xff" * before + data + b"\xff\xff", before)
+    assert (broker_neutral(value), end) == (harness_neutral(what), before + len(data))
 
 
 def proton_miscounts(what: Item) -> bool:

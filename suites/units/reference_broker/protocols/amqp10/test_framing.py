@@ -110,11 +110,9 @@ def test_fields_at_the_end_may_be_left_out_and_null_means_the_default() -> None:
     ):
         opened, _ = _decoded(bytes.fromhex(data), _FRAMES)
         assert opened == Open(container_id="c")
-        assert (opened.max_frame_size, opened.channel_max, opened.idle_time_out) == (
-            2**32 - 1,
-            65535,
-            None,
-        )
+        assert opened.max_frame_size == 2**32 - 1
+        assert opened.channel_max == 65535
+        assert opened.idle_time_out is None
 
 
 def test_symbolic_descriptors_and_long_ones() -> None:
@@ -281,12 +279,10 @@ def test_a_message_in_pieces(largest: int, size: int) -> None:
     found = parts(frames)
     assert b"".join(rest for _, rest in found) == payload
     first, *others = [transfer for transfer, _ in found]
-    assert (first.delivery_id, first.delivery_tag, first.message_format, first.settled) == (
-        2,
-        b"\0\0\0\1",
-        0,
-        False,
-    )
+    assert first.delivery_id == 2
+    assert first.delivery_tag == b"\0\0\0\1"
+    assert first.message_format == 0
+    assert first.settled is False
     assert [transfer.more for transfer in (first, *others)] == [True] * len(others) + [False]
     assert all(
         (transfer.handle, transfer.delivery_id, transfer.delivery_tag) == (1, None, None)

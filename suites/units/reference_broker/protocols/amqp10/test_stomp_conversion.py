@@ -158,19 +158,15 @@ def test_headers_become_what_they_are_in_amqp() -> None:
     Stomp(desk).send(headers=ALL_HEADERS + "colour:blue\n")
     (got,) = by_amqp(desk)
     assert (got.durable, got.priority, got.address) == (True, 7, "q")
-    assert (got.correlation_id, got.reply_to, got.subject, got.content_type) == (
-        "c",
-        "r",
-        "t",
-        "text/plain",
-    )
-    assert (got.id, got.user_id, got.group_id, got.group_sequence, got.reply_to_group_id) == (
-        "id",
-        b"me",
-        "g",
-        3,
-        "rg",
-    )
+    assert got.correlation_id == "c"
+    assert got.reply_to == "r"
+    assert got.subject == "t"
+    assert got.content_type == "text/plain"
+    assert got.id == "id"
+    assert got.user_id == b"me"
+    assert got.group_id == "g"
+    assert got.group_sequence == 3
+    assert got.reply_to_group_id == "rg"
     assert got.creation_time == 0.005
     assert got.properties == {
         "colour": "red",

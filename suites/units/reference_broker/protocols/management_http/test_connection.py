@@ -146,18 +146,14 @@ def test_states_walk_with_an_alarm(bench: Bench, api: ManagementPeer) -> None:
     publisher.publish(b"held", "q")
     stomp.send("SEND", {"destination": "/queue/q"}, b"taken")
     assert api.state_of(publisher, {"blocked"}) == ("blocked", True)
-    assert (told(api, other)["state"], told(api, publisher)["last_blocked_by"]) == (
-        "blocking",
-        "resource",
-    )
+    assert told(api, other)["state"] == "blocking"
+    assert told(api, publisher)["last_blocked_by"] == "resource"
     assert api.state_of(stomp, {"blocked"}) == ("blocked", True)
     node = api.node()
     assert (node["mem_alarm"], node["disk_free_alarm"], node["mem_limit"]) == (True, False, 0)
     answer = api.ask("GET", "health/checks/local-alarms")
-    assert (answer.status, answer.json()["alarms"]) == (
-        503,
-        [{"node": node["name"], "resource": "memory"}],
-    )
+    assert answer.status == 503
+    assert answer.json()["alarms"] == [{"node": node["name"], "resource": "memory"}]
     bench.clear_alarm("memory")
     bench.advance(seconds(7))
     found = told(api, publisher)
@@ -189,22 +185,18 @@ def test_a_queue_tells_what_waits_and_what_is_out(bench: Bench, api: ManagementP
     peer.settle()
     found = api.queue("a b/c")
     assert found.keys() == QUEUE
-    assert (found["messages"], found["messages_ready"], found["messages_unacknowledged"]) == (
-        3,
-        2,
-        1,
-    )
+    assert found["messages"] == 3
+    assert found["messages_ready"] == 2
+    assert found["messages_unacknowledged"] == 1
     sizes = (
         found["message_bytes"],
         found["message_bytes_ready"],
         found["message_bytes_unacknowledged"],
     )
     assert sizes == (15, 12, 3)
-    assert (found["durable"], found["arguments"], found["exclusive"]) == (
-        True,
-        {"x-max-length": 9},
-        False,
-    )
+    assert found["durable"] is True
+    assert found["arguments"] == {"x-max-length": 9}
+    assert found["exclusive"] is False
     assert api.get("queues") == api.get("queues/%2F") == [found]
     overview = api.overview()
     assert overview["queue_totals"] == {
