@@ -15,52 +15,22 @@ from brokerproof.harness.results.verdict import with_verdict
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FINGERPRINT
 from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.suites.units.drivers import frames
 
 TTL = "ARTEMIS-STOMP-ttl-3"
 BEAT = "STOMP12-HB-04"
 UNKNOWN = "NOWHERE-SPEC-01"
+HEADER = Path(__file__).with_name("synthetic_run.json")
 
 
 def header(
     name: str, *, targets: Iterable[str] = ("reference",), finished: bool = True
 ) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "format": 2,
-        "run": name,
-        "brokerproof": "0.1.0",
-        "fingerprint": FINGERPRINT,
-        "started": "2026-11-21T12:00:00+00:00",
-        "command": ["brokerproof", "run", "--suite", "stomp"],
-        "seed": 123,
-        "effort": "normal",
-        "host": {
-            "python": "3.11.7",
-            "platform": "Linux-6.1-x86_64",
-            "cores": 2,
-            "canary_p99_ns": 81_250,
-        },
-        "targets": [
-            {
-                "name": target,
-                "kind": "virtual",
-                "broker": "brokerproof reference",
-                "version": "0.1.0",
-                "profile": "artemis",
-                "capabilities": ["stomp"],
-                "absent": {"amqp091": "not offered: <manual>, chapter AMQP"},
-                "configuration": "broker.xml sha256 0f1e2d",
-                "endpoint": "stomp://127.0.0.1:61613",
-            }
-            for target in targets
-        ],
-    }
-    if finished:
-        values["footer"] = {
-            "finished": "2026-11-21T12:00:09+00:00",
-            "exit_code": 1,
-            "cases": 8,
-            "verdicts": {"PASS": 3},
-        }
+    values: dict[str, Any] = json.loads(HEADER.read_text("utf-8"))
+    values |= {"run": name, "fingerprint": FINGERPRINT}
+    values["targets"] = [{"name": target} | values["targets"][0] for target in targets]
+    if not finished:
+        del values["footer"]
     return values
 
 
@@ -74,24 +44,18 @@ def connection(conn: int, heart_beat: str, *, at: int = 0) -> list[ev.Event]:
         ev.ConnectionOpened(
             at_ns=at, conn=conn, protocol="STOMP", acceptor="stomp", remote="127.0.0.1:61613"
         ),
-        ev.FrameSent(
+        frames.sent(
+            "CONNECT",
+            {"accept-version": "1.2", "host": "localhost", "heart-beat": heart_beat},
             at_ns=at + ms(1),
             conn=conn,
-            protocol="STOMP",
-            command="CONNECT",
-            headers=(("accept-version", "1.2"), ("host", "localhost"), ("heart-beat", heart_beat)),
             size=62,
         ),
-        ev.FrameReceived(
+        frames.received(
+            "CONNECTED",
+            {"version": "1.2", "heart-beat": "0,500", "server": "<script>alert(1)</script>"},
             at_ns=at + ms(2),
             conn=conn,
-            protocol="STOMP",
-            command="CONNECTED",
-            headers=(
-                ("version", "1.2"),
-                ("heart-beat", "0,500"),
-                ("server", "<script>alert(1)</script>"),
-            ),
             size=70,
         ),
     ]
@@ -108,6 +72,7 @@ def silence(
             at_ns=0, example=example, detail=f"heart_beat=(1000, 0), check={closed_at % 7}"
         )
     )
+    expected = {"at_ns": ms(2), "conn": 1, "label": "connection TTL", "lo_ns": seconds(2)}
     beats = [
         ev.HeartBeatReceived(at_ns=ms(2) + number * ms(500), conn=1, protocol="STOMP", size=1)
         for number in range(1, 20)
@@ -115,21 +80,9 @@ def silence(
     return [
         start,
         *connection(1, "1000,0"),
-        ev.IntervalExpected(
-            at_ns=ms(2),
-            conn=1,
-            label="connection TTL",
-            requirement=TTL,
-            lo_ns=seconds(2),
-            hi_ns=seconds(4),
-        ),
-        ev.IntervalExpected(
-            at_ns=ms(2),
-            conn=1,
-            label="connection TTL",
-            requirement=BEAT,
-            lo_ns=seconds(2),
-            hi_ns=seconds(4),
+        *(
+            ev.IntervalExpected(requirement=requirement, hi_ns=seconds(4), **expected)
+            for requirement in (TTL, BEAT)
         ),
         ev.IntervalExpected(at_ns=ms(2), conn=1, label="a broker's ERROR", lo_ns=seconds(2)),
         ev.Noted(at_ns=ms(2), detail="the client stays silent from here on"),
@@ -142,12 +95,10 @@ def silence(
             requirement=TTL,
             detail="TTL of 2000 ms ran out",
         ),
-        ev.FrameReceived(
+        frames.received(
+            "ERROR",
+            {"message": "connection timed out", "content-type": "text/plain"},
             at_ns=closed_at,
-            conn=1,
-            protocol="STOMP",
-            command="ERROR",
-            headers=(("message", "connection timed out"), ("content-type", "text/plain")),
             body=b"AMQ229014: no data\n\x00\xff<b>",
             body_size=23,
             size=88,
@@ -180,12 +131,11 @@ def measured(closed_at: int) -> dict[str, Measurement]:
 def two_connections() -> list[ev.Event]:
     """Two consumers, one frame of loose bytes, one reset, and bytes that nobody can read."""
     busy = [
-        ev.FrameReceived(
+        frames.received(
+            "MESSAGE",
+            {"message-id": str(number), "destination": "/queue/a"},
             at_ns=ms(20 + number),
             conn=1 + number % 2,
-            protocol="STOMP",
-            command="MESSAGE",
-            headers=(("message-id", str(number)), ("destination", "/queue/a")),
             body=b"x" * 64,
             body_size=1024,
             size=1100,
@@ -196,12 +146,10 @@ def two_connections() -> list[ev.Event]:
         ev.CaseStarted(at_ns=0, detail="windows"),
         *connection(1, "0,0"),
         *connection(2, "0,0", at=ms(5)),
-        ev.FrameSent(
+        frames.sent(
+            "SUBSCRIBE",
+            {"id": "1", "destination": "/queue/a", "consumer-window-size": "0"},
             at_ns=ms(10),
-            conn=1,
-            protocol="STOMP",
-            command="SUBSCRIBE",
-            headers=(("id", "1"), ("destination", "/queue/a"), ("consumer-window-size", "0")),
             size=80,
         ),
         *busy,
@@ -272,108 +220,64 @@ def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.E
     seen = Seen.VIOLATED if worst else Seen.HELD
     finding = violated if worst else held
 
-    def result(case: str, verdict: Verdict, detail: str, *findings: Finding, **more: Any) -> Result:
+    def result(
+        case: str, verdict: Verdict, detail: str = "", *findings: Finding, **more: Any
+    ) -> Result:
         own = verdict if worst else Verdict.PASS
         ids = tuple(dict.fromkeys(finding.requirement for finding in findings))
         judged = tuple(judged_in(own, finding) for finding in findings)
-        return Result(
-            case,
-            target,
-            ids,
-            own,
-            detail if worst else "",
-            judged,
-            duration_s=0.25,
-            trace_ref="trace",
-            **more,
-        )
+        said = detail if worst else ""
+        more |= {"duration_s": 0.25, "trace_ref": "trace"}
+        return Result(case, target, ids, own, said, judged, **more)
 
-    yield (
-        result(
-            "stomp.liveness.a_silent_connection_is_closed[1.2]",
-            Verdict.FAIL,
-            "closed after 9000 ms, should be between 2000 and 4000 ms",
-            finding(TTL, "closed after 9000 ms"),
-            held(BEAT),
-            measurements=measured(late),
-        ),
-        (
-            "A client that promised a beat and stays silent is closed after its TTL,\nneither"
-            " earlier nor later."
-        ),
-        silence(late, verdict=seen),
+    found = [finding(TTL, "closed after 9000 ms"), held(BEAT)]
+    detail = "closed after 9000 ms, should be between 2000 and 4000 ms"
+    case = "stomp.liveness.a_silent_connection_is_closed[1.2]"
+    closed = result(case, Verdict.FAIL, detail, *found, measurements=measured(late))
+    doc = (
+        "A client that promised a beat and stays silent is closed after its TTL,\n"
+        "neither earlier nor later."
     )
+    yield closed, doc, silence(late, verdict=seen)
+
     examples = [
         event
         for number in range(12)
         for event in silence(seconds(2) + ms(50 * number), example=number)
     ]
     examples += silence(late, example=12, verdict=seen)
-    yield (
-        result(
-            "stomp.liveness.the_ttl_follows_the_arithmetic",
-            Verdict.KNOWN,
-            "the window is [ttl, 2 ttl) (known: the release differs)",
-            finding(TTL, "closed late"),
-            measurements=measured(late),
-            unrecorded=Unrecorded(examples=187, events=5_610),
-        ),
-        "For any heart-beat header the connection lives as long as the arithmetic says.",
-        examples,
+    arithmetic = result(
+        "stomp.liveness.the_ttl_follows_the_arithmetic",
+        Verdict.KNOWN,
+        "the window is [ttl, 2 ttl) (known: the release differs)",
+        finding(TTL, "closed late"),
+        measurements=measured(late),
+        unrecorded=Unrecorded(examples=187, events=5_610),
     )
-    yield (
-        result(
-            "flow.window.zero_gives_one_message_per_ack",
-            Verdict.FAIL,
-            "30 messages, should be 1",
-            finding("ARTEMIS-STOMP-window-2", "30 messages, should be 1"),
-            held(UNKNOWN),
-        ),
-        "A window of zero gives one message per ACK.",
-        two_connections(),
-    )
-    yield (
-        result("stomp.frames.trailing_eols", Verdict.PASS, "", held("STOMP12-FRAME-03")),
-        "EOLs between frames are ignored.",
-        two_connections(),
-    )
-    yield (
-        result(
-            "stomp.frames.a_should",
-            Verdict.WARN,
-            "no content-type",
-            finding("STOMP12-SEND-03", "no content-type"),
-        ),
-        "",
-        silence(seconds(3)),
-    )
-    yield (
-        result(
-            "stomp.selectors.needs_selectors",
-            Verdict.SKIP,
-            "the target has no selectors",
-            Finding("STOMP10-SUB-03", Seen.NEVER_REACHED, ""),
-        ),
-        "",
-        [],
-    )
-    yield (
-        result(
-            "stomp.liveness.in_the_margin",
-            Verdict.INCONCLUSIVE,
-            "within the margin",
-            finding(BEAT, "4020 ms", "within the margin of 50 ms") if worst else held(BEAT),
-        ),
-        "",
-        silence(seconds(4) + ms(20)),
-    )
-    yield (
-        result(
-            "stomp.connect.control",
-            Verdict.ERROR,
-            "control failed: <b>no CONNECTED</b> within 5 s",
-            held("STOMP12-CONN-01"),
-        ),
-        "",
-        connection(1, "0,0"),
-    )
+    doc = "For any heart-beat header the connection lives as long as the arithmetic says."
+    yield arithmetic, doc, examples
+
+    case, detail = "flow.window.zero_gives_one_message_per_ack", "30 messages, should be 1"
+    found = [finding("ARTEMIS-STOMP-window-2", detail), held(UNKNOWN)]
+    doc = "A window of zero gives one message per ACK."
+    yield result(case, Verdict.FAIL, detail, *found), doc, two_connections()
+
+    eols = result("stomp.frames.trailing_eols", Verdict.PASS, "", held("STOMP12-FRAME-03"))
+    yield eols, "EOLs between frames are ignored.", two_connections()
+
+    found = [finding("STOMP12-SEND-03", "no content-type")]
+    should = result("stomp.frames.a_should", Verdict.WARN, "no content-type", *found)
+    yield should, "", silence(seconds(3))
+
+    found = [Finding("STOMP10-SUB-03", Seen.NEVER_REACHED, "")]
+    lacking = "the target has no selectors"
+    yield result("stomp.selectors.needs_selectors", Verdict.SKIP, lacking, *found), "", []
+
+    found = [finding(BEAT, "4020 ms", "within the margin of 50 ms") if worst else held(BEAT)]
+    case, detail = "stomp.liveness.in_the_margin", "within the margin"
+    late = seconds(4) + ms(20)
+    yield result(case, Verdict.INCONCLUSIVE, detail, *found), "", silence(late)
+
+    failed = "control failed: <b>no CONNECTED</b> within 5 s"
+    broken = result("stomp.connect.control", Verdict.ERROR, failed, held("STOMP12-CONN-01"))
+    yield broken, "", connection(1, "0,0")

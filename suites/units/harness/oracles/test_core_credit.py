@@ -2,6 +2,7 @@
 single fault is found."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,8 @@ from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import core_credit
 from brokerproof.harness.protocols.core.fact_reader import FORCED
-from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
+from brokerproof.harness.trace.events import Event, FrameReceived
+from brokerproof.suites.units.drivers import frames
 
 _count = itertools.count()
 SENT = {"create-consumer", "consumer-credits", "force-delivery", "request-producer-credits", "send"}
@@ -17,15 +19,9 @@ SENT = {"create-consumer", "consumer-credits", "force-delivery", "request-produc
 
 def event(command: str, size: int = 0, **headers: object) -> Event:
     """A packet of connection 1, channel 10, sent or received as its name says."""
-    texts = {
-        "channel": "10",
-        **{name.replace("_", "-"): str(value) for name, value in headers.items()},
-    }
-    kind = FrameSent if command in SENT else FrameReceived
-    fields = tuple(texts.items())
-    return kind(
-        at_ns=next(_count), conn=1, protocol="CORE", command=command, headers=fields, size=size
-    )
+    made = frames.sent if command in SENT else frames.received
+    fields = frames.dashed({"channel": 10} | headers)
+    return made(command, fields, at_ns=next(_count), protocol="CORE", size=size)
 
 
 def credit(credits: int, consumer: int = 0) -> Event:
@@ -43,10 +39,7 @@ def ask(sequence: int) -> Event:
 def answer(sequence: int) -> Event:
     forced = event("receive", 166, consumer=0)
     assert isinstance(forced, FrameReceived)
-    headers = (*forced.headers, (FORCED, str(sequence)))
-    return FrameReceived(
-        at_ns=forced.at_ns, conn=1, protocol="CORE", command="receive", headers=headers, size=166
-    )
+    return replace(forced, headers=(*forced.headers, (FORCED, str(sequence))))
 
 
 def worst(found: list[Finding]) -> Seen:

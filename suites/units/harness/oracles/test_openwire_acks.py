@@ -3,32 +3,23 @@
 from brokerproof.harness.model.finding import combine
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles.openwire_acks import ONLY, TAKEN, acks, producers
-from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
+from brokerproof.harness.trace.events import Event
+from brokerproof.suites.units.drivers import frames
 
 
 def made(producer: str, window: int, conn: int = 1) -> Event:
-    headers = (("producerId", producer), ("windowSize", str(window)))
-    return FrameSent(
-        at_ns=0, conn=conn, protocol="OPENWIRE", command="ProducerInfo", headers=headers
-    )
+    headers = {"producerId": producer, "windowSize": str(window)}
+    return frames.sent("ProducerInfo", headers, conn=conn, protocol="OPENWIRE")
 
 
 def sent(producer: str, cost: int, *, response: bool = False) -> Event:
-    headers = (
-        ("responseRequired", "true" if response else "false"),
-        ("producerId", producer),
-        ("cost", str(cost)),
-    )
-    return FrameSent(
-        at_ns=0, conn=1, protocol="OPENWIRE", command="ActiveMQTextMessage", headers=headers
-    )
+    headers = frames.dashed({"responseRequired": response, "producerId": producer, "cost": cost})
+    return frames.sent("ActiveMQTextMessage", headers, protocol="OPENWIRE")
 
 
 def acked(producer: str, size: int, conn: int = 1) -> Event:
-    headers = (("producerId", producer), ("size", str(size)))
-    return FrameReceived(
-        at_ns=0, conn=conn, protocol="OPENWIRE", command="ProducerAck", headers=headers
-    )
+    headers = {"producerId": producer, "size": str(size)}
+    return frames.received("ProducerAck", headers, conn=conn, protocol="OPENWIRE")
 
 
 def seen(*events: Event) -> dict[str, Seen]:

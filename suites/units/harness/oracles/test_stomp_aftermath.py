@@ -10,25 +10,22 @@ from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
     Event,
-    FrameReceived,
-    FrameSent,
     HeartBeatReceived,
     HeartBeatSent,
     LinkFaulted,
     OctetsSent,
 )
+from brokerproof.suites.units.drivers import frames
 
 CONN = 1
 
 
 def sent(at: int, command: str, **headers: str) -> Event:
-    listed = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return FrameSent(at_ns=ms(at), conn=CONN, protocol="STOMP", command=command, headers=listed)
+    return frames.sent(command, frames.dashed(headers), at_ns=ms(at), conn=CONN)
 
 
 def got(at: int, command: str, **headers: str) -> Event:
-    listed = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return FrameReceived(at_ns=ms(at), conn=CONN, protocol="STOMP", command=command, headers=listed)
+    return frames.received(command, frames.dashed(headers), at_ns=ms(at), conn=CONN)
 
 
 def beat(at: int) -> Event:

@@ -32,6 +32,7 @@ from brokerproof.reports.sources import recorded_cases
 from brokerproof.reports.sources.dataframes import ordered, trace
 from brokerproof.reports.sources.runs import Run, open_runs
 from brokerproof.reports.spark.schema import spark_type, trace_schema
+from brokerproof.suites.units.drivers import frames
 from brokerproof.suites.units.drivers.recorded_case import recorded_case
 from brokerproof.suites.units.drivers.synthetic_run import header, silence, write_header
 
@@ -195,14 +196,7 @@ def test_of_a_case_that_passed_the_disputed_example_is_shown() -> None:
 
 def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged() -> None:
     events: list[ev.Event] = [
-        ev.FrameReceived(
-            at_ns=number,
-            conn=1,
-            protocol="STOMP",
-            command="MESSAGE",
-            body=b"x" * 5000,
-            body_size=5000,
-        )
+        frames.received("MESSAGE", at_ns=number, body=b"x" * 5000, body_size=5000)
         for number in range(1000)
     ]
     events[500] = ev.Judged(at_ns=500, requirement="R", seen="HELD", detail="in the middle")
@@ -237,14 +231,7 @@ def test_no_case_can_make_its_page_grow() -> None:
 
 def test_a_page_never_gets_a_secret() -> None:
     events: list[ev.Event] = [
-        ev.FrameSent(
-            at_ns=1,
-            conn=1,
-            protocol="STOMP",
-            command="CONNECT",
-            headers=(("login", "me"), ("passcode", "hush")),
-            size=9,
-        ),
+        frames.sent("CONNECT", {"login": "me", "passcode": "hush"}, at_ns=1, size=9),
         ev.OctetsSent(
             at_ns=2, conn=1, data=b"CONNECT\nAuthorization : hush\r\nx:y\n\n\x00", size=36
         ),
@@ -253,10 +240,8 @@ def test_a_page_never_gets_a_secret() -> None:
         ("sasl-init", "initial-response"),
         ("connection.start-ok", "response"),
     ):
-        said = (("mechanism", "PLAIN"), (response, "\0me\0hush"))
-        events.append(
-            ev.FrameSent(at_ns=3, conn=1, protocol="AMQP", command=command, headers=said, size=9)
-        )
+        said = {"mechanism": "PLAIN", response: "\0me\0hush"}
+        events.append(frames.sent(command, said, at_ns=3, protocol="AMQP", size=9))
     for between in (b"\xa0\x08", b"\xb0\x00\x00\x00\x08", b"\x00\x00\x00\x08"):
         events.append(
             ev.OctetsSent(

@@ -12,6 +12,7 @@ from brokerproof.reports.model.tables.deliveries import deliveries
 from brokerproof.reports.model.tables.latencies import latencies
 from brokerproof.reports.model.tables.stalls import stalls
 from brokerproof.reports.model.tables.unsettled import credit, held
+from brokerproof.suites.units.drivers import frames
 from brokerproof.suites.units.drivers.event_dataframe import recorded
 from brokerproof.suites.units.drivers.recorded_case import recorded_case
 
@@ -21,34 +22,15 @@ GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, queues=True
 def out(
     at: int, command: str, body: bytes = b"", protocol: str = "STOMP", **headers: str
 ) -> ev.FrameSent:
-    return ev.FrameSent(
-        at_ns=ms(at),
-        conn=1,
-        protocol=protocol,
-        command=command,
-        headers=_named(headers),
-        body=body,
-        size=50,
-    )
+    fields = {"at_ns": ms(at), "protocol": protocol, "body": body, "size": 50}
+    return frames.sent(command, frames.dashed(headers), **fields)
 
 
 def back(
     at: int, command: str, body: bytes = b"", protocol: str = "STOMP", **headers: str
 ) -> ev.FrameReceived:
-    size = 100 + len(body)
-    return ev.FrameReceived(
-        at_ns=ms(at),
-        conn=1,
-        protocol=protocol,
-        command=command,
-        headers=_named(headers),
-        body=body,
-        size=size,
-    )
-
-
-def _named(headers: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    fields = {"at_ns": ms(at), "protocol": protocol, "body": body, "size": 100 + len(body)}
+    return frames.received(command, frames.dashed(headers), **fields)
 
 
 CONVERSATION: list[ev.Event] = [
@@ -154,21 +136,9 @@ def test_a_recording_is_judged_again_beside_what_its_case_said() -> None:
 def test_what_a_broker_says_of_an_address_is_a_reading(spark: SparkSession) -> None:
     def ask(at: int, number: str, attribute: str) -> ev.FrameSent:
         named = {"_AMQ_ResourceName": "address.orders", "_AMQ_Attribute": attribute}
-        headers = {
-            "destination": "activemq.management",
-            "reply-to": "here",
-            "correlation-id": number,
-            **named,
-        }
-        return ev.FrameSent(
-            at_ns=ms(at),
-            conn=1,
-            protocol="STOMP",
-            command="SEND",
-            headers=tuple(headers.items()),
-            body=b"",
-            size=9,
-        )
+        about = {"destination": "activemq.management", "reply-to": "here"}
+        headers = about | {"correlation-id": number} | named
+        return frames.sent("SEND", headers, at_ns=ms(at), size=9)
 
     def answer(at: int, number: str, body: bytes) -> ev.FrameReceived:
         return back(at, "MESSAGE", body, destination="here", correlation_id=number)

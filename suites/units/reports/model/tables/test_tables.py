@@ -20,6 +20,7 @@ from brokerproof.reports.model.tables.measurements import measurements
 from brokerproof.reports.model.tables.verdicts import cases, counts, rank
 from brokerproof.reports.sources.result_rows import FINDINGS
 from brokerproof.reports.sources.result_rows import RESULTS as RESULT_ROWS
+from brokerproof.suites.units.drivers import frames as drawn
 from brokerproof.suites.units.drivers.event_dataframe import recorded
 
 
@@ -159,27 +160,12 @@ def test_frames_are_flat_and_their_bodies_are_cut_and_printable(spark: SparkSess
     trace = recorded(
         spark,
         [
-            ev.FrameSent(
-                at_ns=1,
-                conn=1,
-                protocol="STOMP",
-                command="SEND",
-                headers=(("a", "1"), ("b", "2:3")),
-                body=b"x\ny",
-                body_size=300,
-                size=400,
+            drawn.sent(
+                "SEND", {"a": "1", "b": "2:3"}, at_ns=1, body=b"x\ny", body_size=300, size=400
             ),
             ev.HeartBeatReceived(at_ns=2, conn=1, protocol="STOMP", size=1),
             ev.OctetsRefused(at_ns=3, conn=1, data=b"\xc3\x00", detail="not UTF-8"),
-            ev.FrameSent(
-                at_ns=4,
-                conn=1,
-                protocol="STOMP",
-                command="SEND",
-                body=b"z" * 500,
-                body_size=9000,
-                size=9100,
-            ),
+            drawn.sent("SEND", at_ns=4, body=b"z" * 500, body_size=9000, size=9100),
             ev.Noted(at_ns=5, detail="not on the wire"),
         ],
     )
@@ -198,14 +184,7 @@ def test_secrets_are_blanked_wherever_they_stand(spark: SparkSession) -> None:
     trace = recorded(
         spark,
         [
-            ev.FrameSent(
-                at_ns=1,
-                conn=1,
-                protocol="STOMP",
-                command="CONNECT",
-                headers=(("login", "me"), ("PassCode", "hush")),
-                size=9,
-            ),
+            drawn.sent("CONNECT", {"login": "me", "PassCode": "hush"}, at_ns=1, size=9),
             ev.OctetsSent(at_ns=2, conn=1, data=b"CONNECT\nlogin:me\npasscode:hush\n\0", size=33),
         ],
     )
