@@ -190,20 +190,11 @@ class FloodingWithOneFrameFrom(FloodingFrom):
 SERVERS: Mapping[str, Behaviour] = {
     behaviour.__name__: behaviour
     for behaviour in (
-        silent,
-        silent_after_login,
-        half_open,
-        never_reading,
-        floods_before_login,
-        floods_with_messages,
-        floods_after_login,
-        stalls_in_a_flood,
-        floods_with_one_frame,
-        spinning,
-        one_byte_per_second,
-        floods_amqp,
+        silent, silent_after_login, half_open, never_reading, floods_before_login,
+        floods_with_messages, floods_after_login, stalls_in_a_flood, floods_with_one_frame,
+        spinning, one_byte_per_second, floods_amqp,
     )
-}
+}  # fmt: skip
 RELAYS: Mapping[str, Callable[[int], Behaviour]] = {
     relay.__name__: relay
     for relay in (

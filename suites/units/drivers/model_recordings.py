@@ -20,17 +20,9 @@ from brokerproof.suites.units.drivers.model_broker import (
 MODES = ("auto", "client", "client-individual")
 STEPS = (*["send"] * 3, *["deliver"] * 3, "ack", "ack", "nack", "leave", "unsubscribe", "wait")
 FAULTS = (
-    "lose",
-    "double",
-    "overtake",
-    "invent",
-    "mark",
-    "unmark",
-    "overrun",
-    "revive",
-    "mute",
+    "lose", "double", "overtake", "invent", "mark", "unmark", "overrun", "revive", "mute",
     "hang up",
-)
+)  # fmt: skip
 
 
 @dataclass

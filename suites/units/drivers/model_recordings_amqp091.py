@@ -26,19 +26,9 @@ STEPS = (
     *("ack", "ack", "nack", "reject", "leave", "close", "get", "wait"),
 )
 FAULTS = (
-    "lose",
-    "double",
-    "overtake",
-    "invent",
-    "mark",
-    "unmark",
-    "overrun",
-    "revive",
-    "mute",
-    "same tag",
-    "acknowledged twice",
-    "unblock",
-)
+    "lose", "double", "overtake", "invent", "mark", "unmark", "overrun", "revive", "mute",
+    "same tag", "acknowledged twice", "unblock",
+)  # fmt: skip
 
 
 @dataclass

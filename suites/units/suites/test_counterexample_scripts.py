@@ -19,16 +19,9 @@ HEADERS = (
     ("CONNECT", "heart-beat", "0,9999999999"),
 )
 CONVERSATIONS = (
-    "resumed",
-    "handle-max",
-    "handle",
-    "open",
-    "open-idle-time-out",
-    "open-max-frame-size",
-    "property",
-    "link-credit",
-    "drain",
-)
+    "resumed", "handle-max", "handle", "open", "open-idle-time-out", "open-max-frame-size",
+    "property", "link-credit", "drain",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -136,32 +136,9 @@ def test_length_is_not_limited() -> None:
 
 
 WORDS = (
-    "a",
-    "b",
-    "'x'",
-    "1",
-    "1.5",
-    "(",
-    ")",
-    "=",
-    "<>",
-    "<",
-    "NOT",
-    "AND",
-    "OR",
-    "IN",
-    "LIKE",
-    "BETWEEN",
-    "IS",
-    "NULL",
-    ",",
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "ESCAPE",
-)
+    "a", "b", "'x'", "1", "1.5", "(", ")", "=", "<>", "<", "NOT", "AND", "OR", "IN", "LIKE",
+    "BETWEEN", "IS", "NULL", ",", "+", "-", "*", "/", "%", "ESCAPE",
+)  # fmt: skip
 
 
 @patient

@@ -16,71 +16,11 @@ from brokerproof.harness.targets.target_file import load
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
 from brokerproof.reference_broker.settings.settings import Settings
+from brokerproof.suites.units.drivers import toml_tables
 from brokerproof.suites.units.drivers.amqp091 import Driver
 
-# The fields that RabbitMQ 3.10.8 and 4.0.5 have under the same names, and with values of the same
-# types.
-CONNECTION = {
-    *(
-        "name",
-        "node",
-        "type",
-        "vhost",
-        "user",
-        "user_who_performed_action",
-        "protocol",
-        "host",
-        "port",
-        "peer_host",
-    ),
-    *(
-        "peer_port",
-        "ssl",
-        "state",
-        "channels",
-        "channel_max",
-        "frame_max",
-        "timeout",
-        "client_properties",
-    ),
-    *("connected_at", "auth_mechanism"),
-}
-NODE = {
-    *(
-        "name",
-        "type",
-        "running",
-        "partitions",
-        "uptime",
-        "mem_used",
-        "mem_limit",
-        "mem_alarm",
-        "disk_free",
-    ),
-    *("disk_free_limit", "disk_free_alarm"),
-}
-QUEUE = {
-    *(
-        "name",
-        "vhost",
-        "node",
-        "type",
-        "state",
-        "durable",
-        "auto_delete",
-        "exclusive",
-        "arguments",
-        "consumers",
-    ),
-    *(
-        "messages",
-        "messages_ready",
-        "messages_unacknowledged",
-        "message_bytes",
-        "message_bytes_ready",
-    ),
-    *("message_bytes_unacknowledged", "messages_ready_ram"),
-}
+FIELDS = {name: set(fields) for name, fields in toml_tables.beside(__file__).items()}
+"""Of connections, nodes and queues, as real releases have them."""
 
 
 @pytest.fixture
@@ -111,7 +51,7 @@ def test_a_connection_is_told_with_who_it_is(bench: Bench, api: ManagementPeer) 
     peer.close_socket()
     peer = bench.amqp091(channels=2)
     found = told(api, peer)
-    assert found.keys() == CONNECTION | {"last_blocked_by", "last_blocked_age"}
+    assert found.keys() == FIELDS["connection"] | {"last_blocked_by", "last_blocked_age"}
     assert (found["user"], found["protocol"], found["channels"]) == ("brokerproof", "AMQP 0-9-1", 2)
     assert found["client_properties"]["capabilities"]["connection.blocked"] is True
     for end in ("", "/"):  # one slash behind a path, not two, is of no account to RabbitMQ either
@@ -163,12 +103,15 @@ def test_states_walk_with_an_alarm(bench: Bench, api: ManagementPeer) -> None:
 
 
 def test_a_node_tells_readings_and_limits(bench: Bench, api: ManagementPeer) -> None:
-    assert api.node().keys() == NODE - {"mem_used", "mem_limit", "disk_free", "disk_free_limit"}, (
-        "nothing was read yet"
-    )
+    assert api.node().keys() == FIELDS["node"] - {
+        "mem_used",
+        "mem_limit",
+        "disk_free",
+        "disk_free_limit",
+    }, "nothing was read yet"
     bench.raise_alarm("disk")
     node = api.node(api.overview()["node"])
-    assert node.keys() == NODE
+    assert node.keys() == FIELDS["node"]
     assert node["disk_free_limit"] == node["disk_free"] + 1
     assert node["disk_free_alarm"] is True
     assert api.get("nodes") == [node]
@@ -184,7 +127,7 @@ def test_a_queue_tells_what_waits_and_what_is_out(bench: Bench, api: ManagementP
     peer.send("basic.get", {"queue": "a b/c", "no-ack": False}, channel=1)
     peer.settle()
     found = api.queue("a b/c")
-    assert found.keys() == QUEUE
+    assert found.keys() == FIELDS["queue"]
     assert found["messages"] == 3
     assert found["messages_ready"] == 2
     assert found["messages_unacknowledged"] == 1

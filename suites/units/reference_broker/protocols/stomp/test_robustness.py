@@ -26,21 +26,10 @@ SMALL = Settings(acceptors=(with_parameters(Acceptor("stomp"), stomp_limits=LIMI
 
 heads = st.sampled_from(
     [
-        "SEND",
-        "SUBSCRIBE",
-        "UNSUBSCRIBE",
-        "ACK",
-        "NACK",
-        "BEGIN",
-        "COMMIT",
-        "ABORT",
-        "DISCONNECT",
-        "CONNECT",
-        "STOMP",
-        "X",
-        "",
+        "SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT",
+        "DISCONNECT", "CONNECT", "STOMP", "X", "",
     ]
-)
+)  # fmt: skip
 lines = st.sampled_from(
     [
         "destination:q", "destination:", "id:0", "id:1", "ack:client", "ack:client-individual", "ack:x", "transaction:t",  # noqa: E501
