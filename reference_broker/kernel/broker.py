@@ -186,7 +186,8 @@ class Broker:
 
     def _read_pages(self) -> None:
         if self._store is not None:
-            queues, self._store.unfinished = self._store.unfinished, {}
+            queues = tuple(self._store.unfinished)
+            self._store.unfinished.clear()
             for queue in queues:
                 queue.read()
 

@@ -86,8 +86,9 @@ class RouterStorage(Protocol):
 class BrokerStorage(Protocol):
     """Files to write and read, as effects; one batch at a time is under way."""
 
-    unfinished: dict[Queue, None]
-    """Queues with more to read from pages than one input may."""
+    @property
+    def unfinished(self) -> dict[Queue, None]:
+        """Queues with more to read from pages than one input may."""
 
     @property
     def batch(self) -> int:

@@ -37,7 +37,7 @@ class Limits(Protocol):
 
 
 class Store(Protocol):
-    """The store, as cursors see it. ``read_now`` counts the bytes that were read for this input,
+    """The page files, as cursors see them. ``read_now`` counts the bytes read for this input,
     ``unfinished`` has the queues that would read on."""
 
     read_now: int

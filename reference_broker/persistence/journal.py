@@ -42,7 +42,9 @@ from brokerproof.reference_broker.persistence.operations import (
     PageWritten,
     QueueMade,
     Snapshot,
+    UnitDone,
 )
+from brokerproof.reference_broker.persistence.recovery import Recovered
 
 _ATOM = 64 * 1024
 """Bytes of operations in one record, more or less, unless they belong together."""
@@ -102,6 +104,8 @@ class Journal:
         self.consumed: set[int] = set()
         self.place = self.unit = self.next_segment = 0
         self.queue_id = 0
+        self.atomic_unit = 0
+        """The number of what of this input belongs together, 0 if nothing does."""
         self.touched = False
         """True if something has happened since :meth:`seal`."""
         self.waiting = 0
@@ -120,6 +124,14 @@ class Journal:
         self._syncs = self._must_sync = False
 
     # --- what happens -----------------------------------------------------------------------------
+
+    def begin_atomic_unit(self) -> None:
+        """All that this input has brought and will bring belongs together: it is stored as a whole
+        or not at all."""
+        if not self.atomic_unit:
+            self.unit += 1
+            self.atomic_unit = self.unit
+            self.say(UnitDone(self.unit))
 
     def say(self, operation: Operation) -> None:
         """``operation`` has happened."""
@@ -184,8 +196,8 @@ class Journal:
         self._accounts.append(operation.encode())
         self._must_sync = self._must_sync or isinstance(operation, PageOver)
 
-    def seal(self, together: bool) -> None:
-        """Ends what one input brought; it is one record if it belongs ``together``."""
+    def seal(self) -> None:
+        """Ends what one input brought; it is one record if it belongs together."""
         operations = self._operations
         operations += [
             Gone(id, tuple(map(tuple, runs))).encode()  # type: ignore[arg-type]
@@ -198,7 +210,8 @@ class Journal:
         self._gone, self._page_gone, self._operations = {}, {}, []
         places, self._places = self._places, []
         self.touched = False
-        parts = _in_parts(operations, places, together)
+        parts = _in_parts(operations, places, self.atomic_unit != 0)
+        self.atomic_unit = 0
         self._sealed += parts
         self.waiting += sum(len(data) for data, _ in parts)
 
@@ -303,7 +316,7 @@ class Journal:
             live = self.live.get(place)
             if live is not None and live.segment is oldest:
                 self._add(place, live)
-        self.seal(together=False)
+        self.seal()
 
     def failed_to_write(self) -> None:
         """The write was not done, or not wholly: it is to be repeated elsewhere."""
@@ -313,6 +326,28 @@ class Journal:
             self._current.size = self._current.good
         self._current = self.extent = None
         self._accounts, self._must_sync = [], False
+
+    def adopt(self, recovered: Recovered) -> None:
+        """Go on behind what an earlier broker left."""
+        for number, size in recovered.segments:
+            segment = self.segments[number] = Segment(number)
+            segment.size = segment.good = size
+        self.next_segment = recovered.next_segment
+        self.queues, self.consumed = dict(recovered.queues), set(recovered.consumed)
+        self.unit, self.place, self.queue_id = (
+            recovered.unit,
+            recovered.place,
+            recovered.queue_id,
+        )
+        for place, kept in recovered.kept.items():
+            live = self.live[place] = Live(kept.message, kept.ids, kept.source_entry)
+            live.failures = dict(kept.failures) or None
+            live.size = kept.size
+            live.segment = segment = self.segments[kept.segment]
+            segment.live += 1
+            segment.live_size += kept.size
+            segment.places.append(place)
+        self.extents = recovered.extents
 
     def _snapshot(self) -> Iterable[Operation]:
         yield Snapshot(self.unit, self.place, self.queue_id)

@@ -22,6 +22,7 @@ from brokerproof.reference_broker.persistence import page as layout
 from brokerproof.reference_broker.persistence import records
 from brokerproof.reference_broker.persistence.cursor import PageCursor
 from brokerproof.reference_broker.persistence.cursor import Store as CursorStore
+from brokerproof.reference_broker.persistence.journal import Journal
 from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
 from brokerproof.reference_broker.persistence.page import Loaded, Page
 
@@ -44,10 +45,10 @@ class PageLimits:
 
 
 class Store(CursorStore, Protocol):
-    """The store, as pages see it. ``unit`` numbers what of this input belongs together."""
+    """The page files of all addresses, as those of one see them."""
 
     journaled: bool
-    unit: int
+    journal: Journal
     large: LargeFiles
 
     def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
@@ -55,9 +56,6 @@ class Store(CursorStore, Protocol):
 
     def load(self, store: PagingStore, page: Page) -> None:
         """Have the file of ``page`` read."""
-
-    def begin_atomic_unit(self) -> None:
-        """Begin an atomic unit: all that follows in this input is stored, or nothing."""
 
     def page_over(self, page: Page) -> None:
         """Have the file of ``page`` removed."""
@@ -130,7 +128,9 @@ class PagingStore:
         store = self.store
         durable = store.journaled and any(queue.durable for queue in queues) and message.durable
         ids = [queue.id for queue in queues]
-        payload = layout.pack(message, ids, durable, store.unit if durable else 0, source_entry)
+        payload = layout.pack(
+            message, ids, durable, store.journal.atomic_unit if durable else 0, source_entry
+        )
         last = self.last
         if last is None or (
             last.records > 1

@@ -20,7 +20,6 @@ class Stored:
 
     def __init__(self, store: Store, limited: Callable[[str], bool] = lambda name: False) -> None:
         self.store = store
-        self.begin_atomic_unit = store.begin_atomic_unit
         self._limited = limited
         self._back: dict[int, tuple[Queue, Address]] = {}
 
@@ -32,41 +31,47 @@ class Stored:
     @property
     def queues(self) -> list[QueueMade]:
         """The queues that an earlier broker had."""
-        return self.store.queues
+        return self.store.queues.recorded
+
+    def begin_atomic_unit(self) -> None:
+        """Store what this input does as a whole or not at all."""
+        if self.store.journaled:
+            self.store.journal.begin_atomic_unit()
 
     def address_opened(self, address: Address) -> None:
         """``address`` exists now."""
         if self.store.journaled:
-            address.keeper = self.store
+            address.keeper = self.store.queues
         address.pages = self.pages_of(address)
 
     def pages_of(self, address: Address) -> Pages | None:
         """Return the pages of an address that can get full, or had some before a restart."""
         if address.account.policy is FullPolicy.PAGE and self._limited(address.name):
-            return self.store.pages(address.name)
-        return self.store.find(address.name)
+            return self.store.pages.open(address.name)
+        return self.store.pages.find(address.name)
 
     def address_closed(self, address: Address) -> None:
         """``address`` does not exist any more."""
-        self.store.close(address.name)
+        self.store.pages.close(address.name)
 
     def queue_made(
         self, queue: Queue, address: Address, on_demand: bool, subscription: bool
     ) -> None:
         """``queue`` exists now."""
-        self.store.name(queue, address.name, on_demand, subscription)
+        self.store.queues.name(queue, address.name, on_demand, subscription)
         if self.store.journaled:
             queue.unstored = self.store.unstored
             if queue.durable:
-                queue.on_consumer = partial(self.store.consumed, queue)
+                queue.on_consumer = partial(self.store.queues.consumed, queue)
 
     def queue_deleted(self, queue: Queue, address: Address) -> None:
         """``queue`` is deleted."""
-        self.store.forget(queue, address.name)
+        self.store.pages.forget(queue, address.name)
+        self.store.queues.forget(queue)
 
     def judge(self, address: str) -> Verdict:
         """Return the verdict of the disk on a message for ``address``."""
-        pages = self.store.find(address)
+        pages = self.store.pages.find(address)
         if self.store.refuses and (self.store.journaled or (pages is not None and pages.active)):
             return Verdict.UNSTORED
         if pages is not None and pages.active and pages.is_full:
@@ -83,12 +88,12 @@ class Stored:
         """``queue`` is the one that an earlier broker had under this number."""
         queue.id = id
         self._back[id] = queue, address
-        self.store.restored(queue, address.name)
+        self.store.pages.restored(queue, address.name)
 
     def fill(self) -> None:
         """All queues are back: what was in them too."""
-        self.store.fill({id: queue for id, (queue, _) in self._back.items()}, self._charge)
-        self.store.all_restored()
+        self.store.queues.fill({id: queue for id, (queue, _) in self._back.items()}, self._charge)
+        self.store.pages.all_restored()
         self._back.clear()
 
     def _charge(self, id: int, message: Message, queues: int) -> ResourceClaim:
@@ -97,4 +102,4 @@ class Stored:
     def ending(self, queues: Iterable[Queue]) -> None:
         """The broker ends in order: where nothing that is left was ever delivered, that need not be
         assumed next time."""
-        self.store.ending(queue for queue in queues if queue.is_untouched)
+        self.store.queues.ending(queue for queue in queues if queue.is_untouched)

@@ -14,8 +14,6 @@ EXCEPTIONS: dict[str, int] = {
     "reference_broker/kernel/queue.py Queue": 38,
     "reference_broker/persistence/recovery.py": 628,
     "reference_broker/persistence/recovery.py _apply()": 61,
-    "reference_broker/persistence/store.py": 647,
-    "reference_broker/persistence/store.py Store": 44,
     "reference_broker/protocols/amqp091/connection.py Amqp091Connection": 33,
     "reference_broker/protocols/amqp10/connection.py": 643,
     "reference_broker/protocols/amqp10/connection.py AmqpConnection": 36,

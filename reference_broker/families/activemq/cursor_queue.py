@@ -14,7 +14,7 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import Topi
 from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Consumer, Queue
 from brokerproof.reference_broker.persistence.cursor import PageRef
-from brokerproof.reference_broker.persistence.store import JournalRef
+from brokerproof.reference_broker.persistence.durable_queues import JournalRef
 
 
 def claim_of(charge: ResourceClaim | None) -> ResourceClaim | None:

@@ -17,7 +17,7 @@ class SpoolingStored(Stored):
     def pages_of(self, address: Address) -> Pages | None:
         if is_topic(address.name) or not isinstance(address.account, UsageAccount):
             return None
-        return Spool(self.store.pages(address.name), address.account)
+        return Spool(self.store.pages.open(address.name), address.account)
 
     def queue_made(
         self, queue: Queue, address: Address, on_demand: bool, subscription: bool

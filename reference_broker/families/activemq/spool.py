@@ -91,7 +91,8 @@ class Spool:
 
     def begin_atomic_unit(self) -> None:
         """Store all further writes and removals of this input as a whole or not at all."""
-        self._pages.store.begin_atomic_unit()
+        if self._pages.store.journaled:
+            self._pages.store.journal.begin_atomic_unit()
 
     def claim(self, message: Message, place: PageRef) -> ResourceClaim:
         """``message`` was read from ``place``: what it is charged from now on."""

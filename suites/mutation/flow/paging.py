@@ -12,9 +12,9 @@ from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.families.artemis.family import ArtemisFamily
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.persistence.page_files import PageFiles
 from brokerproof.reference_broker.persistence.pages import PageLimits, PagingStore
 from brokerproof.reference_broker.persistence.router_store import Stored
-from brokerproof.reference_broker.persistence.store import Store
 from brokerproof.suites.mutation.mutant import Group
 
 paging = Group("paging")
@@ -179,7 +179,7 @@ def pages_of_default_size_are_small(original, reached, self, store, name, folder
     original(self, store, name, folder, replace(limits, page_size=size))
 
 
-@paging.override(Store, "page_over", breaks="ARTEMIS-PAGING-3")
+@paging.override(PageFiles, "page_over", breaks="ARTEMIS-PAGING-3")
 def page_files_stay(original, reached, self, page):
     """The file of a page stays when everything on it is acknowledged."""
     reached()

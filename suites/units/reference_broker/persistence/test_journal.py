@@ -141,7 +141,7 @@ def test_a_durable_subscription_and_what_it_missed_are_there_again() -> None:
     driver.say(again, "UNSUBSCRIBE\nid:t\ndurable-subscriber-name:s\nreceipt:u\n\n\0")
     driver.settle()
     driver.power_loss()
-    assert not driver.broker._store.queues  # type: ignore[union-attr]
+    assert not driver.broker._store.queues.recorded  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("limit", [-1, 600])
@@ -257,7 +257,7 @@ def test_a_page_that_is_damaged_while_the_broker_runs() -> None:
     driver.send(producer, *_bodies(80), persistent=False)
     driver.settle()
     name = sorted(name for name in driver.disk.names() if name.endswith(".page"))[3]
-    (store,) = [store for store in driver.broker._store._stores.values() if store.active]  # type: ignore[union-attr]
+    (store,) = [store for store in driver.broker._store.pages._stores.values() if store.active]  # type: ignore[union-attr]
     assert store.pages[4].content is None
     at = driver.disk.read(name).index(BODY.encode())
     lost = driver.disk.read(name)[at - 5 : at].decode() + BODY

@@ -162,7 +162,7 @@ def test_of_many_pages_few_are_in_memory() -> None:
     producer = driver.connect()
     driver.send(producer, *_bodies(200), persistent=False)
     driver.settle()
-    store = driver.broker._store.pages("q")  # type: ignore[union-attr]
+    store = driver.broker._store.pages.open("q")  # type: ignore[union-attr]
     assert store.files > 40
     assert sum(page.content is not None for page in store.pages.values()) <= 3
     consumer = driver.connect()
@@ -201,7 +201,7 @@ def test_an_address_that_comes_and_goes_uses_no_number_of_a_page_again() -> None
         assert len(driver.subscribe(consumer)) == 12
         driver.say(consumer, "DISCONNECT\n\n\0")
         driver.settle()
-        assert "q" not in driver.broker._store._stores  # type: ignore[union-attr]
+        assert "q" not in driver.broker._store.pages._stores  # type: ignore[union-attr]
 
 
 def test_one_input_reads_a_mebibyte_and_the_rest_comes_a_moment_later() -> None:

@@ -19,7 +19,7 @@ def test_the_limits_are_those_of_the_address_settings(tmp_path: Path) -> None:
     store = store_from_settings.store(
         Settings(address_settings=(setting,)), Disk({"journal": tmp_path}, tmp_path)
     )
-    limits = store.pages("a").limits
+    limits = store.pages.open("a").limits
     assert limits.page_size == 100
     assert limits.read_bytes == 200
     assert limits.limit_bytes == 7
@@ -31,9 +31,9 @@ def test_the_limits_are_those_of_the_address_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["a", "a/b", "..", ".", "ä" * 300, "x" * 300, "", "a.b#c"])
 def test_every_address_has_a_folder_of_its_own(address: str) -> None:
     store = store_from_settings.store(Settings())
-    folder = store.pages(address)._folder
+    folder = store.pages.open(address)._folder
     first, name = folder.split("/")
     assert first == "paging"
     assert name not in ("", ".", "..")
     assert len(name) <= 200
-    assert folder != store.pages(address + "1")._folder
+    assert folder != store.pages.open(address + "1")._folder

@@ -54,7 +54,7 @@ class Shelf(StoringDriver):
         """Messages of q that are in memory, as entries, on pages, or in the journal's keeping."""
         store = self.broker._store
         assert store is not None
-        pages = store.pages("queue://q").pages.values()
+        pages = store.pages.open("queue://q").pages.values()
         entries = len(self.queue._ready) + self.queue.unsettled
         on_pages = sum(0 if page.content is None else page.records - 1 for page in pages)
         return max(entries, len(store.journal.live)) + on_pages

@@ -1,0 +1,131 @@
+"""What the journal has of queues that survive a restart: the queues themselves, and the messages in
+them that are not on pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
+from brokerproof.reference_broker.kernel.queue import Numbered, Queue
+from brokerproof.reference_broker.persistence.journal import Journal
+from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
+from brokerproof.reference_broker.persistence.operations import Consumed, QueueGone, QueueMade
+
+
+class JournalRef:
+    """The place of a queue's entry in the journal: what it is charged to, besides ``charge``."""
+
+    __slots__ = ("_journal", "_place", "_queue", "charge")
+
+    def __init__(self, journal: Journal, queue: int, place: int, charge: ResourceClaim) -> None:
+        self._journal = journal
+        self._queue = queue
+        self._place = place
+        self.charge = charge
+
+    def release(self) -> None:
+        """The entry has left its queue for good."""
+        self.remove_from_journal()
+        self.charge.release()
+
+    def remove_from_journal(self) -> None:
+        """The entry is not in the journal any more, but somewhere else."""
+        self._journal.remove(self._queue, self._place)
+
+    def failed(self, failures: int) -> None:
+        """The entry came back, as a failed delivery, for the time ``failures``."""
+        self._journal.failed(self._queue, self._place, failures)
+
+
+class DurableQueues:
+    """The queues in ``journal``. ``unstored`` gathers what the next batch stores; ``journaled`` is
+    false if nothing survives a restart."""
+
+    def __init__(
+        self, journal: Journal, large: LargeFiles, unstored: list[Numbered], *, journaled: bool
+    ) -> None:
+        self._journal = journal
+        self._large = large
+        self._unstored = unstored
+        self._journaled = journaled
+        self._consumed_before = frozenset(journal.consumed)
+
+    @property
+    def recorded(self) -> list[QueueMade]:
+        """The queues that an earlier broker had."""
+        return list(self._journal.queues.values())
+
+    def name(self, queue: Queue, address: str, on_demand: bool, subscription: bool) -> None:
+        """``queue`` was made: it gets its id; if it is durable it will be there after a restart."""
+        if not queue.id:
+            self._journal.queue_id += 1
+            queue.id = self._journal.queue_id
+        if not (self._journaled and queue.durable):
+            return
+        text = None if queue.filter is None else queue.filter.text
+        made = QueueMade(
+            queue.id, address, queue.name, queue.routing, on_demand, subscription, text
+        )
+        if self._journal.queues.get(queue.id) != made:
+            self._journal.queues[queue.id] = made
+            self._journal.say(made)
+            self._unstored.append(queue)
+
+    def forget(self, queue: Queue) -> None:
+        """``queue`` was deleted."""
+        if self._journal.queues.pop(queue.id, None) is not None:
+            self._journal.consumed.discard(queue.id)
+            self._journal.say(QueueGone(queue.id))
+
+    def consumed(self, queue: Queue) -> None:
+        """A consumer may see what is in ``queue`` from now on."""
+        journal = self._journal
+        if queue.id in journal.queues and queue.id not in journal.consumed:
+            journal.consumed.add(queue.id)
+            journal.say(Consumed(queue.id, True))
+            self._unstored.append(queue)
+
+    def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
+        """True if ``message`` goes into the journal for any of ``queues``."""
+        return self._journaled and any(queue.durable for queue in queues) and message.durable
+
+    def keep(
+        self,
+        message: Message,
+        queues: list[Queue],
+        source_entry: Entry | None,
+        charge: ResourceClaim,
+    ) -> Iterator[tuple[Queue, ResourceClaim]]:
+        """Puts ``message`` into the journal for the durable ones of ``queues``; gives what each has
+        to release."""
+        if message.large is not None:
+            self._large.sync(message.large)
+        place = self._journal.add(
+            message, tuple(queue.id for queue in queues if queue.durable), source_entry
+        )
+        for queue in queues:
+            yield (
+                queue,
+                JournalRef(self._journal, queue.id, place, charge) if queue.durable else charge,
+            )
+
+    def fill(
+        self, queues: dict[int, Queue], charge: Callable[[int, Message, int], ResourceClaim]
+    ) -> None:
+        """Puts what an earlier broker left in the journal into ``queues``; ``charge`` charges a
+        message to their address."""
+        for place, live in sorted(self._journal.live.items()):
+            charged = charge(live.ids[0], live.message, len(live.ids))
+            for id in live.ids:
+                entry = queues[id].append_paged(
+                    live.message, live.source_entry, JournalRef(self._journal, id, place, charged)
+                )
+                entry.failures = (live.failures or {}).get(id, 0)
+                entry.deliveries = max(entry.failures, 1 if id in self._consumed_before else 0)
+
+    def ending(self, untouched: Iterable[Queue]) -> None:
+        """The broker ends in order, and nothing that waits in ``untouched`` was ever delivered."""
+        for queue in untouched:
+            if queue.id in self._journal.consumed:
+                self._journal.consumed.discard(queue.id)
+                self._journal.say(Consumed(queue.id, False))
