@@ -5,6 +5,7 @@ Not collected with the rest, since it needs Chromium: name the file, or run ``to
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,9 @@ from brokerproof.suites.units.drivers.synthetic_run import silence, two_connecti
 MOST_STEPS = 90
 HOSTILE = '<script>alert(1)</script>"&'
 CHUNKS = 7
+sent = functools.partial(ev.FrameSent, conn=1, protocol="STOMP", size=9)
+received = functools.partial(ev.FrameReceived, conn=1, protocol="STOMP", size=9)
+beat = functools.partial(ev.HeartBeatReceived, conn=1, protocol="STOMP", size=1)
 
 
 class Viewer:
@@ -175,7 +179,7 @@ def test_a_drawing_is_well_formed(viewer: Viewer, events: list[ev.Event]) -> Non
 
 
 def test_drawings_escape_what_the_broker_sent(viewer: Viewer) -> None:
-    frame = ev.FrameReceived(at_ns=1, conn=1, protocol="STOMP", command='<script>"x"&', size=1)
+    frame = received(at_ns=1, command='<script>"x"&')
     drawing = viewer.call("axis", viewer.marks([frame]))
     assert "<script>" not in drawing
     ElementTree.fromstring(drawing)
@@ -183,14 +187,7 @@ def test_drawings_escape_what_the_broker_sent(viewer: Viewer) -> None:
 
 def test_frames_of_one_command_in_a_row_are_folded_and_all_there(viewer: Viewer) -> None:
     sends = [
-        ev.FrameSent(
-            at_ns=ms(number),
-            conn=1,
-            protocol="STOMP",
-            command="SEND",
-            headers=(("n", str(number)),),
-            size=40,
-        )
+        sent(at_ns=ms(number), command="SEND", size=40, headers=(("n", str(number)),))
         for number in range(9)
     ]
     found = viewer.lines(sends)
@@ -202,10 +199,7 @@ def test_frames_of_one_command_in_a_row_are_folded_and_all_there(viewer: Viewer)
 
 
 def test_a_row_of_heart_beats_becomes_one_line(viewer: Viewer) -> None:
-    beats = [
-        ev.HeartBeatReceived(at_ns=seconds(number), conn=1, protocol="STOMP", size=1)
-        for number in range(1, 7)
-    ]
+    beats = [beat(at_ns=seconds(number)) for number in range(1, 7)]
     other = ev.HeartBeatSent(at_ns=seconds(7), conn=1, protocol="STOMP", size=1)
     found = viewer.lines([*beats, other])
     assert [(line["title"], line["way"]) for line in found] == [
@@ -216,10 +210,7 @@ def test_a_row_of_heart_beats_becomes_one_line(viewer: Viewer) -> None:
 
 
 def test_heart_beats_on_either_side_of_a_gap_are_not_one_line(viewer: Viewer) -> None:
-    beats = [
-        ev.HeartBeatReceived(at_ns=seconds(number), conn=1, protocol="STOMP", size=1)
-        for number in range(20)
-    ]
+    beats = [beat(at_ns=seconds(number)) for number in range(20)]
     found = viewer.lines(beats, range(8, 12))
     assert [line["title"] for line in found] == [
         "8 heartbeats",
@@ -309,20 +300,15 @@ def test_a_violation_without_a_figure_stands_before_the_figures_inside(viewer: V
 
 def stalled() -> list[ev.Event]:
     """A consumer that is sent one more message for an ACK, and then nothing for 10 s."""
-    received = [
-        ev.FrameReceived(at_ns=at, conn=1, protocol="STOMP", command="MESSAGE", size=100)
-        for at in (ms(10), ms(10), ms(311))
-    ]
+    message = functools.partial(received, command="MESSAGE", size=100)
     return [
         ev.CaseStarted(at_ns=0),
         ev.ConnectionOpened(at_ns=ms(1), conn=1, protocol="STOMP", acceptor="stomp"),
-        *[
-            ev.FrameSent(at_ns=ms(at), conn=1, protocol="STOMP", command=command, size=9)
-            for at, command in ((2, "CONNECT"), (9, "SUBSCRIBE"))
-        ],
-        *received[:2],
-        ev.FrameSent(at_ns=ms(310), conn=1, protocol="STOMP", command="ACK", size=9),
-        received[2],
+        sent(at_ns=ms(2), command="CONNECT"),
+        sent(at_ns=ms(9), command="SUBSCRIBE"),
+        *(message(at_ns=ms(10)), message(at_ns=ms(10))),
+        sent(at_ns=ms(310), command="ACK"),
+        message(at_ns=ms(311)),
         ev.Judged(at_ns=ms(10_311), requirement="REQ-1", seen="VIOLATED", detail="none arrived"),
     ]
 
@@ -353,10 +339,7 @@ def test_the_axis_reaches_to_the_violation_and_names_what_decides(
 
 
 def test_several_silences_that_are_nearly_all_of_it_are_cut_out(viewer: Viewer) -> None:
-    events = [
-        ev.FrameSent(at_ns=ms(at), conn=1, protocol="STOMP", command="SEND", size=9)
-        for at in (0, 4, 304, 308, 608, 612)
-    ]
+    events = [sent(at_ns=ms(at), command="SEND") for at in (0, 4, 304, 308, 608, 612)]
     found = texts(viewer.call("axis", viewer.marks(events)))
     assert "300 ms" in found
     drawing = ElementTree.fromstring(viewer.call("axis", viewer.marks(events)))
@@ -376,10 +359,7 @@ def test_a_curve_reaches_to_the_violation_with_its_steps_named(viewer: Viewer) -
         "points": [(ms(10), 200), (ms(310), 100), (ms(311), 200)],
         "bounds": [(300, "consumer-window-size")],
     }
-    context = {
-        "violation": viewer.call("violations", rows)[0],
-        "notes": viewer.call("notes", rows),
-    }
+    context = {"violation": viewer.call("violations", rows)[0], "notes": viewer.call("notes", rows)}
     found = texts(viewer.call("plot", curve, context))
     assert "violated here: nothing arrived for 10 s" in found
     assert {"ACK", "MESSAGE", "10.311 s"} <= set(found)
@@ -388,8 +368,7 @@ def test_a_curve_reaches_to_the_violation_with_its_steps_named(viewer: Viewer) -
 
 def test_heartbeats_are_no_arrival_and_a_short_wait_is_none(viewer: Viewer) -> None:
     *before, violated = stalled()
-    beat = ev.HeartBeatReceived(at_ns=seconds(5), conn=1, protocol="STOMP", size=1)
-    (beating,) = viewer.call("violations", viewer.rows([*before, beat, violated]))
+    (beating,) = viewer.call("violations", viewer.rows([*before, beat(at_ns=seconds(5)), violated]))
     assert beating["wait"] == "nothing but heartbeats arrived for 10 s"
     at_once = ev.Judged(at_ns=ms(312), requirement="REQ-1", seen="VIOLATED", detail="")
     (judged,) = viewer.call("violations", viewer.rows([*before, at_once]))
@@ -483,10 +462,7 @@ def test_arrows_point_where_frames_went(viewer: Viewer) -> None:
 
 
 def test_what_repeats_is_one_arrow_and_a_long_conversation_is_shortened(viewer: Viewer) -> None:
-    sends = [
-        ev.FrameSent(at_ns=ms(number), conn=1, protocol="STOMP", command="SEND", size=40)
-        for number in range(30)
-    ]
+    sends = [sent(at_ns=ms(number), command="SEND", size=40) for number in range(30)]
     assert "30 × SEND until 29 ms" in words(drawn(viewer, sends))
     turns = [
         kind(at_ns=ms(number), conn=1, protocol="STOMP", command=name, size=9)
@@ -504,22 +480,8 @@ def test_what_repeats_is_one_arrow_and_a_long_conversation_is_shortened(viewer: 
 def test_diagrams_escape_what_the_broker_sent(viewer: Viewer) -> None:
     frames: list[ev.Event] = [
         ev.ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor=HOSTILE),
-        ev.FrameReceived(
-            at_ns=1,
-            conn=1,
-            protocol="STOMP",
-            command=HOSTILE,
-            headers=(("message", HOSTILE),),
-            size=1,
-        ),
-        ev.FrameReceived(
-            at_ns=2,
-            conn=1,
-            protocol="STOMP",
-            command="ERROR",
-            headers=(("message", HOSTILE),),
-            size=1,
-        ),
+        received(at_ns=1, command=HOSTILE, headers=(("message", HOSTILE),)),
+        received(at_ns=2, command="ERROR", headers=(("message", HOSTILE),)),
         ev.LinkFaulted(at_ns=3, conn=1, detail=HOSTILE),
         ev.Judged(at_ns=4, requirement=HOSTILE, seen="VIOLATED", detail=HOSTILE),
         ev.ConnectionClosed(at_ns=5, conn=1, how=CloseHow.RESET),

@@ -40,7 +40,6 @@ HOSTILE = '<img src=x onerror="document.title=1">'
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A report on two targets with every verdict, and one on many cases."""
     folder = tmp_path_factory.mktemp("reports")
     requirements = Requirements(load().values())
     full = full_run(folder / "full")
@@ -63,6 +62,18 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         for run in (full, folder / "many"):
             build(SparkTasks(spark), open_runs([run]), run / "report", requirements)
     return full / "report", folder / "many" / "report"
+
+
+@pytest.fixture
+def full(reports: tuple[Path, Path]) -> Path:
+    """A report on two targets with every verdict."""
+    return reports[0]
+
+
+@pytest.fixture
+def many(reports: tuple[Path, Path]) -> Path:
+    """A report on many cases."""
+    return reports[1]
 
 
 @pytest.fixture
@@ -91,13 +102,23 @@ def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
         browser.wait_for("'ready' in document.documentElement.dataset")
 
 
+def every(browser: Browser, selector: str, value: str) -> list[Any]:
+    """The value that an expression has for ``each`` of the elements."""
+    script = f"[...document.querySelectorAll({selector!r})].map(each => {value})"
+    values: list[Any] = browser.run(script)
+    return values
+
+
 def names(browser: Browser) -> list[str]:
     """The ids of the cases that the list shows, which stand below their titles."""
-    shown: list[str] = browser.run(
-        "[...document.querySelectorAll('#rows tbody th')].map(each =>"
-        " (each.querySelector('.mono') || each.firstChild).textContent)"
+    return every(
+        browser, "#rows tbody th", "(each.querySelector('.mono') || each.firstChild).textContent"
     )
-    return shown
+
+
+def requirements(browser: Browser) -> list[str]:
+    """The ids of the requirements that the matrix shows."""
+    return every(browser, "#matrix tr[data-id]:not([hidden])", "each.dataset.id")
 
 
 def fragment(browser: Browser) -> str:
@@ -120,93 +141,71 @@ def failures(browser: Browser) -> list[Any]:
     ]
 
 
-def test_a_shared_address_shows_what_its_sender_saw(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
-    index(browser, reports[0], "verdict=FAIL,KNOWN&suite=stomp&level=DOC")
+def test_a_shared_address_shows_what_its_sender_saw(full: Path, browser: Browser) -> None:
+    index(browser, full, "verdict=FAIL,KNOWN&suite=stomp&level=DOC")
     assert names(browser) == [
         "stomp.liveness.a_silent_connection_is_closed[1.2]",
         "stomp.liveness.the_ttl_follows_the_arithmetic",
     ]
-    pressed = (
-        "[...document.querySelectorAll('button[aria-pressed=true]')].map(each =>"
-        " each.dataset.verdict)"
-    )
-    assert browser.run(pressed) == ["FAIL", "KNOWN"]
+    pressed = every(browser, "button[aria-pressed=true]", "each.dataset.verdict")
+    assert pressed == ["FAIL", "KNOWN"]
     assert browser.run(
         "[document.getElementById('suite').value, document.getElementById('level').value]"
     ) == ["stomp", "DOC"]
-    rows = (
-        "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each =>"
-        " !each.hidden).map(each => each.dataset.id)"
-    )
-    assert browser.run(rows) == ["ARTEMIS-STOMP-ttl-3"]
+    assert requirements(browser) == ["ARTEMIS-STOMP-ttl-3"]
     assert status(browser).startswith("2 of 16 results, 1 of ")
-    index(browser, reports[0], "verdict=FAIL&impact=disconnect")
+    index(browser, full, "verdict=FAIL&impact=disconnect")
     assert names(browser) == ["stomp.liveness.a_silent_connection_is_closed[1.2]"]
-    index(browser, reports[0], "verdict=FAIL&impact=loss")
+    index(browser, full, "verdict=FAIL&impact=loss")
     assert names(browser) == []
     assert failures(browser) == []
 
 
-def test_a_link_that_filters_leads_to_the_list(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
+def test_a_link_that_filters_leads_to_the_list(full: Path, many: Path, browser: Browser) -> None:
     top = "Math.round(document.getElementById('cases').getBoundingClientRect().top)"
-    index(browser, reports[1], "text=case_07")
+    index(browser, many, "text=case_07")
     assert 0 <= browser.run(top) < 40
     assert browser.run("document.activeElement.id") == "rows"
-    index(browser, reports[0])
+    index(browser, full)
     browser.run("scrollTo(0, 0)")
     browser.run("document.querySelectorAll('table.areas')[1].querySelector('th a').click()")
     browser.wait_for(f"{top} < 40")
     assert browser.run("document.activeElement.id") == "rows"
     assert browser.run("document.getElementById('area').value") == "heartbeats and TTL"
     assert len(names(browser)) == 3
-    shown = (
-        "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each =>"
-        " !each.hidden).map(each => each.dataset.id)"
-    )
-    assert set(browser.run(shown)) == {"STOMP12-HB-04", "ARTEMIS-STOMP-ttl-3"}
+    assert set(requirements(browser)) == {"STOMP12-HB-04", "ARTEMIS-STOMP-ttl-3"}
 
 
-def test_the_word_broken_leads_to_the_cause(reports: tuple[Path, Path], browser: Browser) -> None:
-    index(browser, reports[0])
+def test_the_word_broken_leads_to_the_cause(full: Path, browser: Browser) -> None:
+    index(browser, full)
     browser.run("document.querySelector('table.areas a.v.FAIL').click()")
     browser.wait_for("location.hash.startsWith('#cause-')")
     assert browser.run("document.querySelector(location.hash).textContent.includes('observed')")
 
 
-def test_what_is_wrong_is_on_the_first_screen(reports: tuple[Path, Path], browser: Browser) -> None:
-    bottom = (
-        "Math.max(...[...document.querySelectorAll('tr.worst')].map(each =>"
-        " each.getBoundingClientRect().bottom))"
-    )
+def test_what_is_wrong_is_on_the_first_screen(full: Path, browser: Browser) -> None:
     browser.look(width=DESKTOP, height=1000)
-    index(browser, reports[0])
-    assert browser.run("document.querySelectorAll('tr.worst').length") == 2
-    assert browser.run(bottom) < 1000
+    index(browser, full)
+    first, second = every(browser, "tr.worst", "each.getBoundingClientRect().bottom")
+    assert first < second < 1000
 
 
 def test_long_sections_are_folded_on_a_phone_and_their_links_unfold_them(
-    reports: tuple[Path, Path], browser: Browser
+    full: Path, browser: Browser
 ) -> None:
-    folds = "[...document.querySelectorAll('details.fold')].map(each => each.open)"
-    index(browser, reports[0])
-    assert browser.run(folds) == [True, True, True]
+    index(browser, full)
+    assert every(browser, "details.fold", "each.open") == [True, True, True]
     browser.look(width=PHONE)
-    index(browser, reports[0])
-    assert browser.run(folds) == [False, False, False]
+    index(browser, full)
+    assert every(browser, "details.fold", "each.open") == [False, False, False]
     browser.run("document.querySelector('nav.toc a[href=\\'#requirements\\']').click()")
     browser.wait_for("document.querySelector('details.fold').open")
-    index(browser, reports[0], "skipped")
-    assert browser.run(folds) == [False, False, True]
+    index(browser, full, "skipped")
+    assert every(browser, "details.fold", "each.open") == [False, False, True]
 
 
-def test_filters_go_into_the_address_and_come_back(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
-    index(browser, reports[0])
+def test_filters_go_into_the_address_and_come_back(full: Path, browser: Browser) -> None:
+    index(browser, full)
     assert len(names(browser)) == 16
     browser.run("document.getElementById('text').focus()")
     browser.type("silent 9000")
@@ -222,28 +221,19 @@ def test_filters_go_into_the_address_and_come_back(
     assert (fragment(browser), len(names(browser))) == ("", 16)
     browser.run("location.hash = 'target=reference'")
     browser.wait_for("document.querySelectorAll('#rows tbody tr').length === 8")
-    hidden = (
-        "[...document.querySelectorAll('#matrix section:not([hidden]) thead th.cell')].map(each =>"
-        " each.hidden)"
-    )
-    assert set(zip(*[iter(browser.run(hidden))] * 2, strict=True)) == {(False, True)}
+    hidden = every(browser, "#matrix section:not([hidden]) thead th.cell", "each.hidden")
+    assert set(zip(*[iter(hidden)] * 2, strict=True)) == {(False, True)}
 
 
-def test_what_sets_targets_apart_is_found(reports: tuple[Path, Path], browser: Browser) -> None:
-    index(browser, reports[0], "differ=1&target=artemis&verdict=FAIL")
-    rows = (
-        "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each =>"
-        " !each.hidden).map(each => each.dataset.id)"
-    )
-    assert browser.run(rows) == ["ARTEMIS-STOMP-ttl-3", "ARTEMIS-STOMP-window-2"]
+def test_what_sets_targets_apart_is_found(full: Path, browser: Browser) -> None:
+    index(browser, full, "differ=1&target=artemis&verdict=FAIL")
+    assert requirements(browser) == ["ARTEMIS-STOMP-ttl-3", "ARTEMIS-STOMP-window-2"]
     browser.run("document.getElementById('differ').click()")
     assert fragment(browser) == "verdict=FAIL&target=artemis"
 
 
-def test_the_list_is_turned_and_sorted_by_the_keyboard_alone(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
-    index(browser, reports[1])
+def test_the_list_is_turned_and_sorted_by_the_keyboard_alone(many: Path, browser: Browser) -> None:
+    index(browser, many)
     assert len(names(browser)) == 100
     browser.press("Tab", 9)
     assert browser.run("document.activeElement.className") == "skip"
@@ -265,14 +255,12 @@ def test_the_list_is_turned_and_sorted_by_the_keyboard_alone(
     )
 
 
-def test_the_page_of_a_case_is_drawn_from_a_disk(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
-    index(browser, reports[1], "text=case_0777")
+def test_the_page_of_a_case_is_drawn_from_a_disk(many: Path, browser: Browser) -> None:
+    index(browser, many, "text=case_0777")
     link = browser.run("document.querySelector('#rows tbody a').getAttribute('href')")
     path, _, named = link.partition("#")
     assert (path, named) == ("case.html", "case=flow.part.case_0777&target=reference")
-    opened(browser, reports[1] / path, named)
+    opened(browser, many / path, named)
     assert browser.run("document.querySelector('h1').textContent") == "flow.part.case_0777"
     browser.run("location.hash = 'case=nowhere&target=reference'")
     browser.wait_for("document.getElementById('main').textContent.includes('no such case')")
@@ -280,14 +268,10 @@ def test_the_page_of_a_case_is_drawn_from_a_disk(
 
 
 def test_the_page_of_a_case_has_drawings_log_and_ways_to_contest(
-    reports: tuple[Path, Path], browser: Browser
+    full: Path, browser: Browser
 ) -> None:
-    opened(browser, reports[0] / "case.html", FAILING)
-    assert browser.run("[...document.querySelectorAll('svg')].map(each => each.classList[0])") == [
-        "gauge",
-        "axis",
-        "sequence",
-    ]
+    opened(browser, full / "case.html", FAILING)
+    assert every(browser, "svg", "each.classList[0]") == ["gauge", "axis", "sequence"]
     shown = browser.run("document.getElementById('main').textContent")
     for part in (
         "stays silent is closed after its TTL, neither earlier nor later.",
@@ -307,32 +291,28 @@ def test_the_page_of_a_case_has_drawings_log_and_ways_to_contest(
 
 
 def test_the_page_of_a_failure_says_how_certain_it_is_and_leads_to_what_checks_it(
-    reports: tuple[Path, Path], browser: Browser
+    full: Path, browser: Browser
 ) -> None:
-    opened(browser, reports[0] / "case.html", FAILING)
+    opened(browser, full / "case.html", FAILING)
     certain = browser.run("document.querySelector('.certainty').textContent")
     assert "controls that held" in certain
-    headings = browser.run("[...document.querySelectorAll('h2')].map(each => each.textContent)")
+    headings = every(browser, "h2", "each.textContent")
     assert headings.index("How certain this is") < headings.index("What crossed the wire")
     browser.run("document.querySelector('a[data-section=contest]').click()")
     assert browser.run("document.activeElement.textContent") == "If you think this is wrong"
     assert fragment(browser) == FAILING
 
 
-def test_opening_a_case_neither_scrolls_nor_draws_a_frame(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
+def test_opening_a_case_neither_scrolls_nor_draws_a_frame(full: Path, browser: Browser) -> None:
     browser.look(width=DESKTOP, height=500)
-    opened(browser, reports[0] / "case.html", FAILING)
+    opened(browser, full / "case.html", FAILING)
     assert browser.run("[document.activeElement.id, scrollY]") == ["main", 0]
     assert browser.run("getComputedStyle(document.activeElement).outlineStyle") == "none"
 
 
-def test_drawings_fit_a_phone_or_say_that_they_scroll(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
+def test_drawings_fit_a_phone_or_say_that_they_scroll(full: Path, browser: Browser) -> None:
     browser.look(width=PHONE)
-    opened(browser, reports[0] / "case.html", FAILING)
+    opened(browser, full / "case.html", FAILING)
     figures = browser.run(
         "[...document.querySelectorAll('.figure')].filter(each => each.offsetParent)"
         ".map(each => [each.scrollWidth > each.clientWidth + 1,"
@@ -343,10 +323,8 @@ def test_drawings_fit_a_phone_or_say_that_they_scroll(
     assert figures[0] == [False, False]
 
 
-def test_where_the_page_of_a_case_was_leads_to_it(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
-    moved = next((reports[0] / "cases").glob("artemis-*silent-connection*.html"))
+def test_where_the_page_of_a_case_was_leads_to_it(full: Path, browser: Browser) -> None:
+    moved = next((full / "cases").glob("artemis-*silent-connection*.html"))
     address = re.search(r"url=([^\"]+)\"", moved.read_text("utf-8"))
     assert address is not None
     page, _, named = html.unescape(address[1]).partition("#")
@@ -354,10 +332,8 @@ def test_where_the_page_of_a_case_was_leads_to_it(
     assert browser.run("document.title").startswith("FAIL: stomp.liveness.a_silent_connection")
 
 
-def test_nothing_that_a_broker_said_becomes_markup(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
-    index(browser, reports[1], "verdict=FAIL")
+def test_nothing_that_a_broker_said_becomes_markup(many: Path, browser: Browser) -> None:
+    index(browser, many, "verdict=FAIL")
     assert HOSTILE in browser.run("document.querySelector('#rows .detail').textContent")
     assert browser.run("document.images.length") == 0
     assert browser.run("document.title") != "1"
@@ -381,10 +357,10 @@ def pages(report: Path) -> list[Path]:
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_is_wider_than_its_window(
-    reports: tuple[Path, Path], browser: Browser, width: int, scheme: str
+    full: Path, browser: Browser, width: int, scheme: str
 ) -> None:
     browser.look(width=width, scheme=scheme)
-    for page in pages(reports[0]):
+    for page in pages(full):
         opened(browser, page)
         assert browser.run("document.documentElement.scrollWidth") <= width, page.name
         dark = browser.run(
@@ -399,9 +375,9 @@ def test_no_page_is_wider_than_its_window(
             )
 
 
-def test_a_target_stays_within_its_card(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_a_target_stays_within_its_card(full: Path, browser: Browser) -> None:
     """With three targets or more a card is 340 pixels wide."""
-    index(browser, reports[0])
+    index(browser, full)
     reason = "no statistics (add <statisticsBrokerPlugin/> to the broker's plugins)"
     browser.run("document.querySelector('.cards').style.gridTemplateColumns = 'repeat(3, 340px)'")
     browser.run(
@@ -416,8 +392,8 @@ def test_a_target_stays_within_its_card(reports: tuple[Path, Path], browser: Bro
     assert set(browser.run(beyond)) == {0}
 
 
-def test_the_theme_can_be_chosen(reports: tuple[Path, Path], browser: Browser) -> None:
-    index(browser, reports[0])
+def test_the_theme_can_be_chosen(full: Path, browser: Browser) -> None:
+    index(browser, full)
     colour = "getComputedStyle(document.body).backgroundColor"
     light = browser.run(colour)
     browser.run("document.getElementById('theme').click()")
@@ -426,10 +402,8 @@ def test_the_theme_can_be_chosen(reports: tuple[Path, Path], browser: Browser) -
     assert browser.run(colour) != light
 
 
-def test_a_screen_reader_is_told_what_everything_is(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
-    for page in pages(reports[0]):
+def test_a_screen_reader_is_told_what_everything_is(full: Path, browser: Browser) -> None:
+    for page in pages(full):
         opened(browser, page)
         tree = browser.tree()
         roles = [node["role"]["value"] for node in tree]
@@ -442,20 +416,12 @@ def test_a_screen_reader_is_told_what_everything_is(
             and not node.get("name", {}).get("value")
         ]
         assert nameless == [], page.name
-        levels = browser.run(
-            "[...document.querySelectorAll('h1,h2,h3')].map(each => +each.tagName[1])"
-        )
+        levels = every(browser, "h1,h2,h3", "+each.tagName[1]")
         assert levels[0] == 1
         assert all(after - before <= 1 for before, after in pairwise(levels)), page.name
-        unscoped = browser.run(
-            "[...document.querySelectorAll('th')].filter(each => !each.scope).length"
-        )
-        assert unscoped == 0, page.name
-        repeated = (
-            "(ids => ids.length - new"
-            " Set(ids).size)([...document.querySelectorAll('[id]')].map(each => each.id))"
-        )
-        assert browser.run(repeated) == 0, page.name
+        assert all(every(browser, "th", "each.scope")), page.name
+        ids = every(browser, "[id]", "each.id")
+        assert len(ids) == len(set(ids)), page.name
 
 
 AXE = "4.14.1"
@@ -481,11 +447,9 @@ AXE_VIOLATIONS = """axe.run().then(result => result.violations.map(
 @pytest.mark.parametrize(
     ("width", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")]
 )
-def test_axe_has_no_complaint(
-    reports: tuple[Path, Path], browser: Browser, width: int, scheme: str
-) -> None:
+def test_axe_has_no_complaint(full: Path, browser: Browser, width: int, scheme: str) -> None:
     browser.look(width=width, scheme=scheme)
-    for page in pages(reports[0]):
+    for page in pages(full):
         opened(browser, page)
         browser.run(f"{axe()};0")
         assert browser.run(AXE_VIOLATIONS) == [], page.name
@@ -516,30 +480,26 @@ CONTRAST = """(() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_stand_out_from_what_is_behind_them(
-    reports: tuple[Path, Path], browser: Browser, scheme: str
+    full: Path, browser: Browser, scheme: str
 ) -> None:
     browser.look(scheme=scheme)
-    for page in pages(reports[0]):
+    for page in pages(full):
         opened(browser, page)
         assert browser.run(CONTRAST) == [], page.name
 
 
-def test_what_is_out_of_sight_is_told_all_the_same(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
+def test_what_is_out_of_sight_is_told_all_the_same(full: Path, browser: Browser) -> None:
     """Documents of the matrix that are out of sight are laid out when there is time for it; then a
     screen reader has them."""
     browser.look(height=500)
-    index(browser, reports[0])
+    index(browser, full)
     browser.wait_for("!document.querySelector('#matrix section:not(.told)')")
     link_names = {
         node["name"]["value"]
         for node in browser.tree()
         if node["role"]["value"] == "link" and node.get("name")
     }
-    rows = browser.run(
-        "[...document.querySelectorAll('#matrix tr[data-id]')].map(each => each.dataset.id)"
-    )
+    rows = requirements(browser)
     assert rows
     assert set(rows) <= link_names
     regions = [
@@ -549,27 +509,20 @@ def test_what_is_out_of_sight_is_told_all_the_same(
 
 
 def test_on_a_phone_every_letter_of_the_matrix_says_whose_it_is(
-    reports: tuple[Path, Path], browser: Browser
+    full: Path, browser: Browser
 ) -> None:
     browser.look(width=PHONE)
-    index(browser, reports[0])
-    before = "each => getComputedStyle(each, '::before').content"
-    cells = (
-        "[...document.querySelector('#matrix"
-        f" tr[data-id]').querySelectorAll('td.cell')].map({before})"
+    index(browser, full)
+    cells = every(
+        browser, "#matrix tr[data-id] td.cell", "getComputedStyle(each, '::before').content"
     )
-    assert browser.run(cells) == ['"reference"', '"artemis"']
-    wide = (
-        "[...document.querySelectorAll('#matrix section')].filter(each => each.scrollWidth >"
-        " each.clientWidth).length"
-    )
-    assert browser.run(wide) == 0
+    assert cells[:2] == ['"reference"', '"artemis"']
+    wide = every(browser, "#matrix section", "each.scrollWidth > each.clientWidth")
+    assert not any(wide)
 
 
-def test_focus_stays_with_whoever_filters_and_is_seen(
-    reports: tuple[Path, Path], browser: Browser
-) -> None:
-    index(browser, reports[1])
+def test_focus_stays_with_whoever_filters_and_is_seen(many: Path, browser: Browser) -> None:
+    index(browser, many)
     browser.run("document.getElementById('text').focus()")
     browser.type("case_07")
     assert browser.run("document.activeElement.id") == "text"
@@ -582,22 +535,15 @@ def test_focus_stays_with_whoever_filters_and_is_seen(
         "text",
         "",
     ]
-    labelled = (
-        "[...document.querySelectorAll('input, select')].filter(each => !each.labels.length &&"
-        " !each.ariaLabel).length"
-    )
-    assert browser.run(labelled) == 0
+    assert all(every(browser, "input, select", "!!(each.labels.length || each.ariaLabel)"))
 
 
-def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Path) -> None:
+def test_pages_print(full: Path, many: Path, browser: Browser, tmp_path: Path) -> None:
     browser.look(media="print", scheme="dark")
-    for page in [*pages(reports[0]), reports[1] / "summary.html"]:
+    for page in [*pages(full), many / "summary.html"]:
         opened(browser, page)
-        buttons = "[...document.querySelectorAll('button, .tools, .pager')]"
-        shown = browser.run(
-            f"{buttons}.filter(each => each.offsetParent && !each.closest('th')).length"
-        )
-        assert shown == 0, page.name
+        shown = every(browser, "button, .tools, .pager", "each.offsetParent && !each.closest('th')")
+        assert not any(shown), page.name
         assert (
             browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         )
@@ -608,8 +554,5 @@ def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Pat
             assert len(sheets) == 1
         if page.name == "case.html":
             assert len(sheets) <= 4
-            clipped = (
-                "[...document.querySelectorAll('main pre')].filter(each => each.offsetParent"
-                " && each.scrollHeight > each.clientHeight + 1).length"
-            )
-            assert browser.run(clipped) == 0
+            clipped = "each.offsetParent && each.scrollHeight > each.clientHeight + 1"
+            assert not any(every(browser, "main pre", clipped))
