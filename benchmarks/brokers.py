@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 from dialect import Speech
 
 from brokerproof.harness.targets.activemq.broker import ActivemqProcess
@@ -52,15 +52,15 @@ class Place:
 
 def cpu_s(pid: int) -> float:
     """Processor time that a process has used so far, on all cores. Seconds, in steps of 10 ms."""
-    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    used = psutil.Process(pid).cpu_times()
+    return used.user + used.system  # type: ignore[no-any-return]
 
 
 class Memory:
     """The most that a process has had resident since :meth:`most` was asked last. MiB."""
 
     def __init__(self, pid: int, every_s: float) -> None:
-        self._path = Path(f"/proc/{pid}/status")
+        self._process = psutil.Process(pid)
         self._every_s = every_s
         self.before = self._most = self._now()
         self._end = threading.Event()
@@ -68,14 +68,13 @@ class Memory:
         self._thread.start()
 
     def _now(self) -> float:
-        fields = dict(line.split(":", 1) for line in self._path.read_text("ascii").splitlines())
-        return int(fields["VmRSS"].split()[0]) / 1024
+        return self._process.memory_info().rss / 2**20  # type: ignore[no-any-return]
 
     def _watch(self) -> None:
         while not self._end.wait(self._every_s):
             try:
                 self._most = max(self._most, self._now())
-            except (OSError, KeyError):  # it has ended
+            except psutil.NoSuchProcess:
                 return
 
     def most(self) -> float:

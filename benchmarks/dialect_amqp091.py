@@ -22,7 +22,7 @@ def _method(name: str, fields: dict[str, Any] | None = None, channel: int = 1) -
     return codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
 
 
-ACK, DELIVER = _code("basic.ack"), _code("basic.deliver")
+ACK = _code("basic.ack")
 
 
 class Amqp091(Dialect):

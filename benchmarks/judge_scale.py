@@ -29,9 +29,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 ROOT = Path(__file__).resolve().parent.parent
 
-TICK = os.sysconf("SC_CLK_TCK")
 LOOK_EVERY_S = 1.0
 PROCESSES = 2
 """That write a recording."""
@@ -44,25 +45,13 @@ EXPECTED = {"messages": 2, "order": 1, "windows": 1, "silences": 1}
 def main() -> None:
     """Print a table, or JSON; exits with 1 when an engine missed an anomaly or failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    of = f"of {', '.join(ENGINES)}; oracles judge the first size, up to {MOST_FOR_ORACLES:,}"
+    parser.add_argument("--sizes", default="1e6,1e7,5e7", help="numbers of events, with commas")
+    parser.add_argument("--engines", default="judges,DuckDB,oracles", help=of)
     parser.add_argument(
-        "--sizes", default="1e6,1e7,5e7", help="numbers of events, separated by commas"
+        "--scratch", type=Path, help="for recordings; by default a temporary folder"
     )
-    parser.add_argument(
-        "--engines",
-        default="judges,DuckDB,oracles",
-        help=(
-            f"of {', '.join(ENGINES)}; oracles judge the first size, up to {MOST_FOR_ORACLES:,}"
-            " events"
-        ),
-    )
-    parser.add_argument(
-        "--scratch", type=Path, help="where recordings are written; a temporary folder by default"
-    )
-    parser.add_argument(
-        "--keep",
-        action="store_true",
-        help="leave recordings in --scratch, use those that are there",
-    )
+    parser.add_argument("--keep", action="store_true", help="leave recordings, use those there")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", nargs=2, metavar=("ENGINE", "FOLDER"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -133,14 +122,13 @@ def watched(command: list[str], scratch: Path) -> dict[str, Any]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as process:
         while True:
             now = {"memory": 0, "java": 0, "files": size_of_files(scratch)}
-            for pid in tree(process.pid):
-                with contextlib.suppress(OSError, ValueError, IndexError):
-                    name, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-                    stat = rest.split()
-                    spent[pid] = (int(stat[11]) + int(stat[12])) / TICK
-                    size = proportional(pid)
+            for watched_process in tree(process.pid):
+                with contextlib.suppress(psutil.Error):
+                    times = watched_process.cpu_times()
+                    spent[watched_process.pid] = times.user + times.system
+                    size = watched_process.memory_full_info().pss
                     now["memory"] += size
-                    now["java"] += size if name.endswith("(java") else 0
+                    now["java"] += size if watched_process.name() == "java" else 0
             most = {name: max(most[name], now[name]) for name in most}
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(LOOK_EVERY_S)
@@ -170,27 +158,13 @@ def size_of_files(folder: Path) -> int:
     return size
 
 
-def tree(root: int) -> list[int]:
-    """A process and all its descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    processes, left = [], [root]
-    while left:
-        processes.append(left.pop())
-        left += children.get(processes[-1], [])
-    return processes
-
-
-def proportional(pid: int) -> int:
-    """A process's memory, what it shares with others counted in parts."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024
-    return 0
+def tree(pid: int) -> list[psutil.Process]:
+    """A process and all its descendants; none if it has ended."""
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def judges(folder: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import json
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -94,6 +94,7 @@ class Stomp:
 # --- AMQP -----------------------------------------------------------------------------------------
 
 _DATA = b"\0\x53\x75\xb0"
+WINDOWS = {"next-outgoing-id": 0, "incoming-window": 2**31 - 1, "outgoing-window": 2**31 - 1}
 
 
 class Amqp:
@@ -105,13 +106,10 @@ class Amqp:
         self.inbox: list[codec.Frame] = []
         self.socket.sendall(codec.protocol_header())
         self.say("open", {"container-id": "large"})
-        self.say(
-            "begin",
-            {"next-outgoing-id": 0, "incoming-window": 2**31 - 1, "outgoing-window": 2**31 - 1},
-        )
+        self.say("begin", WINDOWS)
         self.most = self.wait("open").get("max-frame-size", PIECE)
 
-    def say(self, name: str, fields: dict[str, object], payload: bytes = b"") -> None:
+    def say(self, name: str, fields: Mapping[str, object], payload: bytes = b"") -> None:
         self.socket.sendall(
             codec.encode_frame(types.encode(codec.composite(name, fields)) + payload)
         )
@@ -131,25 +129,18 @@ class Amqp:
     def attach(self, role: bool, terminus: str) -> None:
         node = codec.composite(terminus, {"address": NAME, "capabilities": ("queue",)})
         other = "target" if terminus == "source" else "source"
+        ends = {terminus: node, other: codec.composite(other, {})}
         count = None if role else 0
-        fields = {
-            "name": "l",
-            "handle": 0,
-            "role": role,
-            terminus: node,
-            "initial-delivery-count": count,
-        }
-        self.say("attach", {**fields, other: codec.composite(other, {})})
+        fields = {"name": "l", "handle": 0, "role": role, "initial-delivery-count": count}
+        self.say("attach", {**fields, **ends})
         self.wait("attach")
 
     def send(self, length: int, persistent: bool) -> str:
         self.attach(codec.SENDER, "target")
         self.wait("flow")
         header = types.encode(codec.composite("header", {"durable": True})) if persistent else b""
-        seen, first = (
-            hashlib.sha256(),
-            {"delivery-id": 0, "delivery-tag": b"t", "message-format": 0},
-        )
+        seen = hashlib.sha256()
+        first = {"delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
         head = header + _DATA + length.to_bytes(4)
         at, size = 0, self.most - 64 - len(head)
         for piece in pieces(length):
@@ -164,13 +155,8 @@ class Amqp:
 
     def take(self, size: int) -> str:
         self.attach(codec.RECEIVER, "source")
-        window = {
-            "next-incoming-id": 0,
-            "incoming-window": 2**31 - 1,
-            "next-outgoing-id": 0,
-            "outgoing-window": 2**31 - 1,
-        }
-        self.say("flow", {**window, "handle": 0, "delivery-count": 0, "link-credit": 1})
+        link = {"handle": 0, "delivery-count": 0, "link-credit": 1}
+        self.say("flow", {"next-incoming-id": 0, **WINDOWS, **link})
         seen, more, count = hashlib.sha256(), True, 0
         head: bytes | None = b""
         while more:
@@ -184,13 +170,8 @@ class Amqp:
             seen.update(payload)
             count += len(payload)
         assert count == size, f"{count} of {size} bytes came"
-        fields = {
-            "role": True,
-            "first": 0,
-            "settled": True,
-            "state": codec.composite("accepted", {}),
-        }
-        self.say("disposition", fields)
+        accepted = codec.composite("accepted", {})
+        self.say("disposition", {"role": True, "first": 0, "settled": True, "state": accepted})
         self.say("close", {})
         self.wait("close")
         return seen.hexdigest()
@@ -236,21 +217,10 @@ def run(way: str, size: int, durable: bool) -> dict[str, object]:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     asked.add_argument("--mib", type=int, default=200, help="size of the body in MiB")
-    asked.add_argument(
-        "--data",
-        action="store_true",
-        help="durable messages of a broker with a folder for its data",
-    )
-    asked.add_argument(
-        "--way",
-        choices=list(WAYS),
-        action="append",
-        help="only this way; may be given several times",
-    )
+    asked.add_argument("--data", action="store_true", help="durable messages, a folder for data")
+    asked.add_argument("--way", choices=list(WAYS), action="append", help="only this; repeatable")
     given = asked.parse_args()
     for way in given.way or WAYS:
         print(json.dumps(run(way, given.mib * 2**20, given.data)), flush=True)

@@ -208,21 +208,9 @@ def one(broker: Broker, to: bytes, folder: Path, depth: int, size: int, durable:
     out_cpu, most_out = cpu_s(broker.pid) - cpu, memory.most()
     memory.end()
     per = 1e6 / depth
-    name = f"{broker.name} {broker.version}"
-    return Figures(
-        name,
-        depth,
-        size,
-        in_s,
-        out_s,
-        in_cpu * per,
-        out_cpu * per,
-        memory.before,
-        most_in,
-        most_out,
-        pages,
-        misplaced,
-    )
+    of = f"{broker.name} {broker.version}", depth, size
+    spent = in_s, out_s, in_cpu * per, out_cpu * per
+    return Figures(*of, *spent, memory.before, most_in, most_out, pages, misplaced)
 
 
 def _line(run: Figures, write: float, read: float) -> str:
@@ -244,17 +232,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, help="of a body, from 8")
     parser.add_argument("--durable", action="store_true")
     parser.add_argument("--no-artemis", action="store_true")
-    parser.add_argument(
-        "--activemq",
-        action="store_true",
-        help="the reference broker of ActiveMQ's kind, and no other",
-    )
-    parser.add_argument(
-        "--artemis-most", type=int, default=ARTEMIS_MOST, metavar="N", help="its largest depth"
-    )
-    parser.add_argument(
-        "--folder", type=Path, help="where the files are, on the disk that is meant"
-    )
+    parser.add_argument("--activemq", action="store_true", help="the reference as ActiveMQ, alone")
+    parser.add_argument("--artemis-most", type=int, default=ARTEMIS_MOST, help="its largest depth")
+    parser.add_argument("--folder", type=Path, help="for the files, on the disk that is meant")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures: list[Figures] = []
@@ -267,13 +247,9 @@ def main() -> None:
             " MiB/s read",
             file=out,
         )
-        makers = (
-            [activemq]
-            if options.activemq
-            else [reference]
-            if options.no_artemis
-            else [reference, artemis]
-        )
+        makers = [activemq] if options.activemq else [reference, artemis]
+        if options.no_artemis:
+            del makers[1:]
         to = QUEUE if options.activemq else ADDRESS
         for depth in options.depths:
             for make in makers:
@@ -291,15 +267,8 @@ def main() -> None:
                     continue
                 print(_line(figures[-1], write, read), file=out, flush=True)
     if options.json:
-        print(
-            json.dumps(
-                {
-                    "write_mib_s": write,
-                    "read_mib_s": read,
-                    "figures": [asdict(figure) for figure in figures],
-                }
-            )
-        )
+        rows = [asdict(figure) for figure in figures]
+        print(json.dumps({"write_mib_s": write, "read_mib_s": read, "figures": rows}))
     if any(figure.misplaced for figure in figures if figure.broker.startswith("reference")):
         sys.exit("the reference broker delivered messages out of order")
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,11 +67,6 @@ class Slice:
     broker: float
 
 
-def own_cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 class Bench:
     """A driver at work on a target that has been started. ``folder`` is for its tape; ``broker``
     are the target's processes."""
@@ -112,9 +107,9 @@ class Bench:
         self._pass(SETTLED)
         tally = self._driver.host.tally
         begun, before = self._world.now(), tally.received + tally.confirmed
-        driver, broker = own_cpu_s(), sum(map(cpu_s, self._broker))
+        driver, broker = time.process_time(), sum(map(cpu_s, self._broker))
         self._pass(lasts)
-        driver, broker = own_cpu_s() - driver, sum(map(cpu_s, self._broker)) - broker
+        driver, broker = time.process_time() - driver, sum(map(cpu_s, self._broker)) - broker
         took, messages = self._world.now() - begun, (tally.received + tally.confirmed - before) / 2
         us_per_message = 1e6 / max(1, messages)
         return Slice(messages * NS_PER_S / took, driver * us_per_message, broker * us_per_message)
@@ -148,7 +143,9 @@ def measured(
 ) -> dict[str, Any]:
     """Everything about one protocol on a target that runs."""
     options = LoadOptions(protocol=protocol, messages=0, seed=1, **wishes)
-    bench = Bench(target, options, folder / "tape", tree(os.getpid())[1:])
+    bench = Bench(
+        target, options, folder / "tape", [process.pid for process in tree(os.getpid())[1:]]
+    )
     slices = list(bench.pairs(pairs, slice_ms * NS_PER_MS))
     name = target.identity.name
     if 2 * len(slices) < pairs:

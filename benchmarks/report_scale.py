@@ -25,16 +25,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import psutil
+from judge_scale import tree
+
 ROOT = Path(__file__).resolve().parent.parent
 
 SUITES = ("stomp", "amqp10", "flow", "delivery", "conversion")
 DOUBTS = (
-    ("FAIL", 0.002),
-    ("INCONCLUSIVE", 0.002),
-    ("KNOWN", 0.005),
-    ("WARN", 0.003),
-    ("SKIP", 0.05),
-    ("NOTE", 0.01),
+    *(("FAIL", 0.002), ("INCONCLUSIVE", 0.002), ("KNOWN", 0.005)),
+    *(("WARN", 0.003), ("SKIP", 0.05), ("NOTE", 0.01)),
 )
 
 
@@ -94,15 +93,8 @@ def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
 def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str, int]]:
     """Write the report: seconds in all, seconds by step, and the greatest memory in bytes by
     part."""
-    command = [
-        sys.executable,
-        "-c",
-        "from brokerproof.harness.commands.cli import main; main()",
-        "report",
-        str(run),
-        "--out",
-        str(report),
-    ]
+    program = "from brokerproof.harness.commands.cli import main; main()"
+    command = [sys.executable, "-c", program, "report", str(run), "--out", str(report)]
     began = time.monotonic()
     marks: list[tuple[str, float]] = [("start", began)]
     with subprocess.Popen(
@@ -138,24 +130,12 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
 def memory(driver: int) -> dict[str, int]:
     """Resident bytes now: of the process that writes, of its JVM, and of the largest of Spark's
     Python workers."""
-    parents: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it may end meanwhile
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
     peaks: dict[str, int] = {}
-    for process in parents:
-        above = process
-        while above not in (driver, 0, 1):
-            above = parents.get(above, 0)
-        if above != driver:
-            continue
-        with contextlib.suppress(OSError, ValueError):
-            size = (
-                int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
-            )
-            java = Path(f"/proc/{process}/comm").read_text().strip() == "java"
-            name = "the driver" if process == driver else "its JVM" if java else "a worker"
-            peaks[name] = max(size, peaks.get(name, 0))
+    for process in tree(driver):
+        with contextlib.suppress(psutil.Error):  # it may end meanwhile
+            java = process.name() == "java"
+            name = "the driver" if process.pid == driver else "its JVM" if java else "a worker"
+            peaks[name] = max(process.memory_info().rss, peaks.get(name, 0))
     return peaks
 
 

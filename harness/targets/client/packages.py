@@ -67,7 +67,6 @@ _MAKERS: Mapping[str, Callable[[str, str, Path, Path], None]] = {
     "npm": _npm,
     "go": _go,
 }
-REGISTRIES = tuple(_MAKERS)
 
 
 def _run(command: list[str], folder: Path) -> None:
