@@ -26,60 +26,24 @@ from brokerproof.suites.mutation.bytecode import command as bytecode_command
 from brokerproof.suites.mutation.matrix import Extent, Fate, Plan
 from brokerproof.suites.mutation.wire import command as wire_command
 
+OUT = "Write mutants.json there, for example into a run folder."
+UNBROKEN = "List requirements that cases cite and no mutant breaks; run nothing."
+BYTECODE = "Mutate the classes of TARGET, an Artemis; needs --out, Maven and a JDK."
 
-@click.command()
-@click.option(
-    "--mutant", "names", multiple=True, metavar="NAME", help="Only this one; repeat for several."
-)
-@click.option(
-    "--all",
-    "every_case",
-    is_flag=True,
-    help="Run every case on every mutant, not only those that cite it.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write mutants.json there, for example into a run folder.",
-)
-@click.option(
-    "--effort", type=click.Choice(["smoke", "normal", "deep"]), default="smoke", show_default=True
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of examples and links.")
-@click.option(
-    "-n",
-    "processes",
-    type=click.IntRange(1, 64),
-    default=2,
-    show_default=True,
-    help="Concurrent mutants.",
-)
-@click.option(
-    "--list", "only_list", is_flag=True, help="List the mutants and their faults, and run nothing."
-)
-@click.option(
-    "--unbroken",
-    "only_unbroken",
-    is_flag=True,
-    help="List requirements that cases cite and no mutant breaks; run nothing.",
-)
+
+@click.command(context_settings={"show_default": True})
+@click.option("--mutant", "names", multiple=True, metavar="NAME", help="Only this; repeatable.")
+@click.option("--all", "every_case", is_flag=True, help="Run all cases, not only the citing ones.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=OUT)
+@click.option("--effort", type=click.Choice(["smoke", "normal", "deep"]), default="smoke")
+@click.option("--seed", default=1, help="Seed of examples and links.")
+@click.option("-n", "processes", type=click.IntRange(1, 64), default=2, help="Concurrent mutants.")
+@click.option("--list", "only_list", is_flag=True, help="List mutants and their faults; run none.")
+@click.option("--unbroken", "only_unbroken", is_flag=True, help=UNBROKEN)
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
-@click.option(
-    "--bytecode",
-    metavar="TARGET",
-    help="Mutate the classes of TARGET, an Artemis; needs --out, Maven and a JDK.",
-)
-@click.option(
-    "--most",
-    type=click.IntRange(1),
-    default=300,
-    show_default=True,
-    help="With --bytecode: the size of the sample of mutants.",
-)
-@click.option(
-    "--wire", metavar="TARGET", help="Tamper with the traffic of TARGET, for example a real broker."
-)
+@click.option("--bytecode", metavar="TARGET", help=BYTECODE)
+@click.option("--most", type=click.IntRange(1), default=300, help="With --bytecode: mutants drawn.")
+@click.option("--wire", metavar="TARGET", help="Tamper with the traffic of TARGET, a real broker.")
 def mutants(
     names: tuple[str, ...],
     every_case: bool,

@@ -322,38 +322,24 @@ def restarts(folder: Path, family: Family, count: int, seed: int, tally: Tally) 
         brokers.end()
 
 
-@click.command()
-@click.option(
-    "--restarts",
-    "count",
-    type=click.IntRange(1),
-    default=2000,
-    show_default=True,
-    help="How often a broker begins on damaged files.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="All that the dice know.")
-@click.option(
-    "--profile",
-    "profiles",
-    type=click.Choice(PROFILES),
-    multiple=True,
-    help="Which kind of broker; all of them in equal parts if none is named.",
-)
+@click.command(context_settings={"show_default": True})
+@click.option("--restarts", "count", type=click.IntRange(1), default=2000)
+@click.option("--seed", default=1, help="All that the dice know.")
+@click.option("--profile", "profiles", type=click.Choice(PROFILES), multiple=True, default=PROFILES)
 def main(count: int, seed: int, profiles: tuple[str, ...]) -> None:
     """Restart the reference broker on damaged files, and see whether it hides anything."""
     began = time.monotonic()
-    chosen = profiles or PROFILES
     tally = Tally()
     with (
         tempfile.TemporaryDirectory(prefix="brokerproof-damaged-") as scratch,
         contextlib.suppress(KeyboardInterrupt),
     ):
-        for number, profile in enumerate(chosen):
-            share = count // len(chosen) + (number < count % len(chosen))
+        for number, profile in enumerate(profiles):
+            share = count // len(profiles) + (number < count % len(profiles))
             restarts(Path(scratch) / profile, FAMILIES[profile], share, seed + number, tally)
     ways = ", ".join(f"{way} {times}" for way, times in sorted(tally.kinds.items()))
     click.echo(
-        f"{tally.restarts} restarts on damaged files ({', '.join(chosen)}), seed {seed},"
+        f"{tally.restarts} restarts on damaged files ({', '.join(profiles)}), seed {seed},"
         f" {time.monotonic() - began:.0f} s: {ways}"
     )
     click.echo(

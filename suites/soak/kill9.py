@@ -392,30 +392,12 @@ def run_chain(folder: Path, seed: int, runs: int, profile: str) -> Chain:
     return chain
 
 
-@click.command()
-@click.option(
-    "--runs",
-    type=click.IntRange(1),
-    default=500,
-    show_default=True,
-    help="How often the broker is killed.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="All that the dice know.")
-@click.option(
-    "--jobs", type=click.IntRange(1), default=2, show_default=True, help="Brokers at the same time."
-)
-@click.option(
-    "--profile",
-    type=click.Choice(sorted(FAMILIES)),
-    default="artemis",
-    show_default=True,
-    help="Which kind of broker.",
-)
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path),
-    help="Where the brokers' files are left, for a look at them.",
-)
+@click.command(context_settings={"show_default": True})
+@click.option("--runs", type=click.IntRange(1), default=500, help="How often it is killed.")
+@click.option("--seed", default=1, help="All that the dice know.")
+@click.option("--jobs", type=click.IntRange(1), default=2, help="Brokers at the same time.")
+@click.option("--profile", type=click.Choice(sorted(FAMILIES)), default="artemis")
+@click.option("--keep", type=click.Path(path_type=Path), help="Leave the brokers' files there.")
 def main(runs: int, seed: int, jobs: int, profile: str, keep: Path | None) -> None:
     """Kill the reference broker under load, and see whether it kept what it promised."""
     began = time.monotonic()
@@ -435,10 +417,8 @@ def main(runs: int, seed: int, jobs: int, profile: str, keep: Path | None) -> No
         name: sum(asdict(chain.ledger.counts)[name] for chain in chains)
         for name in asdict(Counts())
     }
-    recovery, pages = (
-        sum(chain.kills_in_recovery for chain in chains),
-        sum(chain.pages_seen for chain in chains),
-    )
+    recovery = sum(chain.kills_in_recovery for chain in chains)
+    pages = sum(chain.pages_seen for chain in chains)
     wrong = [sentence for chain in chains for sentence in chain.ledger.wrong]
     done = sum(chain.ledger.run for chain in chains)
     click.echo(

@@ -39,6 +39,7 @@ REFERENCES = {
     "activemq": "reference-activemq-real",
     "rabbitmq": "reference-rabbitmq-real",
 }
+REAL = list(REFERENCES)
 """The reference with the profile of its family, by real broker."""
 
 
@@ -54,23 +55,11 @@ def started(grammar: Grammar, name: str, folder: Path) -> Iterator[Player]:
         broker.stop()
 
 
-@click.command()
-@click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--conversations", type=click.IntRange(1), default=5000, show_default=True)
-@click.option(
-    "--broker",
-    "brokers",
-    type=click.Choice(list(REFERENCES)),
-    multiple=True,
-    default=list(REFERENCES),
-    help="Real brokers to compare; all without this option.",
-)
-@click.option(
-    "--protocol",
-    type=click.Choice(list(GRAMMARS)),
-    default="stomp",
-    show_default=True,
-)
+@click.command(context_settings={"show_default": True})
+@click.option("--seed", default=1)
+@click.option("--conversations", type=click.IntRange(1), default=5000)
+@click.option("--broker", "brokers", type=click.Choice(REAL), multiple=True, default=REAL)
+@click.option("--protocol", type=click.Choice(list(GRAMMARS)), default="stomp")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True)
 def main(seed: int, conversations: int, brokers: tuple[str, ...], protocol: str, out: Path) -> None:
     """Search for disagreements and report those that nothing explains."""
