@@ -3,6 +3,7 @@ that only the test moves."""
 
 import heapq
 from collections.abc import Callable, Iterable
+from typing import Self
 
 from brokerproof.harness.model.broker_io import (
     BytesReceived,
@@ -87,10 +88,11 @@ class StoringDriver:
         )
         self.feed(TimerFired())
 
-    def feed(self, event: Input) -> None:
+    def feed(self, event: Input) -> Self:
         """One input; what it asks of the disk is done, and answered when :meth:`settle` or
         :meth:`step` comes to it."""
         self._note(self.broker.handle(self.now, event))
+        return self
 
     def _note(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -171,8 +173,8 @@ class StoringDriver:
         self.take(self.conn)
         return self.conn
 
-    def say(self, conn: int, frame: str) -> None:
-        self.feed(BytesReceived(conn, frame.encode()))
+    def say(self, conn: int, frame: str) -> Self:
+        return self.feed(BytesReceived(conn, frame.encode()))
 
     def take(self, conn: int) -> list[Received]:
         """The frames that came since this was asked last."""
@@ -181,11 +183,11 @@ class StoringDriver:
 
     def send(
         self, conn: int, *bodies: str, to: str = "q", persistent: bool = True, headers: str = ""
-    ) -> None:
+    ) -> Self:
         """Messages, each with a receipt of its body's name."""
         kept = "persistent:true\n" if persistent else ""
         head = f"SEND\ndestination:{self.prefix}{to}\n{kept}{headers}"
-        self.say(conn, "".join(f"{head}receipt:{body}\n\n{body}\0" for body in bodies))
+        return self.say(conn, "".join(f"{head}receipt:{body}\n\n{body}\0" for body in bodies))
 
     def receipts(self, conn: int) -> list[str]:
         return [frame["receipt-id"] for frame in self.take(conn) if frame.command == "RECEIPT"]

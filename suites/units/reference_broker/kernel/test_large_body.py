@@ -2,6 +2,7 @@
 them."""
 
 from dataclasses import replace
+from typing import Self
 
 import pytest
 from hypothesis import given, settings
@@ -72,10 +73,10 @@ class Driver(StoringDriver):
 
     def large(
         self, conn: int, body: bytes = BODY, headers: str = "", *, text: bool = False
-    ) -> None:
+    ) -> Self:
         length = "" if text else f"content-length:{len(body)}\n"
         head = f"SEND\ndestination:q\nreceipt:r\npersistent:true\n{headers}{length}\n"
-        self.feed(BytesReceived(conn, head.encode() + body + b"\0"))
+        return self.feed(BytesReceived(conn, head.encode() + body + b"\0"))
 
     def bodies(self, conn: int) -> list[bytes]:
         return [frame.body for frame in self.frames(conn) if frame.command == "MESSAGE"]
@@ -85,8 +86,7 @@ def stored(options: object = SMALL, **more: object) -> tuple[Driver, int]:
     """A broker, and a connection that has sent a large body and has its receipt."""
     driver = Driver(places(), options, **more)  # type: ignore[arg-type]
     conn = driver.connect()
-    driver.large(conn)
-    driver.settle()
+    driver.large(conn).settle()
     assert driver.receipts(conn) == ["r"]
     assert len(driver.files()) == 1
     return driver, conn
@@ -137,8 +137,7 @@ def test_a_body_comes_out_as_it_went_in_however_it_was_cut(
         if version == "1.2"
         else f"message-id:{first['message-id']}\nsubscription:0"
     )
-    driver.say(consumer, f"ACK\n{settled}\n\n\0")
-    driver.settle()
+    driver.say(consumer, f"ACK\n{settled}\n\n\0").settle()
     assert driver.files() == []
 
 
@@ -148,8 +147,7 @@ def test_what_arrives_does_not_stay_in_memory() -> None:
     driver.say(conn, f"SEND\ndestination:q\ncontent-length:{100 * len(BODY)}\n\n")
     connection = driver.broker._connections[conn]._became
     for _ in range(99):
-        driver.feed(BytesReceived(conn, BODY))
-        driver.settle()
+        driver.feed(BytesReceived(conn, BODY)).settle()
         assert connection._parser.buffered == 0
         assert driver.broker._store is not None
         assert driver.broker._store.large.waiting == 0
@@ -182,8 +180,7 @@ def test_a_large_body_is_not_charged_to_its_address() -> None:
 def test_a_frame_is_not_interrupted() -> None:
     """Receipts, beats and other messages wait behind a message that leaves in pieces, in order."""
     driver, producer = stored()
-    driver.send(producer, "small")
-    driver.settle()
+    driver.send(producer, "small").settle()
     consumer = driver.connect("heart-beat:0,500\n")
     driver.say(consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:client\nreceipt:s\n\n\0")
     for step in range(4):
@@ -209,12 +206,10 @@ def test_no_more_is_read_than_the_peer_takes() -> None:
     driver.say(consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0")
     before = len(driver.loads)
     driver.step()
-    driver.feed(WritePaused(consumer))
-    driver.settle()
+    driver.feed(WritePaused(consumer)).settle()
     driver.wait(seconds(5))
     assert len(driver.loads) - before <= 2, "one was with the disk when the peer stopped to read"
-    driver.feed(WriteResumed(consumer))
-    driver.settle()
+    driver.feed(WriteResumed(consumer)).settle()
     assert driver.bodies(consumer) == [BODY]
 
 
@@ -255,8 +250,7 @@ def test_the_file_is_there_until_the_last_subscription_is_done_with_it() -> None
             "SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:MULTICAST\nack:client\n\n\0",
         )
     producer = driver.connect()
-    driver.large(producer, headers="destination-type:MULTICAST\n")
-    driver.settle()
+    driver.large(producer, headers="destination-type:MULTICAST\n").settle()
     for number, each in enumerate(subscribers):
         assert len(driver.files()) == 1
         (message,) = [frame for frame in driver.frames(each) if frame.command == "MESSAGE"]
@@ -272,8 +266,7 @@ def test_the_file_is_there_until_the_last_subscription_is_done_with_it() -> None
 def test_a_topic_without_subscribers_keeps_nothing() -> None:
     driver = Driver(places())
     conn = driver.connect()
-    driver.large(conn, headers="destination-type:MULTICAST\n")
-    driver.settle()
+    driver.large(conn, headers="destination-type:MULTICAST\n").settle()
     assert driver.receipts(conn) == ["r"]
     assert driver.files() == []
 
@@ -283,11 +276,9 @@ def test_a_connection_that_is_cut_half_way_leaves_no_file(whole: bool) -> None:
     driver = Driver(places())
     conn = driver.connect()
     driver.say(conn, f"SEND\ndestination:q\ncontent-length:{len(BODY)}\n\n")
-    driver.feed(BytesReceived(conn, BODY if whole else BODY[:1000]))
-    driver.settle()
+    driver.feed(BytesReceived(conn, BODY if whole else BODY[:1000])).settle()
     assert len(driver.files()) == 1
-    driver.feed(PeerGone(conn, CloseHow.RESET))
-    driver.settle()
+    driver.feed(PeerGone(conn, CloseHow.RESET)).settle()
     assert driver.files() == []
 
 
@@ -303,10 +294,8 @@ def test_a_large_send_that_is_refused_leaves_no_file(end: bytes, headers: str, w
     driver = Driver(places())
     conn = driver.connect()
     driver.say(conn, f"SEND\ndestination:q\n{headers}content-length:{len(BODY)}\n\n")
-    driver.feed(BytesReceived(conn, BODY))
-    driver.settle()
-    driver.feed(BytesReceived(conn, end))
-    driver.settle()
+    driver.feed(BytesReceived(conn, BODY)).settle()
+    driver.feed(BytesReceived(conn, end)).settle()
     (error,) = driver.frames(conn)
     assert words in error.body.decode()
     assert driver.files() == []
@@ -317,11 +306,9 @@ def test_a_transaction_holds_it() -> None:
         driver = Driver(places())
         conn = driver.connect()
         driver.say(conn, "BEGIN\ntransaction:t\n\n\0")
-        driver.large(conn, headers="transaction:t\n")
-        driver.settle()
+        driver.large(conn, headers="transaction:t\n").settle()
         assert len(driver.files()) == 1
-        driver.say(conn, f"{end}\ntransaction:t\n\n\0")
-        driver.settle()
+        driver.say(conn, f"{end}\ntransaction:t\n\n\0").settle()
         assert len(driver.files()) == left
 
 
@@ -336,18 +323,15 @@ def test_a_send_that_waits_for_room_holds_it(goes: bool) -> None:
     driver.send(conn, "first")
     driver.say(conn, f"SEND\ndestination:q\ncontent-length:{len(BODY)}\n\n")
     driver.feed(BytesReceived(conn, BODY))
-    driver.feed(BytesReceived(conn, b"\0"))
-    driver.settle()
+    driver.feed(BytesReceived(conn, b"\0")).settle()
     assert conn in driver.unread
     assert len(driver.files()) == 1
     if goes:
-        driver.feed(PeerGone(conn, CloseHow.RESET))
-        driver.settle()
+        driver.feed(PeerGone(conn, CloseHow.RESET)).settle()
         assert driver.files() == []
         return
     consumer = driver.connect()
-    driver.say(consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:auto\n\n\0")
-    driver.settle()
+    driver.say(consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:auto\n\n\0").settle()
     assert driver.bodies(consumer) == [b"first", BODY]
     assert driver.files() == []
 
@@ -358,8 +342,7 @@ def test_a_consumer_that_goes_half_way_leaves_it_to_the_next() -> None:
         consumer = driver.connect()
         driver.say(consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0")
         driver.step()
-        driver.feed(PeerGone(consumer, CloseHow.RESET))
-        driver.settle()
+        driver.feed(PeerGone(consumer, CloseHow.RESET)).settle()
     assert len(driver.files()) == 1
     (again,) = driver.subscribe(driver.connect(), "client")
     assert (again.body, again["redelivered"]) == (BODY, "true")
@@ -375,8 +358,7 @@ def test_a_durable_one_survives(end: str) -> None:
     assert driver.drain() == [BODY.decode()]
     consumer = driver.connect()
     (message,) = driver.subscribe(consumer, "client")
-    driver.say(consumer, f"ACK\nid:{message['ack']}\n\n\0")
-    driver.settle()
+    driver.say(consumer, f"ACK\nid:{message['ack']}\n\n\0").settle()
     assert driver.files() == []
     getattr(driver, end)()
     assert driver.drain() == []
@@ -400,8 +382,7 @@ def test_one_that_was_not_whole_is_gone_after_a_restart() -> None:
         driver = Driver(places())
         conn = driver.connect()
         driver.say(conn, f"SEND\ndestination:q\npersistent:true\ncontent-length:{len(BODY)}\n\n")
-        driver.feed(BytesReceived(conn, BODY[:1500]))
-        driver.settle()
+        driver.feed(BytesReceived(conn, BODY[:1500])).settle()
         getattr(driver, end)()
         driver.settle()
         assert driver.files() == []
@@ -412,8 +393,7 @@ def test_one_that_is_not_durable_is_gone_after_a_restart() -> None:
     driver = Driver(places())
     conn = driver.connect()
     driver.say(conn, f"SEND\ndestination:q\ncontent-length:{len(BODY)}\n\n")
-    driver.feed(BytesReceived(conn, BODY + b"\0"))
-    driver.settle()
+    driver.feed(BytesReceived(conn, BODY + b"\0")).settle()
     assert len(driver.files()) == 1
     driver.kill()
     driver.settle()
@@ -427,8 +407,7 @@ def test_one_on_a_page_survives_with_its_file(end: str) -> None:
     conn = driver.connect()
     driver.send(conn, *(f"small{number}" for number in range(3)))
     driver.large(conn)
-    driver.send(conn, "last")
-    driver.settle()
+    driver.send(conn, "last").settle()
     assert any(name.startswith("paging/") for name in driver.disk.names())
     getattr(driver, end)()
     assert driver.drain() == ["small0", "small1", "small2", BODY.decode(), "last"]
@@ -442,8 +421,7 @@ def test_one_on_a_page_survives_with_its_file(end: str) -> None:
 
 def test_a_file_that_is_not_there_is_reported_and_its_message_is_lost() -> None:
     driver, conn = stored()
-    driver.send(conn, "small")
-    driver.settle()
+    driver.send(conn, "small").settle()
     (name,) = driver.files()
     del driver.disk._files[name]
     driver.kill()
@@ -510,8 +488,7 @@ def test_a_body_that_cannot_be_read_costs_the_connection_and_not_the_message() -
     driver, _ = stored()
     driver.disk.faults = replace(driver.disk.faults, failing_reads=1.0)
     consumer = driver.connect()
-    driver.say(consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0")
-    driver.settle()
+    driver.say(consumer, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0").settle()
     assert consumer in driver.closed
     assert "its consumer is disconnected" in driver.reports[-1]
     driver.disk.faults = replace(driver.disk.faults, failing_reads=0.0)
@@ -524,12 +501,10 @@ def test_a_body_that_was_damaged_costs_one_connection_and_its_message() -> None:
     (file,) = driver.files()
     driver.disk._files[file].content[-1] ^= 1
     first, second = (driver.connect() for _ in range(2))
-    driver.say(first, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0")
-    driver.settle()
+    driver.say(first, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0").settle()
     assert first in driver.closed
     assert [report for report in driver.reports if "the message leaves its queues" in report]
-    driver.say(second, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0")
-    driver.settle()
+    driver.say(second, "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0").settle()
     assert driver.bodies(second) == [b"after"]
     assert second not in driver.closed
     driver.wait(seconds(1))
@@ -544,8 +519,7 @@ def test_a_body_that_cannot_be_written_is_refused() -> None:
     conn = driver.connect()
     driver.disk.faults = replace(driver.disk.faults, failing_writes=1.0)
     driver.say(conn, f"SEND\ndestination:q\nreceipt:r\ncontent-length:{len(BODY)}\n\n")
-    driver.feed(BytesReceived(conn, BODY[:1000]))
-    driver.settle()
+    driver.feed(BytesReceived(conn, BODY[:1000])).settle()
     (error,) = driver.frames(conn)
     assert error.command == "ERROR"
     assert conn in driver.closed
@@ -553,16 +527,14 @@ def test_a_body_that_cannot_be_written_is_refused() -> None:
     driver.wait(seconds(3))
     assert driver.files() == []
     again = driver.connect()
-    driver.large(again)
-    driver.settle()
+    driver.large(again).settle()
     assert driver.receipts(again) == ["r"]
 
 
 def test_over_websocket_it_leaves_in_fragments_of_the_allowed_size() -> None:
     driver = Driver(places(web_socket_max_frame_payload_length=200))
     producer = driver.connect()
-    driver.large(producer)
-    driver.settle()
+    driver.large(producer).settle()
     driver.conn += 1
     conn = driver.conn
     driver.feed(Connected(conn, "stomp", "test"))

@@ -98,8 +98,7 @@ class Stomp:
         """True if a message that is sent now is confirmed and delivered."""
         driver = self._driver
         producer = driver.connect()
-        driver.send(producer, "after", to="s")
-        driver.settle()
+        driver.send(producer, "after", to="s").settle()
         return driver.receipts(producer) == ["after"] and driver.drain("s") == ["after"]
 
 

@@ -25,8 +25,7 @@ def test_a_receipted_durable_message_is_there_again_in_order(ends: str, limit: i
     driver = StoringDriver(paging(limit, max_read_page_bytes=-1))
     producer = driver.connect()
     for start in range(0, 60, 6):
-        driver.send(producer, *_bodies(6, start))
-        driver.settle()
+        driver.send(producer, *_bodies(6, start)).settle()
     assert driver.receipts(producer) == _bodies(60)
     getattr(driver, ends)()
     assert driver.drain() == _bodies(60)
@@ -36,8 +35,7 @@ def test_a_receipted_durable_message_is_there_again_in_order(ends: str, limit: i
 
 def test_a_receipt_waits_for_its_fsync_and_one_fsync_is_for_all() -> None:
     driver = StoringDriver()
-    driver.send(driver.connect(), "first")
-    driver.settle()
+    driver.send(driver.connect(), "first").settle()
     conns = [driver.connect() for _ in range(5)]
     driver.settle()
     syncs, stores = driver.disk.syncs, len(driver.stores)
@@ -54,12 +52,10 @@ def test_what_is_not_durable_is_receipted_at_once_and_gone_after_a_restart() -> 
     driver = StoringDriver(paging())
     driver.settle()
     producer = driver.connect()
-    driver.send(producer, "a", persistent=False)
-    driver.settle()
+    driver.send(producer, "a", persistent=False).settle()
     driver.send(producer, *_bodies(30), persistent=False)
     assert driver.receipts(producer) == ["a", *_bodies(30)]
-    driver.send(producer, "kept")
-    driver.settle()
+    driver.send(producer, "kept").settle()
     driver.kill()
     assert driver.drain() == ["kept"]
 
@@ -69,8 +65,7 @@ def test_what_is_not_durable_is_receipted_at_once_and_gone_after_a_restart() -> 
 def test_what_is_acknowledged_does_not_come_again(ends: str, limit: int) -> None:
     driver = StoringDriver(paging(limit, max_read_page_bytes=-1))
     producer, consumer = driver.connect(), driver.connect()
-    driver.send(producer, *_bodies(40))
-    driver.settle()
+    driver.send(producer, *_bodies(40)).settle()
     got = driver.subscribe(consumer, "client-individual", headers="consumer-window-size:-1\n")
     chosen = [each for at, each in enumerate(got) if at % 3 != 1]
     driver.say(consumer, "".join(f"ACK\nid:{frame['ack']}\nreceipt:r\n\n\0" for frame in chosen))
@@ -84,8 +79,7 @@ def test_what_may_have_been_delivered_is_marked_and_what_was_not_is_not() -> Non
     driver = StoringDriver()
     producer = driver.connect()
     driver.send(producer, "a", "b")
-    driver.send(producer, "c", to="other")
-    driver.settle()
+    driver.send(producer, "c", to="other").settle()
     driver.subscribe(driver.connect(), "client")
     driver.kill()
     conn = driver.connect()
@@ -98,8 +92,7 @@ def test_an_end_in_order_knows_what_was_never_delivered() -> None:
     producer, consumer = driver.connect(), driver.connect()
     driver.subscribe(consumer, "client")
     driver.say(consumer, "UNSUBSCRIBE\nid:q\n\n\0")
-    driver.send(producer, "a")
-    driver.settle()
+    driver.send(producer, "a").settle()
     driver.restart()
     assert "redelivered" not in driver.subscribe(driver.connect(), "client")[0].headers
 
@@ -107,13 +100,11 @@ def test_an_end_in_order_knows_what_was_never_delivered() -> None:
 def test_failures_are_counted_across_restarts() -> None:
     driver = StoringDriver(paging(-1, max_delivery_attempts=3, dead_letter_address="DLQ"))
     producer = driver.connect()
-    driver.send(producer, "a")
-    driver.settle()
+    driver.send(producer, "a").settle()
     for _ in range(3):
         consumer = driver.connect()
         (frame,) = driver.subscribe(consumer, "client", headers="consumer-window-size:0\n")
-        driver.say(consumer, f"NACK\nid:{frame['ack']}\nreceipt:n\n\n\0")
-        driver.settle()
+        driver.say(consumer, f"NACK\nid:{frame['ack']}\nreceipt:n\n\n\0").settle()
         driver.kill()
     assert driver.drain() == []
     assert driver.drain("DLQ") == ["a"]
@@ -138,8 +129,7 @@ def test_a_durable_subscription_and_what_it_missed_are_there_again() -> None:
         b"1",
         b"3",
     ]
-    driver.say(again, "UNSUBSCRIBE\nid:t\ndurable-subscriber-name:s\nreceipt:u\n\n\0")
-    driver.settle()
+    driver.say(again, "UNSUBSCRIBE\nid:t\ndurable-subscriber-name:s\nreceipt:u\n\n\0").settle()
     driver.power_loss()
     assert not driver.broker._store.queues.recorded  # type: ignore[union-attr]
 
@@ -151,8 +141,7 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(limit: int) -> None:
     for cut in range(0, 6000, 97):
         driver = StoringDriver(paging(limit, page_size=900, max_read_page_bytes=-1), seed=cut)
         producer = driver.connect()
-        driver.send(producer, "a", "b", "c")
-        driver.settle()
+        driver.send(producer, "a", "b", "c").settle()
         consumer = driver.connect()
         first, *_ = driver.subscribe(
             consumer, "client-individual", headers="consumer-window-size:-1\n"
@@ -197,12 +186,10 @@ def test_old_segments_go_and_one_that_lasts_does_not_hold_them_back() -> None:
     producer = driver.connect()
     driver.send(producer, "oldest", to="keep")
     for start in range(0, 400, 10):
-        driver.send(producer, *_bodies(10, start))
-        driver.settle()
+        driver.send(producer, *_bodies(10, start)).settle()
         conn = driver.connect()
         driver.subscribe(conn, "auto")
-        driver.say(conn, "DISCONNECT\n\n\0")
-        driver.settle()
+        driver.say(conn, "DISCONNECT\n\n\0").settle()
     sizes = sum(len(driver.disk.read(journal)) for journal in _journals(driver))
     assert sizes < 20 * SMALL.segment
     assert "000000000" not in _journals(driver)[0]
@@ -217,8 +204,7 @@ def test_a_torn_tail_is_cut_and_what_is_before_it_is_there(lost: int) -> None:
     producer = driver.connect()
     for body in _bodies(5):
         extent = bytes(driver.disk.read("journal/extent")) if body == _bodies(5)[4] else b""
-        driver.send(producer, body)
-        driver.settle()
+        driver.send(producer, body).settle()
     name = _journals(driver)[-1]
     file = driver.disk._files[name]
     file.content = file.content[:-lost]
@@ -226,8 +212,7 @@ def test_a_torn_tail_is_cut_and_what_is_before_it_is_there(lost: int) -> None:
     driver.kill()
     assert driver.reports == []
     assert driver.drain() == _bodies(4)
-    driver.send(driver.connect(), *_bodies(1, 4))
-    driver.settle()
+    driver.send(driver.connect(), *_bodies(1, 4)).settle()
     driver.kill()
     assert driver.drain() == _bodies(5)
 
@@ -237,8 +222,7 @@ def test_a_damaged_record_in_the_middle_is_reported_and_not_delivered(limit: int
     driver = StoringDriver(paging(limit, page_size=100_000, max_read_page_bytes=-1))
     producer = driver.connect()
     for body in _bodies(9):
-        driver.send(producer, body)
-        driver.settle()
+        driver.send(producer, body).settle()
     (name,) = [
         name
         for name in driver.disk.names()
@@ -254,8 +238,7 @@ def test_a_damaged_record_in_the_middle_is_reported_and_not_delivered(limit: int
 def test_a_page_that_is_damaged_while_the_broker_runs() -> None:
     driver = StoringDriver(paging(max_read_page_bytes=-1, page_max_cache_size=1), options=None)
     producer = driver.connect()
-    driver.send(producer, *_bodies(80), persistent=False)
-    driver.settle()
+    driver.send(producer, *_bodies(80), persistent=False).settle()
     name = sorted(name for name in driver.disk.names() if name.endswith(".page"))[3]
     (store,) = [store for store in driver.broker._store.pages._stores.values() if store.active]  # type: ignore[union-attr]
     assert store.pages[4].content is None
@@ -272,6 +255,5 @@ def test_a_page_that_is_damaged_while_the_broker_runs() -> None:
 def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     driver = StoringDriver()
     driver.feed(FilesStored(9999, "who knows"))
-    driver.send(driver.connect(), "a")
-    driver.settle()
+    driver.send(driver.connect(), "a").settle()
     assert driver.drain() == ["a"]

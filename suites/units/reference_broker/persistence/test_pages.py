@@ -28,16 +28,14 @@ def _pages(driver: StoringDriver) -> list[str]:
 def test_what_does_not_fit_goes_to_pages_and_comes_back_in_order(persistent: bool) -> None:
     driver = StoringDriver(paging())
     producer = driver.connect()
-    driver.send(producer, *_bodies(100), persistent=persistent)
-    driver.settle()
+    driver.send(producer, *_bodies(100), persistent=persistent).settle()
     assert driver.receipts(producer) == _bodies(100)
     assert len(_pages(driver)) > 10
     consumer = driver.connect()
     got = driver.subscribe(consumer)
     assert [frame.body.decode() for frame in got] == _bodies(100)
     assert _pages(driver) == [], "every page went when all up to its end was done with"
-    driver.send(producer, *_bodies(3, 100))
-    driver.settle()
+    driver.send(producer, *_bodies(3, 100)).settle()
     assert [
         frame.body.decode() for frame in driver.take(consumer) if frame.command == "MESSAGE"
     ] == _bodies(3, 100)
@@ -46,18 +44,15 @@ def test_what_does_not_fit_goes_to_pages_and_comes_back_in_order(persistent: boo
 def test_a_page_is_removed_when_everything_before_its_end_is_acknowledged() -> None:
     driver = StoringDriver(paging(max_read_page_bytes=-1))
     producer, consumer = driver.connect(), driver.connect()
-    driver.send(producer, *_bodies(60))
-    driver.settle()
+    driver.send(producer, *_bodies(60)).settle()
     before = len(_pages(driver))
     got = driver.subscribe(consumer, "client-individual", headers="consumer-window-size:-1\n")
     first, *rest = got
     assert len(got) == 60
-    driver.say(consumer, _acks(rest[:-2]))
-    driver.settle()
+    driver.say(consumer, _acks(rest[:-2])).settle()
     assert len(_pages(driver)) < before
     last = [frame for frame in got if frame.body.decode()[:5] == "00059"]
-    driver.say(consumer, _acks([first, rest[-2], *last]))
-    driver.settle()
+    driver.say(consumer, _acks([first, rest[-2], *last])).settle()
     assert _pages(driver) == []
 
 
@@ -65,8 +60,7 @@ def test_a_message_larger_than_a_page_has_a_page_of_its_own() -> None:
     driver = StoringDriver(paging(page_size=1024, max_read_page_bytes=-1))
     producer = driver.connect()
     bodies = [f"{number}{'y' * 3000}" for number in range(6)]
-    driver.send(producer, *bodies)
-    driver.settle()
+    driver.send(producer, *bodies).settle()
     assert driver.drain() == bodies
 
 
@@ -76,12 +70,10 @@ def test_entering_and_leaving_again_and_again_keeps_order() -> None:
     driver.subscribe(consumer, "client", headers="consumer-window-size:1300\n")
     got: list[str] = []
     for round in range(8):
-        driver.send(producer, *_bodies(20, round * 20))
-        driver.settle()
+        driver.send(producer, *_bodies(20, round * 20)).settle()
         while frames := [frame for frame in driver.take(consumer) if frame.command == "MESSAGE"]:
             got += [frame.body.decode() for frame in frames]
-            driver.say(consumer, _acks(frames[-1:]))
-            driver.settle()
+            driver.say(consumer, _acks(frames[-1:])).settle()
     assert got == _bodies(160)
     assert _pages(driver) == []
 
@@ -89,8 +81,7 @@ def test_entering_and_leaving_again_and_again_keeps_order() -> None:
 def test_released_messages_find_their_old_places_before_what_is_on_pages() -> None:
     driver = StoringDriver(paging(max_delivery_attempts=-1, max_read_page_bytes=-1))
     producer = driver.connect()
-    driver.send(producer, *_bodies(40))
-    driver.settle()
+    driver.send(producer, *_bodies(40)).settle()
     for _ in range(3):
         assert driver.drain() == _bodies(40)
 
@@ -110,8 +101,7 @@ def test_every_queue_of_an_address_reads_for_itself() -> None:
     got = []
     while frames := [frame for frame in driver.take(slow) if frame.command == "MESSAGE"]:
         got += [frame.body.decode() for frame in frames]
-        driver.say(slow, _acks(frames))
-        driver.settle()
+        driver.say(slow, _acks(frames)).settle()
     assert got == _bodies(50)
     assert _pages(driver) == []
 
@@ -146,13 +136,11 @@ def test_a_selector_reads_through_pages_up_to_what_may_be_read() -> None:
 def test_no_more_is_read_than_max_read_page_messages() -> None:
     driver = StoringDriver(paging(max_read_page_messages=5))
     producer, consumer = driver.connect(), driver.connect()
-    driver.send(producer, *_bodies(60))
-    driver.settle()
+    driver.send(producer, *_bodies(60)).settle()
     got = driver.subscribe(consumer, "client", headers="consumer-window-size:-1\n")
     in_memory = len(got) - 5
     assert 0 < in_memory < 10
-    driver.say(consumer, _acks(got[-1:]))
-    driver.settle()
+    driver.say(consumer, _acks(got[-1:])).settle()
     more = [frame for frame in driver.take(consumer) if frame.command == "MESSAGE"]
     assert [frame.body.decode() for frame in got + more] == _bodies(len(got) + 5)
 
@@ -160,8 +148,7 @@ def test_no_more_is_read_than_max_read_page_messages() -> None:
 def test_of_many_pages_few_are_in_memory() -> None:
     driver = StoringDriver(paging(page_max_cache_size=2), options=None)
     producer = driver.connect()
-    driver.send(producer, *_bodies(200), persistent=False)
-    driver.settle()
+    driver.send(producer, *_bodies(200), persistent=False).settle()
     store = driver.broker._store.pages.open("q")  # type: ignore[union-attr]
     assert store.files > 40
     assert sum(page.content is not None for page in store.pages.values()) <= 3
@@ -176,8 +163,7 @@ def test_the_limit_of_pages_refuses_or_drops(policy: FullPolicy) -> None:
     )
     producer = driver.connect()
     for body in _bodies(40):
-        driver.send(producer, body)
-        driver.settle()
+        driver.send(producer, body).settle()
     receipts = driver.receipts(producer)
     kept = driver.drain()
     assert 12 < len(kept) < 20, "what fits into memory, and ten on pages"
@@ -192,15 +178,13 @@ def test_an_address_that_comes_and_goes_uses_no_number_of_a_page_again() -> None
     seen: set[str] = set()
     for _ in range(4):
         producer, consumer = driver.connect(), driver.connect()
-        driver.send(producer, *_bodies(12))
-        driver.settle()
+        driver.send(producer, *_bodies(12)).settle()
         pages = {name for name in driver.disk.names() if name.startswith("paging/")}
         assert pages
         assert not pages & seen
         seen |= pages
         assert len(driver.subscribe(consumer)) == 12
-        driver.say(consumer, "DISCONNECT\n\n\0")
-        driver.settle()
+        driver.say(consumer, "DISCONNECT\n\n\0").settle()
         assert "q" not in driver.broker._store.pages._stores  # type: ignore[union-attr]
 
 

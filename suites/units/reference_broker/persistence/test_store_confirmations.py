@@ -40,8 +40,7 @@ def test_the_receipt_of_an_ack_waits_for_its_batch_behind_a_large_body() -> None
     driver = driver_with()
     consumer, producer = driver.connect(), driver.connect()
     driver.subscribe(consumer, INDIVIDUAL, headers=StoringDriver.wide)
-    driver.send(producer, "small")
-    driver.settle()
+    driver.send(producer, "small").settle()
     (message,) = driver.take(consumer)
     driver.say(producer, f"SEND\ndestination:q\npersistent:true\n\n{'y' * LARGE}\0")
     while not driver.loads:
@@ -107,8 +106,7 @@ def test_a_delivery_waits_for_the_record_that_its_queue_was_consumed() -> None:
     """After a restart that record marks what may have been delivered before."""
     driver = driver_with()
     producer, first, second = driver.connect(), driver.connect(), driver.connect()
-    driver.send(producer, "a", "b")
-    driver.settle()
+    driver.send(producer, "a", "b").settle()
     window = "consumer-window-size:0\n"
     head = f"SUBSCRIBE\nid:0\ndestination:q\nack:{INDIVIDUAL}\n{window}\n\0"
     driver.say(first, head)
@@ -152,14 +150,11 @@ def test_the_number_of_a_large_body_is_not_used_again_while_a_record_speaks_of_i
     peer = driver.connect()
     driver.send(peer, "stays", to="other")  # and with it the segment
     driver.subscribe(peer, INDIVIDUAL, headers=StoringDriver.wide)
-    driver.say(peer, f"SEND\ndestination:q\npersistent:true\n\n{'x' * LARGE}\0")
-    driver.settle()
+    driver.say(peer, f"SEND\ndestination:q\npersistent:true\n\n{'x' * LARGE}\0").settle()
     (message,) = driver.take(peer)
-    driver.say(peer, f"ACK\nid:{message['ack']}\n\n\0")
-    driver.settle()
+    driver.say(peer, f"ACK\nid:{message['ack']}\n\n\0").settle()
     driver.kill()
     peer = driver.connect()
-    driver.say(peer, f"SEND\ndestination:q\npersistent:true\n\n{'y' * (LARGE - 8)}\0")
-    driver.settle()
+    driver.say(peer, f"SEND\ndestination:q\npersistent:true\n\n{'y' * (LARGE - 8)}\0").settle()
     driver.kill()
     assert driver.drain() == ["y" * (LARGE - 8)]

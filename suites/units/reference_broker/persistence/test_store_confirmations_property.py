@@ -13,7 +13,7 @@ import copy
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from hypothesis import settings
@@ -97,10 +97,10 @@ class Watched(StoringDriver):
         """Synced bytes by file, as the broker knows them."""
         super().__init__(settings, OPTIONS, faults=SLOW_WRITER)
 
-    def feed(self, event: Input) -> None:
+    def feed(self, event: Input) -> Self:
         if isinstance(event, FilesStored):
             self.stored = self.disk.synced()
-        super().feed(event)
+        return super().feed(event)
 
     def _note(self, effects: Iterable[Effect]) -> None:
         super()._note(effects)

@@ -37,12 +37,10 @@ def _errors(driver: StoringDriver, conn: int) -> list[str]:
 def test_a_disk_that_fails_for_a_while(limit: int, faults: DiskFaults) -> None:
     driver = _driver(limit)
     producer = driver.connect()
-    driver.send(producer, *_bodies(20))
-    driver.settle()
+    driver.send(producer, *_bodies(20)).settle()
     assert driver.receipts(producer) == _bodies(20)
     driver.disk.faults = faults
-    driver.send(producer, "lost?")
-    driver.settle()
+    driver.send(producer, "lost?").settle()
     assert _errors(driver, producer) == ["cannot be stored"]
     assert driver.closed == [producer]
     another = driver.connect()
@@ -53,8 +51,7 @@ def test_a_disk_that_fails_for_a_while(limit: int, faults: DiskFaults) -> None:
     driver.wait(seconds(3))
     assert any("written now" in report for report in driver.reports)
     third = driver.connect()
-    driver.send(third, "after")
-    driver.settle()
+    driver.send(third, "after").settle()
     assert driver.receipts(third) == ["after"]
     driver.power_loss()
     assert driver.drain() in ([*_bodies(20), "lost?", "after"], [*_bodies(20), "after"])
@@ -70,8 +67,7 @@ def test_a_disk_that_is_full_for_a_while(limit: int) -> None:
     receipted: list[str] = []
     bodies = iter(_bodies(1000))
     while producer not in driver.closed:
-        driver.send(producer, next(bodies))
-        driver.settle()
+        driver.send(producer, next(bodies)).settle()
         receipted += driver.receipts(producer)
     store = driver.broker._store
     assert store is not None
@@ -103,8 +99,7 @@ def test_pages_without_a_journal_on_a_full_disk() -> None:
     producer = driver.connect()
     sent = 0
     while producer not in driver.closed:
-        driver.send(producer, *_bodies(1, sent), persistent=False)
-        driver.settle()
+        driver.send(producer, *_bodies(1, sent), persistent=False).settle()
         sent += 1
     elsewhere = driver.connect()
     driver.send(elsewhere, "a", to="elsewhere", persistent=False)
@@ -115,8 +110,7 @@ def test_pages_without_a_journal_on_a_full_disk() -> None:
     )
     driver.wait(seconds(3))
     again = driver.connect()
-    driver.send(again, *_bodies(10, sent), persistent=False)
-    driver.settle()
+    driver.send(again, *_bodies(10, sent), persistent=False).settle()
     assert driver.receipts(again) == _bodies(10, sent)
 
 
@@ -125,8 +119,7 @@ def test_a_page_that_cannot_be_read_for_a_while_is_read_later() -> None:
         paging(2000, page_max_cache_size=1, max_read_page_bytes=-1), options=None
     )
     producer = driver.connect()
-    driver.send(producer, *_bodies(60), persistent=False)
-    driver.settle()
+    driver.send(producer, *_bodies(60), persistent=False).settle()
     driver.disk.faults = DiskFaults(failing_reads=1.0)
     consumer = driver.connect()
     got = driver.subscribe(consumer)
@@ -140,12 +133,10 @@ def test_a_page_that_cannot_be_read_for_a_while_is_read_later() -> None:
 def test_who_only_acknowledged_is_told_too() -> None:
     driver = _driver(-1)
     producer, consumer = driver.connect(), driver.connect()
-    driver.send(producer, "a")
-    driver.settle()
+    driver.send(producer, "a").settle()
     (frame,) = driver.subscribe(consumer, "client-individual")
     driver.disk.faults = DiskFaults(failing_writes=1.0)
-    driver.say(consumer, f"ACK\nid:{frame['ack']}\nreceipt:r\n\n\0")
-    driver.settle()
+    driver.say(consumer, f"ACK\nid:{frame['ack']}\nreceipt:r\n\n\0").settle()
     assert _errors(driver, consumer) == ["cannot be stored"]
     driver.disk.faults = GOOD
     driver.wait(seconds(2))

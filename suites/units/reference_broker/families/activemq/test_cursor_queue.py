@@ -183,8 +183,7 @@ def test_a_queue_that_is_deleted_gives_everything_back() -> None:
     driver.broker._shared.router.addresses.remove("queue://q")
     driver.wait()
     driver.nothing_is_used()
-    driver.send(producer, "after")
-    driver.settle()
+    driver.send(producer, "after").settle()
     assert driver.drain() == ["after"]
 
 
@@ -266,8 +265,7 @@ def test_a_durable_subscription_survives_with_what_waits_for_it() -> None:
     driver.settle()
     driver.kill()
     subscriber = driver.connect("client-id:c\n")
-    driver.say(subscriber, head)
-    driver.settle()
+    driver.say(subscriber, head).settle()
     assert [frame.body for frame in driver.take(subscriber)] == [b"a", b"b"]
     found = driver.broker._shared.router.addresses.get("topic://t")
     assert found is not None
@@ -278,8 +276,7 @@ def test_a_disk_that_takes_nothing_is_told() -> None:
     driver = Shelf(Cursor.STORE, SMALL)
     producer = driver.connect()
     driver.disk.faults = DiskFaults(failing_writes=1.0)
-    driver.send(producer, "m")
-    driver.settle()
+    driver.send(producer, "m").settle()
     other = driver.connect()
     driver.send(other, "n")
     (answer,) = driver.take(other)
@@ -287,6 +284,5 @@ def test_a_disk_that_takes_nothing_is_told() -> None:
     assert "the disk stores nothing now" in answer.body.decode()
     driver.disk.faults = DiskFaults()
     driver.wait(seconds(3))
-    driver.send(other, "o")
-    driver.settle()
+    driver.send(other, "o").settle()
     assert driver.receipts(other) == ["o"]

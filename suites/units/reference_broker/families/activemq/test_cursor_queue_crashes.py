@@ -88,8 +88,7 @@ def test_memory_is_cleared_in_one_step(cursor: Cursor) -> None:
         driver.ledger.sent(["q"], key)
         if number == 1:
             driver.send(producer, "not persistent", persistent=False)
-        driver.send(producer, key.body(20).decode())
-        driver.settle()
+        driver.send(producer, key.body(20).decode()).settle()
         driver.ledger.receipted(["q"], key)
     kept = driver.broker._store.journal.live  # type: ignore[union-attr]
     assert len(kept) == (1 if cursor is Cursor.STORE else 0), (
