@@ -7,6 +7,9 @@ import pytest
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.oracles import liveness
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 GOOD = (
     'description = "A broker"\ncapabilities = ["stomp", "stomp-1.2"]\n[parameters]\nn = 1\nf ='
@@ -39,23 +42,7 @@ def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
 
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
-    [
-        ('description = "A broker"', "", "description is missing"),
-        ('["stomp", "stomp-1.2"]', '"stomp"', "capabilities should be a list"),
-        (
-            '"stomp-1.2"',
-            '"STOMP 1.2"',
-            "no capability has the name 'STOMP 1.2'; `brokerproof capabilities` lists",
-        ),
-        ('"stomp-1.2"', '"stomp"', "a capability stands in the list twice"),
-        ("n = 1", "n = [1]", r"parameter n should be a number, text or true/false, it is \[1\]"),
-        (
-            "[parameters]",
-            "[values]",
-            "unknown key 'values'; a profile has description, capabilities, not_offered,"
-            " family, parameters",
-        ),
-    ],
+    TABLES["wrong"],
 )
 def test_a_wrong_profile_is_refused(tmp_path: Path, before: str, after: str, sentence: str) -> None:
     (tmp_path / "mine.toml").write_text(GOOD.replace(before, after))

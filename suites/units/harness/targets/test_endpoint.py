@@ -16,6 +16,10 @@ from brokerproof.harness.targets import certificates, endpoint, target_file
 from brokerproof.harness.targets.external import dialogue
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.worlds.tls import CERTIFIED, Tls, TlsFailed
+from brokerproof.suites.units.drivers import toml_tables
+from brokerproof.suites.units.drivers.targets import started
+
+TABLES = toml_tables.beside(__file__)
 
 
 @pytest.fixture
@@ -40,25 +44,7 @@ def test_endpoints_are_read(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [
-        (
-            "nowhere",
-            (
-                "should look like stomp://HOST:PORT, stomp+ssl://HOST:PORT, ws://HOST:PORT,"
-                " wss://HOST:PORT, amqp://HOST:PORT, amqps://HOST:PORT,"
-            ),
-        ),
-        ("h:70000", "out of range"),
-        ("ftp://h:1", "should look like stomp://HOST:PORT"),
-        ("stomp://h:1?ca=ca.pem", "unknown option 'ca' without TLS; there are none"),
-        ("amqps://h:1?cafile=x", "unknown option 'cafile'; there are ca, certificate, insecure"),
-        ("amqps://h:1?ca=missing.pem", "ca names 'missing.pem', and there is no such file"),
-        (
-            "amqps://h:1?insecure=yes",
-            "insecure is 'yes'; write insecure=true to trust any certificate",
-        ),
-        ("amqps://h:1?ca=ca.pem&insecure=true", "leave one of them out"),
-    ],
+    TABLES["bad"],
 )
 def test_bad_endpoints_are_one_sentence(folder: Path, text: str, sentence: str) -> None:
     with pytest.raises(endpoint.BadEndpoint) as caught:
@@ -67,9 +53,7 @@ def test_bad_endpoints_are_one_sentence(folder: Path, text: str, sentence: str) 
 
 
 def test_a_broker_with_tls_that_runs_already_is_a_target(folder: Path) -> None:
-    running = target_file.load("reference-real")
-    running.start(folder)
-    try:
+    with started("reference-real", folder) as running:
         host, port = running.endpoints["stomp-tls"]  # type: ignore[attr-defined]
         authority = running.tls["stomp-tls"].authority  # type: ignore[attr-defined]
         url = f"stomp+ssl://brokerproof:brokerproof@{host}:{port}"
@@ -92,8 +76,6 @@ def test_a_broker_with_tls_that_runs_already_is_a_target(folder: Path) -> None:
         in_the_clear = running.endpoints["stomp"][1]  # type: ignore[attr-defined]
         with pytest.raises(SetUpFailed, match="there is no TLS with it"):
             target_file.load(f"stomp+ssl://127.0.0.1:{in_the_clear}?insecure=true").start(folder)
-    finally:
-        running.stop()
 
 
 def test_a_key_with_a_passphrase_is_refused_and_no_passphrase_is_asked_for(tmp_path: Path) -> None:

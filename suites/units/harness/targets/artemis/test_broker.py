@@ -12,7 +12,10 @@ from brokerproof.harness.targets import cache, local_process, standing_brokers
 from brokerproof.harness.targets.artemis import broker
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_releases import JavaReleases
+from brokerproof.suites.units.drivers import toml_tables
 from brokerproof.suites.units.drivers.executables import fake_java
+
+TABLES = toml_tables.beside(__file__)
 
 
 def config(path: Path, *acceptors: str) -> Path:
@@ -200,28 +203,7 @@ def test_what_is_no_release_number_is_refused(version: str) -> None:
 
 @pytest.mark.parametrize(
     ("log", "console", "why"),
-    [
-        (
-            "WARN x\nERROR AMQ224000: Failure\njava.lang.X: AMQ229230: Failed to bind a\n",
-            "",
-            "AMQ229230: Failed to bind a",
-        ),
-        (
-            "",
-            (
-                "[Fatal Error] :9:1: no\norg.xml.sax.SAXParseException; lineNumber: 9;"
-                " columnNumber: 1; no"
-            ),
-            "line 9: no",
-        ),
-        ("org.xml.sax.SAXParseException; cvc-1: bad element", "", "cvc-1: bad element"),
-        (
-            "",
-            "a.b.ConfigurationException: Invalid configuration\n\tat a.b",
-            "Invalid configuration",
-        ),
-        ("INFO fine", "banner", ""),
-    ],
+    TABLES["logs"],
 )
 def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str, why: str) -> None:
     (tmp_path / "log").mkdir()

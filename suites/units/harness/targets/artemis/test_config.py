@@ -7,6 +7,9 @@ import pytest
 from brokerproof.harness.targets.artemis import broker
 from brokerproof.harness.targets.artemis import config as artemis_config
 from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.suites.units.drivers import toml_tables
+
+TABLES = toml_tables.beside(__file__)
 
 
 def config(path: Path, *acceptors: str) -> Path:
@@ -43,31 +46,7 @@ def test_acceptors_are_read_and_their_ports_rewritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("acceptor", "sentence"),
-    [
-        (
-            "<acceptor>tcp://127.0.0.1:1</acceptor>",
-            r"broker\.xml, line 4: the acceptor has no name",
-        ),
-        (
-            '<acceptor name="a">vm://0</acceptor>',
-            r"line 4: acceptor a is 'vm://0', not tcp://HOST:PORT",
-        ),
-        ('<acceptor name="a">tcp://127.0.0.1</acceptor>', r"not tcp://HOST:PORT"),
-        (
-            '<acceptor name="a">tcp://0.0.0.0:1</acceptor>',
-            r"listens on 0\.0\.0\.0; only 127\.0\.0\.1",
-        ),
-        (
-            '<acceptor name="a">tcp://127.0.0.1:70000</acceptor>',
-            r"port 70000, which is not in 0 to 65535",
-        ),
-        (
-            '<acceptor name="a">tcp://127.0.0.1:1</acceptor>' * 2,
-            r"line 4: a second acceptor is called a",
-        ),
-        ("", r"has no <acceptor>"),
-        ("<oops>", r"broker\.xml, line \d+: is no XML"),
-    ],
+    TABLES["refused"],
 )
 def test_acceptors_that_cannot_be_used_are_refused(
     tmp_path: Path, acceptor: str, sentence: str

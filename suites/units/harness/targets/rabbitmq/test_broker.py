@@ -13,7 +13,10 @@ from brokerproof.harness.targets.rabbitmq import broker
 from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess, default_plugins, our_files
 from brokerproof.harness.targets.rabbitmq.release import Release
+from brokerproof.suites.units.drivers import toml_tables
 from brokerproof.suites.units.drivers.executables import script
+
+TABLES = toml_tables.beside(__file__)
 
 PYTHON = f"{sys.executable} -I"
 LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(port))) for port in ports]"
@@ -71,19 +74,7 @@ def test_a_machine_without_rabbitmq_is_told_what_to_install(
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
-    [
-        (
-            "listeners.tcp.1 = 5672",
-            r"line 2: listeners\.tcp\.1 is set by the harness; leave it out",
-        ),
-        (
-            "stomp.listeners.tcp.1 = 0.0.0.0:61613",
-            r"line 2: stomp\.listeners\.tcp\.1 is set by the harness",
-        ),
-        ("web_stomp.tcp.port = 15674", r"line 2: web_stomp\.tcp\.port is set by the harness"),
-        ("management.tcp.port = 15672", r"line 2: management\.tcp\.port is set by the harness"),
-        ("heartbeat: 10", r"line 2: is not KEY = VALUE"),
-    ],
+    TABLES["refused"],
 )
 def test_settings_that_are_not_the_files_business_are_refused(
     tmp_path: Path, line: str, sentence: str
@@ -157,19 +148,7 @@ def test_erlang_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("said", "reason"),
-    [
-        (
-            "[error] <0.1.0> You've tried to set x, but there is no setting with that name.",
-            "You've tried to set x",
-        ),
-        (
-            (
-                "[error] <0.1.0> Error preparing configuration in phase y:\n[error] <0.1.0>   -"
-                " Error transforming z\n[error] <0.1.0>   - no integer"
-            ),
-            "Error transforming z: no integer",
-        ),
-    ],
+    TABLES["outputs"],
 )
 @pytest.mark.usefixtures("erlang")
 def test_why_a_node_did_not_start_is_read_from_what_it_said(
