@@ -12,6 +12,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from brokerproof.harness.targets.target import Target
     from brokerproof.suites.units.drivers.light_python import Light
 
 # How long an example takes says more of what else the machine does than of us.
@@ -26,6 +27,15 @@ def spark() -> Iterator[SparkSession]:
 
     with session(cores=2, brief=True) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """The reference broker in virtual time."""
+    from brokerproof.suites.units.drivers.targets import started
+
+    with started("reference", tmp_path_factory.mktemp("logs")) as target:
+        yield target
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ deviations."""
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,6 @@ from brokerproof.harness.trace.recorder import Recorder
 
 MUST, SHOULD, MAY = "STOMP12-HDR-17", "STOMP12-ERR-03", "STOMP12-ERR-04"
 OTHER_MUST, VENDOR = "STOMP12-MSG-03", "ARTEMIS-STOMP-ttl-3"
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = target_file.load("reference")
-    target.start(tmp_path_factory.mktemp("logs"))
-    yield target
-    target.stop()
 
 
 def made(

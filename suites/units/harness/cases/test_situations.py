@@ -1,7 +1,6 @@
 """Situations that a property declares: noted by examples, drawn for, missed."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,14 +24,6 @@ from brokerproof.suites.units.harness.cases.test_execution import (
     made,
     run_of,
 )
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = target_file.load("reference")
-    target.start(tmp_path_factory.mktemp("logs"))
-    yield target
-    target.stop()
 
 
 def property_of(most: int, situations: Situations = ("even", "odd")) -> Call:

@@ -17,15 +17,14 @@ from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.worlds.bounds import RunStopped
+from brokerproof.suites.units.drivers.targets import started
 from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
 
 
 @pytest.fixture
 def reference(tmp_path: Path) -> Iterator[Target]:
-    target = target_file.load("reference")
-    target.start(tmp_path)
-    yield target
-    target.stop()
+    with started("reference", tmp_path) as target:
+        yield target
 
 
 @pytest.fixture

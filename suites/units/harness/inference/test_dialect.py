@@ -10,20 +10,18 @@ from brokerproof.harness.cases.execution import Call, execute
 from brokerproof.harness.inference import dialect
 from brokerproof.harness.inference.dialect import Dialect, infer_dialect
 from brokerproof.harness.model.verdicts import Verdict
-from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.stomp.test_receipts import (
     test_every_kind_of_frame_is_answered_with_one_receipt as every_receipt,
 )
+from brokerproof.suites.units.drivers.targets import started
 from brokerproof.suites.units.harness.cases.test_execution import OtherIdentity, run_of
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Target]:
-    target = target_file.load("reference-activemq")
-    target.start(tmp_path)
-    yield target
-    target.stop()
+    with started("reference-activemq", tmp_path) as target:
+        yield target
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import random
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -25,18 +24,10 @@ from brokerproof.harness.inference.liveness import Facts, infer_liveness, narrow
 from brokerproof.harness.inference.silence import Closed, grid
 from brokerproof.harness.inference.window import infer_windows
 from brokerproof.harness.model.time import ms, seconds
-from brokerproof.harness.targets import parameters, target_file
+from brokerproof.harness.targets import parameters
 from brokerproof.harness.targets.target import Target
 
 LONG_MAX = 2**63 - 1
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = target_file.load("reference")
-    target.start(tmp_path_factory.mktemp("logs"))
-    yield target
-    target.stop()
 
 
 def hidden(seed: int) -> tuple[dict[str, Any], dict[str, Any]]:

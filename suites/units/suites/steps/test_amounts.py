@@ -1,7 +1,6 @@
 """Amounts that cases draw, and what a run reports of them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,6 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import CLIENTS
 from brokerproof.suites.units.harness.cases.test_execution import MUST, made, run_of
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    target = target_file.load("reference")
-    target.start(tmp_path_factory.mktemp("logs"))
-    yield target
-    target.stop()
 
 
 def test_amounts_go_as_far_as_the_effort_says_and_around_each_boundary() -> None:

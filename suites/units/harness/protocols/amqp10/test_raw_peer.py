@@ -3,7 +3,6 @@ virtual time."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,6 @@ from brokerproof.harness.protocols.amqp10.raw_peer import (
     frame,
 )
 from brokerproof.harness.protocols.conversation import ControlFailed, Violated
-from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
@@ -36,14 +34,6 @@ from brokerproof.harness.trace.events import (
 )
 
 Made = Callable[..., Bench]
-
-
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    found = target_file.load("reference")
-    found.start(Path(tmp_path_factory.mktemp("logs")))
-    yield found
-    found.stop()
 
 
 @pytest.fixture

@@ -35,6 +35,8 @@ pytest.importorskip("testcontainers", reason="the extra containers is not instal
 
 from testcontainers.core.config import ConnectionMode, testcontainers_config
 
+from brokerproof.suites.units.drivers.targets import started
+
 READY = {
     "rabbitmq": b"2026 [info] <0.9.0> Server startup complete; 5 plugins started.\n",
     "artemis": b"INFO  [org.apache.activemq.artemis.core.server] AMQ221007: Server is now active\n",
@@ -131,15 +133,11 @@ def test_a_container_of_our_own_kernel_is_watched_and_reached_at_its_own_address
     monkeypatch.setattr(
         SocketTarget, "watch_the_host", lambda self, broker=None: watched.append(broker)
     )
-    target = load("rabbitmq-container")
-    target.start(tmp_path)
-    try:
+    with started("rabbitmq-container", tmp_path) as target:
         world = target.world(0, None, lambda _: None)
         assert world.is_local is is_direct
         assert (world.endpoint("amqp") == ("127.0.0.61", 5672)) is is_direct  # type: ignore[attr-defined]
         assert watched == [4711 if is_direct else None]
-    finally:
-        target.stop()
 
 
 def test_a_container_is_reached_by_its_published_ports_where_its_own_do_not_answer(
@@ -157,14 +155,10 @@ def test_a_container_is_reached_by_its_published_ports_where_its_own_do_not_answ
         docker.direct.pop().close()
 
     monkeypatch.setattr(docker, "start", lose_its_address)
-    target = load("rabbitmq-container")
-    target.start(tmp_path)
-    try:
+    with started("rabbitmq-container", tmp_path) as target:
         world = target.world(0, None, lambda _: None)
         assert not world.is_local
         assert world.endpoint("amqp")[0] == "127.0.0.1"  # type: ignore[attr-defined]
-    finally:
-        target.stop()
 
 
 def test_rabbitmq_gets_its_file_its_listeners_and_its_plugins(
