@@ -9,6 +9,7 @@ broker would have to do is computed, so that anomalies can be put in one at a ti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -154,13 +155,8 @@ class _Load:
         table = pa.concat_tables(parts)
         table = table.take(pc.sort_indices(table, [("at_ns", "ascending")]))
         rows = table.num_rows
-        constant = {
-            "run": "load",
-            "target": "made",
-            "case": "load",
-            "clock": "VIRTUAL",
-            "vantage": "PEER",
-        }
+        constant = {"run": "load", "target": "made", "case": "load"}
+        constant |= {"clock": "VIRTUAL", "vantage": "PEER"}
         columns = {name: _same(value, rows) for name, value in constant.items()}
         columns["seq"] = pa.array(np.arange(before, before + rows))
         columns |= {name: table.column(name).combine_chunks() for name in table.column_names}
@@ -171,28 +167,14 @@ class _Load:
         queue = producer_of(message) % QUEUES
         number = pa.array(message // PRODUCERS).cast(pa.string())
         headers = [("destination", _queues(queue)), ("receipt", _joined("r", number))]
-        return _frames(
-            "FrameSent",
-            "SEND",
-            message * self.step,
-            1 + producer_of(message),
-            headers,
-            message,
-            150,
-        )
+        at, conn = message * self.step, 1 + producer_of(message)
+        return _frames("FrameSent", "SEND", at, conn, 150, headers, message)
 
     def _receipts(self, message: Ints) -> pa.Table:
         at = (message + RECEIPT_AFTER) * self.step
         number = pa.array(message // PRODUCERS).cast(pa.string())
-        return _frames(
-            "FrameReceived",
-            "RECEIPT",
-            at,
-            1 + producer_of(message),
-            [("receipt-id", _joined("r", number))],
-            None,
-            30,
-        )
+        headers = [("receipt-id", _joined("r", number))]
+        return _frames("FrameReceived", "RECEIPT", at, 1 + producer_of(message), 30, headers)
 
     def _deliveries(self, message: Ints) -> pa.Table:
         at = (message + MESSAGE_AFTER) * self.step
@@ -215,9 +197,8 @@ class _Load:
             ("ack", _joined("a", token)),
             ("destination", _queues(consumer // EACH)),
         ]
-        return _frames(
-            "FrameReceived", "MESSAGE", at, 1 + PRODUCERS + consumer, headers, message, size
-        )
+        conn = 1 + PRODUCERS + consumer
+        return _frames("FrameReceived", "MESSAGE", at, conn, size, headers, message)
 
     def _filling(self) -> int:
         """Return the size of a delivery after which its consumer holds exactly its window."""
@@ -246,7 +227,7 @@ class _Load:
             message, at = np.append(message, message[again]), np.append(at, at[again] + 1)
             consumer = np.append(consumer, consumer[again] ^ 1)
         token = _joined("a", pa.array(message).cast(pa.string()))
-        return _frames("FrameSent", "ACK", at, 1 + PRODUCERS + consumer, [("id", token)], None, 40)
+        return _frames("FrameSent", "ACK", at, 1 + PRODUCERS + consumer, 40, [("id", token)])
 
     def _opening(self) -> pa.Table:
         conns = np.arange(1, 1 + PRODUCERS + CONSUMERS + SILENT)
@@ -254,30 +235,19 @@ class _Load:
         silent = conns > PRODUCERS + CONSUMERS
         asked = pa.array(np.where(silent, "1000,0", "0,0").tolist())
         agreed = pa.array(np.where(silent, "0,1000", "0,30000").tolist())
-        opened = _frames("ConnectionOpened", None, zero - 3, conns, [], None, 0)
-        connect = _frames(
-            "FrameSent", "CONNECT", zero - 2, conns, [("heart-beat", asked)], None, 60
-        )
-        connected = _frames(
-            "FrameReceived", "CONNECTED", zero - 1, conns, [("heart-beat", agreed)], None, 60
-        )
+        asks, agrees = [("heart-beat", asked)], [("heart-beat", agreed)]
+        opened = _frames("ConnectionOpened", None, zero - 3, conns)
+        connect = _frames("FrameSent", "CONNECT", zero - 2, conns, 60, asks)
+        connected = _frames("FrameReceived", "CONNECTED", zero - 1, conns, 60, agrees)
         consumers = np.arange(CONSUMERS)
         mode = pa.array(np.where(consumers % 4 == 0, "client", "client-individual").tolist())
         window = _same(str(WINDOW), CONSUMERS)
-        subscribe = _frames(
-            "FrameSent",
-            "SUBSCRIBE",
-            np.full(CONSUMERS, -NS_PER_MS),
-            1 + PRODUCERS + consumers,
-            [
-                ("id", _same("s", CONSUMERS)),
-                ("destination", _queues(consumers // EACH)),
-                ("ack", mode),
-                ("consumer-window-size", window),
-            ],
-            None,
-            80,
-        )
+        headers = [
+            *(("id", _same("s", CONSUMERS)), ("destination", _queues(consumers // EACH))),
+            *(("ack", mode), ("consumer-window-size", window)),
+        ]
+        at, conns = np.full(CONSUMERS, -NS_PER_MS), 1 + PRODUCERS + consumers
+        subscribe = _frames("FrameSent", "SUBSCRIBE", at, conns, 80, headers)
         return pa.concat_tables([opened, connect, connected, subscribe])
 
     def _silence(self) -> pa.Table:
@@ -285,7 +255,7 @@ class _Load:
         at = np.full(SILENT, TTL + CHECK // 2)
         if self.wrong.early:
             at[SILENT // 2] = TTL * 6 // 10
-        return _frames("ConnectionClosed", None, at, conns, [], None, 0)
+        return _frames("ConnectionClosed", None, at, conns)
 
 
 def _frames(
@@ -293,19 +263,16 @@ def _frames(
     command: str | None,
     at: Ints,
     conn: Ints,
-    headers: list[tuple[str, pa.Array]],
-    message: Ints | None,
-    size: Ints | int,
+    size: Ints | int = 0,
+    headers: Sequence[tuple[str, pa.Array]] = (),
+    message: Ints | None = None,
 ) -> pa.Table:
     rows = len(at)
-    frame = kind.startswith("Frame")
-    body = (
-        pa.nulls(rows, pa.binary())
-        if not frame
-        else _same(b"", rows)
-        if message is None
-        else _bodies(message)
-    )
+    if message is not None:
+        body = _bodies(message)
+    else:
+        body = _same(b"", rows) if kind.startswith("Frame") else pa.nulls(rows, pa.binary())
+    how = _same("EOF", rows) if kind == "ConnectionClosed" else pa.nulls(rows, pa.string())
     return pa.table(
         {
             "at_ns": pa.array(at),
@@ -317,26 +284,19 @@ def _frames(
             "body": body,
             "body_size": pa.array(np.full(rows, 26 if message is not None else 0)),
             "size": pa.array(np.full(rows, size) if isinstance(size, int) else size),
-            "how": _same("EOF", rows)
-            if kind == "ConnectionClosed"
-            else pa.nulls(rows, pa.string()),
+            "how": how,
         }
     )
 
 
-def _headers(headers: list[tuple[str, pa.Array]], rows: int) -> pa.ListArray:
+def _headers(headers: Sequence[tuple[str, pa.Array]], rows: int) -> pa.ListArray:
     """One list for each row, of the n-th value of each header."""
     count = len(headers)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * count)
-    names = pa.array([name for name, _ in headers] or [""]).take(
-        pa.array(np.tile(np.arange(count), rows))
-    )
-    values = (
-        pa.concat_arrays([value for _, value in headers]) if headers else pa.array([], pa.string())
-    )
-    order = (
-        np.arange(rows * count).reshape(count, rows).T.ravel() if count else np.empty(0, np.int64)
-    )
+    place = pa.array(np.tile(np.arange(count), rows))
+    names = pa.array([name for name, _ in headers], pa.string()).take(place)
+    values = pa.concat_arrays([value for _, value in headers] or [pa.array([], pa.string())])
+    order = np.arange(rows * count).reshape(count, rows).T.ravel()
     structs = pa.StructArray.from_arrays([names, values.take(pa.array(order))], fields=list(HEADER))
     return pa.ListArray.from_arrays(offsets, structs, type=SCHEMA.field("headers").type)
 
@@ -348,11 +308,8 @@ def _bodies(message: Ints) -> pa.Array:
         for digit in range(digits):
             data[:, place + digits - 1 - digit] = 48 + numbers // 10**digit % 10
     offsets = np.arange(len(message) + 1, dtype=np.int32) * data.shape[1]
-    return pa.Array.from_buffers(
-        pa.binary(),
-        len(message),
-        [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data.tobytes())],
-    )
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data.tobytes())]
+    return pa.Array.from_buffers(pa.binary(), len(message), buffers)
 
 
 def _same(value: str | bytes, rows: int) -> pa.Array:
