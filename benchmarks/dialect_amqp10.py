@@ -7,24 +7,9 @@ from collections.abc import Sequence
 
 from dialect import Dialect, Failed, Job, Step
 
-from brokerproof.harness.protocols.amqp10 import codec, types
+from brokerproof.harness.protocols.amqp10 import codec, hot_path, types
 from brokerproof.harness.protocols.amqp10 import messages as amqp10_messages
 from brokerproof.harness.protocols.amqp10.endpoint_state import WIDE, WRAP
-from brokerproof.harness.protocols.amqp10.hot_path import (
-    ACCEPTED,
-    ATTACH,
-    BEGIN,
-    DISPOSITION,
-    FLOW,
-    TRANSFER,
-    accepted,
-    code_of,
-    numbers,
-    performative,
-    split,
-    transfer_fields,
-    transfers,
-)
 
 _OPEN, _CLOSE, _OUTCOME = 0x10, 0x18, 0x44
 _ENDS = (0x16, 0x17, _CLOSE)
@@ -46,16 +31,16 @@ class Amqp10(Dialect):
         self._oldest: int | None = None
 
     def split(self, data: bytes) -> tuple[list[bytes], bytes]:
-        return split(data)
+        return hot_path.split(data)
 
     def code(self, frame: bytes) -> int:
         if frame[5] == codec.SASL_FRAME and frame[:4] != codec.PREFIX:
             return frame[frame[4] * 4 + 2]
-        return code_of(frame)[0]
+        return hot_path.code_of(frame)[0]
 
     def failed(self, frame: bytes) -> bool:
         code = self.code(frame)
-        refused = code == _OUTCOME and numbers(frame, frame[4] * 4 + 3, 1)[0] != 0
+        refused = code == _OUTCOME and hot_path.numbers(frame, frame[4] * 4 + 3, 1)[0] != 0
         return refused or (code in _ENDS and _ERROR in frame)
 
     def opening(self) -> Sequence[Step]:
@@ -79,19 +64,19 @@ class Amqp10(Dialect):
             "initial-delivery-count": 0 if self._sender else None,
         }
         begin = {"next-outgoing-id": 0, "incoming-window": WIDE, "outgoing-window": WIDE}
-        opened = performative("open", {"container-id": name, "hostname": "localhost"})
+        opened = hot_path.performative("open", {"container-id": name, "hostname": "localhost"})
         return [
             (codec.protocol_header(3) + login, _OUTCOME),
             (codec.protocol_header() + opened, _OPEN),
-            (performative("begin", begin), BEGIN),
-            (performative("attach", attach), ATTACH),
+            (hot_path.performative("begin", begin), hot_path.BEGIN),
+            (hot_path.performative("attach", attach), hot_path.ATTACH),
         ]
 
     def answered(self, frame: bytes) -> None:
-        code, at = code_of(frame)
-        if code == BEGIN:
-            _, self._incoming, self._window = numbers(frame, at, 3)
-        elif code == ATTACH:
+        code, at = hot_path.code_of(frame)
+        if code == hot_path.BEGIN:
+            _, self._incoming, self._window = hot_path.numbers(frame, at, 3)
+        elif code == hot_path.ATTACH:
             what, _ = types.decode(frame, frame[4] * 4)
             count = codec.fields_of(what).get("initial-delivery-count")
             self._count = 0 if count is None else int(types.plain(count))
@@ -106,27 +91,27 @@ class Amqp10(Dialect):
             "delivery-count": self._count % WRAP,
             "link-credit": self._job.window,
         }
-        return performative("flow", fields)
+        return hot_path.performative("flow", fields)
 
     def message(self, number: int) -> bytes:
         header = {"header": {"durable": True}} if self._job.durable else {}
         message = amqp10_messages.message(self._job.body, **header)
-        return b"".join(transfers(0, number, message, self._settled, 2**31))
+        return b"".join(hot_path.transfers(0, number, message, self._settled, 2**31))
 
     def allowed(self, confirmed: int) -> int:
         return min(self._credit, self._window)
 
     def confirmed(self, frames: Sequence[bytes]) -> int:
         for frame in frames:
-            code, at = code_of(frame)
-            if code == FLOW:
-                seen, room, _, _, handle, count, given = numbers(frame, at, 7)
+            code, at = hot_path.code_of(frame)
+            if code == hot_path.FLOW:
+                seen, room, _, _, handle, count, given = hot_path.numbers(frame, at, 7)
                 self._window = max(0, seen) + room
                 if handle >= 0:  # else it is about the session alone
                     self._credit = max(0, count) + given
-            elif code == DISPOSITION:
-                _, low, high, done = numbers(frame, at, 4)
-                if not done or ACCEPTED not in frame:
+            elif code == hot_path.DISPOSITION:
+                _, low, high, done = hot_path.numbers(frame, at, 4)
+                if not done or hot_path.ACCEPTED not in frame:
                     raise Failed(f"a message was not accepted but {frame.hex()}")
                 self._confirmed += max(0, high - low) + 1
         return self._confirmed
@@ -134,11 +119,11 @@ class Amqp10(Dialect):
     def delivered(self, frames: Sequence[bytes]) -> tuple[int, bytes]:
         newest, unsettled, taken = None, False, 0
         for frame in frames:
-            code, at = code_of(frame)
-            if code != TRANSFER:
+            code, at = hot_path.code_of(frame)
+            if code != hot_path.TRANSFER:
                 continue
             self._incoming += 1
-            fields, _ = transfer_fields(frame, at)
+            fields, _ = hot_path.transfer_fields(frame, at)
             if fields[1] >= 0:
                 newest = fields[1]
                 self._oldest = newest if self._oldest is None else self._oldest
@@ -146,7 +131,7 @@ class Amqp10(Dialect):
             taken += fields[5] != 1
         answer = b""
         if newest is not None and self._oldest is not None:
-            answer = accepted(self._oldest, newest) if unsettled else b""
+            answer = hot_path.accepted(self._oldest, newest) if unsettled else b""
             self._oldest = (newest + 1) % WRAP
         self._taken += taken
         self._count += taken
@@ -156,4 +141,4 @@ class Amqp10(Dialect):
         return taken, answer
 
     def closing(self) -> Step:
-        return performative("close", {}), _CLOSE
+        return hot_path.performative("close", {}), _CLOSE

@@ -36,7 +36,6 @@ WHOLE = 1 << 16
 SEVERAL = 10
 """So many times the messages of the first measurement has the second one: the more, the nearer is
 the overhead known."""
-POLICIES = ("FAIL", "DROP", "BLOCK", "PAGE")
 
 
 @dataclass(frozen=True, slots=True)

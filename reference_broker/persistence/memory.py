@@ -21,7 +21,7 @@ from brokerproof.harness.model.broker_io import (
     StoreFiles,
     Write,
 )
-from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
+from brokerproof.harness.model.time import Duration, Instant
 
 BLOCK = 512
 """Bytes of which either all or an unpredictable part survives."""
@@ -40,10 +40,6 @@ class DiskFaults:
     failing_syncs: float = 0.0
     failing_reads: float = 0.0
     space: int | None = None
-
-
-SLOW = DiskFaults(write=5 * NS_PER_MS, read=5 * NS_PER_MS)
-"""A disk that works."""
 
 
 class _File:

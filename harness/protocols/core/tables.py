@@ -115,16 +115,3 @@ BY_NAME: dict[str, PacketTable] = {
     name: PacketTable(name, code & 0xFF, fields(text)) for name, (code, text) in _PACKETS.items()
 }
 BY_CODE: dict[int, PacketTable] = {definition.code: definition for definition in BY_NAME.values()}
-
-ERRORS = {
-    0: "INTERNAL_ERROR",
-    100: "QUEUE_DOES_NOT_EXIST",
-    101: "QUEUE_EXISTS",
-    103: "INVALID_FILTER_EXPRESSION",
-    104: "ILLEGAL_STATE",
-    105: "SECURITY_EXCEPTION",
-    106: "ADDRESS_DOES_NOT_EXIST",
-    108: "INCOMPATIBLE_CLIENT_SERVER_VERSIONS",
-    210: "ADDRESS_FULL",
-}
-"""Codes of exceptions that these suites can meet."""

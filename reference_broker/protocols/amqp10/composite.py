@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from brokerproof.reference_broker.protocols.amqp10 import decoder, encoder
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, PLAIN, DecodeError, Reader
-from brokerproof.reference_broker.protocols.amqp10.types import Array, Described, Symbol, Ulong
+from brokerproof.reference_broker.protocols.amqp10.types import Array, Symbol, Ulong
 
 RESTRICTED: Mapping[str, str] = {
     "role": "boolean",
@@ -369,8 +369,3 @@ def _multiple(
     readers = {code: one(reader) for code, reader in single.items()}
     readers |= {code: many(reader) for code, reader in decoder.CODES["array"].items()}
     return readers, lambda values: encoder.array(Array(element, map(element, values)))
-
-
-def undescribed(value: Any) -> Any:
-    """Return ``value``, or the value that it describes."""
-    return value.value if isinstance(value, Described) else value
