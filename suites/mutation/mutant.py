@@ -9,9 +9,10 @@ fault breaks::
         \"\"\"In mode client an ACK settles only the message that it names.\"\"\"
 
 Where the fault has a common shape another decorator makes it: ``result`` replaces what a method
-returned, ``skips`` leaves calls out, ``before`` and ``after`` do something beside the call, and
-``through`` hands the function to a helper that several mutants share. Requirements for which a
-line has no room stand in a decorator below, ``@breaks(…)``::
+returned and ``amends`` changes it in place, ``skips`` leaves calls out, ``before`` and ``after`` do
+something beside the call, ``through`` hands the function to a helper that several mutants share,
+and a ``variant`` is such a helper with other arguments. Requirements that need a line of their own
+stand below, in ``@breaks(…)``::
 
     @acks.skips(Subscription, "pay", breaks="ARTEMIS-STOMP-window-3")
     def small_charges_are_not_paid(self, size):
@@ -315,6 +316,20 @@ class Group:
 
         return self._declared(declare, breaks, recreates)
 
+    def amends(
+        self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
+    ) -> Callable[[Function], Function]:
+        """Make a mutant of a function that gets ``reached``, what a method returned, and the
+        arguments, and changes what was returned."""
+
+        def declare(function: Function, patch: Patch, reached: Reached) -> None:
+            @patch.result(owner, name)
+            def amended(right: Any, /, *arguments: Any, **options: Any) -> Any:
+                function(reached, right, *arguments, **options)
+                return right
+
+        return self._declared(declare, breaks, recreates)
+
     def skips(
         self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
@@ -356,6 +371,17 @@ class Group:
             return function
 
         return register
+
+    def variant(
+        self, helper: Callable[..., None], *arguments: Any, breaks: str = "", recreates: str = ""
+    ) -> Callable[[Function], Function]:
+        """Make a mutant of a helper, which gets the patch, ``reached`` and these arguments; the
+        function has the name and the fault."""
+
+        def declare(function: Function, patch: Patch, reached: Reached) -> None:
+            helper(patch, reached, *arguments)
+
+        return self._declared(declare, breaks, recreates)
 
     def through(
         self, helper: Callable[..., None], breaks: str = "", recreates: str = ""

@@ -120,11 +120,8 @@ def a_closing_channel_goes_on(patch, reached):
         open_channel = self.channels.get(channel)
         if open_channel is None or not open_channel.is_closing:
             return original(self, channel, payload)
-        open_channel.is_closing = False
-        try:
+        with mock.patch.object(open_channel, "is_closing", False):
             return original(self, channel, payload)
-        finally:
-            open_channel.is_closing = True
 
     @patch.override(Channel)
     def frame(original, self, type, payload, method):

@@ -7,23 +7,9 @@ from unittest import mock
 
 from pamqp import commands
 
-from brokerproof.reference_broker.protocols.amqp091 import login, publishing
+from brokerproof.reference_broker.protocols.amqp091 import errors, login, publishing
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection, State
-from brokerproof.reference_broker.protocols.amqp091.errors import (
-    ACCESS_REFUSED,
-    CHANNEL_ERROR,
-    COMMAND_INVALID,
-    INTERNAL_ERROR,
-    NOT_ALLOWED,
-    NOT_FOUND,
-    NOT_IMPLEMENTED,
-    PRECONDITION_FAILED,
-    RESOURCE_LOCKED,
-    SYNTAX_ERROR,
-    UNEXPECTED_FRAME,
-    Refusal,
-)
 from brokerproof.reference_broker.protocols.amqp091.framing import (
     BODY,
     END,
@@ -54,79 +40,68 @@ HEADERS = "AMQP091-VER-02 AMQP091-VER-03"
 # --- reply codes ----------------------------------------------------------------------------------
 
 
-def _coded(patch, reached, right, wrong=INTERNAL_ERROR):
+def _coded(patch, reached, right, wrong=errors.INTERNAL_ERROR):
     """Exceptions of the reply code ``right`` have ``wrong``."""
 
-    @patch.override(Refusal)
+    @patch.override(errors.Refusal)
     def __init__(original, self, code, *arguments, **options):
         reached(code == right)
         original(self, wrong if code == right else code, *arguments, **options)
 
 
-@amqp091_errors.mutant(MISSING)
-def what_is_missing_is_forbidden(patch, reached):
+@amqp091_errors.variant(_coded, errors.NOT_FOUND, errors.ACCESS_REFUSED, breaks=MISSING)
+def what_is_missing_is_forbidden():
     """A name that does not exist is refused with 403."""
-    _coded(patch, reached, NOT_FOUND, ACCESS_REFUSED)
 
 
-@amqp091_errors.mutant(MISSING)
-def what_is_missing_ends_the_connection(patch, reached):
+@amqp091_errors.variant(_coded, errors.NOT_FOUND, errors.NOT_ALLOWED, breaks=MISSING)
+def what_is_missing_ends_the_connection():
     """A name that does not exist is an exception of the connection, 530."""
-    _coded(patch, reached, NOT_FOUND, NOT_ALLOWED)
 
 
-@amqp091_errors.mutant(DIFFERENT)
-def preconditions_are_missing(patch, reached):
+@amqp091_errors.variant(_coded, errors.PRECONDITION_FAILED, errors.NOT_FOUND, breaks=DIFFERENT)
+def preconditions_are_missing():
     """A precondition that fails is refused with 404."""
-    _coded(patch, reached, PRECONDITION_FAILED, NOT_FOUND)
 
 
-@amqp091_errors.mutant(DIFFERENT)
-def preconditions_end_the_connection(patch, reached):
+@amqp091_errors.variant(_coded, errors.PRECONDITION_FAILED, breaks=DIFFERENT)
+def preconditions_end_the_connection():
     """A precondition that fails is an exception of the connection, 541."""
-    _coded(patch, reached, PRECONDITION_FAILED)
 
 
-@amqp091_errors.mutant(FORBIDDEN)
-def what_is_forbidden_is_missing(patch, reached):
+@amqp091_errors.variant(_coded, errors.ACCESS_REFUSED, errors.NOT_FOUND, breaks=FORBIDDEN)
+def what_is_forbidden_is_missing():
     """A forbidden request is refused with 404."""
-    _coded(patch, reached, ACCESS_REFUSED, NOT_FOUND)
 
 
-@amqp091_errors.mutant(LOCKED)
-def what_is_locked_is_forbidden(patch, reached):
+@amqp091_errors.variant(_coded, errors.RESOURCE_LOCKED, errors.ACCESS_REFUSED, breaks=LOCKED)
+def what_is_locked_is_forbidden():
     """A queue that is exclusive to another connection is refused with 403."""
-    _coded(patch, reached, RESOURCE_LOCKED, ACCESS_REFUSED)
 
 
-@amqp091_errors.mutant(INVALID)
-def invalid_commands_have_another_code(patch, reached):
+@amqp091_errors.variant(_coded, errors.COMMAND_INVALID, breaks=INVALID)
+def invalid_commands_have_another_code():
     """A command that cannot be there is refused with 541."""
-    _coded(patch, reached, COMMAND_INVALID)
 
 
-@amqp091_errors.mutant(CHANNELS)
-def errors_of_channels_have_another_code(patch, reached):
+@amqp091_errors.variant(_coded, errors.CHANNEL_ERROR, breaks=CHANNELS)
+def errors_of_channels_have_another_code():
     """A method that does not fit the state of its channel is refused with 541."""
-    _coded(patch, reached, CHANNEL_ERROR)
 
 
-@amqp091_errors.mutant(CONTENT)
-def bad_content_has_another_code(patch, reached):
+@amqp091_errors.variant(_coded, errors.UNEXPECTED_FRAME, breaks=CONTENT)
+def bad_content_has_another_code():
     """A content that is not whole is refused with 541."""
-    _coded(patch, reached, UNEXPECTED_FRAME)
 
 
-@amqp091_errors.mutant("AMQP091-CONS-01")
-def a_tag_in_use_has_another_code(patch, reached):
+@amqp091_errors.variant(_coded, errors.NOT_ALLOWED, breaks="AMQP091-CONS-01")
+def a_tag_in_use_has_another_code():
     """A consumer tag that is in use is refused with 541."""
-    _coded(patch, reached, NOT_ALLOWED)
 
 
-@amqp091_errors.mutant(NEVER)
-def what_is_not_implemented_has_another_code(patch, reached):
+@amqp091_errors.variant(_coded, errors.NOT_IMPLEMENTED, breaks=NEVER)
+def what_is_not_implemented_has_another_code():
     """A method that is not implemented is refused with 541."""
-    _coded(patch, reached, NOT_IMPLEMENTED)
 
 
 @amqp091_errors.before(HANDLERS, commands.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-02")
@@ -158,7 +133,14 @@ def _passed_over(patch, reached, *codes):
 @amqp091_errors.mutant(f"{MISSING} {DIFFERENT} {FORBIDDEN} {LOCKED}")
 def mistakes_on_a_channel_are_passed_over(patch, reached):
     """A mistake that should close a channel has no consequence."""
-    _passed_over(patch, reached, NOT_FOUND, PRECONDITION_FAILED, ACCESS_REFUSED, RESOURCE_LOCKED)
+    _passed_over(
+        patch,
+        reached,
+        errors.NOT_FOUND,
+        errors.PRECONDITION_FAILED,
+        errors.ACCESS_REFUSED,
+        errors.RESOURCE_LOCKED,
+    )
 
 
 @amqp091_errors.mutant(
@@ -166,8 +148,14 @@ def mistakes_on_a_channel_are_passed_over(patch, reached):
 )
 def mistakes_on_a_connection_are_passed_over(patch, reached):
     """A mistake that should close the connection has no consequence."""
-    codes = (COMMAND_INVALID, CHANNEL_ERROR, UNEXPECTED_FRAME, NOT_IMPLEMENTED, NOT_ALLOWED)
-    _passed_over(patch, reached, *codes, SYNTAX_ERROR)
+    codes = (
+        errors.COMMAND_INVALID,
+        errors.CHANNEL_ERROR,
+        errors.UNEXPECTED_FRAME,
+        errors.NOT_IMPLEMENTED,
+        errors.NOT_ALLOWED,
+    )
+    _passed_over(patch, reached, *codes, errors.SYNTAX_ERROR)
 
 
 @amqp091_errors.override(FrameParser, "next", breaks="AMQP091-FRAME-01")
@@ -204,16 +192,14 @@ def _answered(patch, reached, beginning):
         return original(self, detail, silent=silent)
 
 
-@amqp091_errors.mutant("AMQP091-FRAME-02")
-def unknown_types_are_answered(patch, reached):
+@amqp091_errors.variant(_answered, "no frame has the type", breaks="AMQP091-FRAME-02")
+def unknown_types_are_answered():
     """A frame of an unknown type is answered with connection.close."""
-    _answered(patch, reached, "no frame has the type")
 
 
-@amqp091_errors.mutant("AMQP091-FRAME-04")
-def wrong_frame_ends_are_answered(patch, reached):
+@amqp091_errors.variant(_answered, "a frame ends with", breaks="AMQP091-FRAME-04")
+def wrong_frame_ends_are_answered():
     """A frame with another end is answered with connection.close."""
-    _answered(patch, reached, "a frame ends with")
 
 
 # --- before the connection is open ----------------------------------------------------------------
@@ -260,8 +246,8 @@ def methods_out_of_turn_are_passed_over(original, reached, self, now, method):
     waited for."""
     try:
         original(self, now, method)
-    except Refusal as problem:
-        if self._state is State.RUNNING or not problem.silent or problem.code == NOT_ALLOWED:
+    except errors.Refusal as problem:
+        if self._state is State.RUNNING or not problem.silent or problem.code == errors.NOT_ALLOWED:
             raise
         reached()
 
@@ -278,16 +264,14 @@ def _unanswered(patch, reached, of_amqp):
             original(self, header)
 
 
-@amqp091_errors.mutant("AMQP091-VER-02")
-def other_versions_are_not_answered(patch, reached):
+@amqp091_errors.variant(_unanswered, True, breaks="AMQP091-VER-02")
+def other_versions_are_not_answered():
     """A connection whose header has another version is closed without one."""
-    _unanswered(patch, reached, True)
 
 
-@amqp091_errors.mutant("AMQP091-VER-03")
-def other_protocols_are_not_answered(patch, reached):
+@amqp091_errors.variant(_unanswered, False, breaks="AMQP091-VER-03")
+def other_protocols_are_not_answered():
     """A connection that begins with no header of AMQP is closed without one."""
-    _unanswered(patch, reached, False)
 
 
 @amqp091_errors.override(AmqpVersionDetector, "_refuse", breaks=HEADERS)

@@ -85,16 +85,14 @@ def a_larger_limit_waits_for_an_acknowledgement(original, reached, channel, meth
     channel.consumers.update(waiting)
 
 
-@amqp091_histories.override(Channel, "collect", breaks=LIMIT)
-def an_acknowledgement_counts_before_its_commit(original, reached, self, tag, multiple):
+@amqp091_histories.amends(Channel, "collect", breaks=LIMIT)
+def an_acknowledgement_counts_before_its_commit(reached, settled, self, tag, multiple):
     """An acknowledgement in a transaction makes room at once."""
-    settled = original(self, tag, multiple)
     if self.transaction is not None:
         for delivery in settled:
             if reached(delivery.consumer is not None):
                 delivery.consumer.prefetch.give_back()
         self.dispatch()
-    return settled
 
 
 @amqp091_histories.after(Consumer, "deliver", breaks=LIMIT)
@@ -107,47 +105,39 @@ def the_tenth_delivery_takes_no_room(reached, self, entry):
 # --- what an acknowledgement covers ---------------------------------------------------------------
 
 
-@amqp091_histories.override(UnackedDeliveries, "take_to", breaks=MULTIPLE)
-def long_ranges_leave_the_oldest(original, reached, self, tag):
+@amqp091_histories.amends(UnackedDeliveries, "take_to", breaks=MULTIPLE)
+def long_ranges_leave_the_oldest(reached, taken, self, tag):
     """Once a channel has had twenty deliveries a cumulative settlement leaves the oldest."""
-    taken = original(self, tag)
     if reached(len(taken) > 1 and tag > LONG):
         self[taken[0].tag] = taken.pop(0)
-    return taken
 
 
-@amqp091_histories.override(UnackedDeliveries, "take_to", breaks=MULTIPLE)
-def ranges_leave_out_what_was_got(original, reached, self, tag):
+@amqp091_histories.amends(UnackedDeliveries, "take_to", breaks=MULTIPLE)
+def ranges_leave_out_what_was_got(reached, taken, self, tag):
     """A cumulative settlement is about the deliveries of consumers, and not of basic.get."""
-    taken = original(self, tag)
     for delivery in taken[:-1]:
         if reached(delivery.consumer is None):
             self[delivery.tag] = delivery
             taken.remove(delivery)
-    return taken
 
 
-@amqp091_histories.override(UnackedDeliveries, "take_to", breaks=f"{MULTIPLE} {MORE}")
-def ranges_are_of_one_consumer(original, reached, self, tag):
+@amqp091_histories.amends(UnackedDeliveries, "take_to", breaks=f"{MULTIPLE} {MORE}")
+def ranges_are_of_one_consumer(reached, taken, self, tag):
     """A cumulative settlement is about the deliveries of the consumer whose tag it names."""
-    taken = original(self, tag)
     for delivery in taken[:-1]:
         if reached(delivery.consumer is not taken[-1].consumer):
             self[delivery.tag] = delivery
             taken.remove(delivery)
-    return taken
 
 
 # --- what comes back ------------------------------------------------------------------------------
 
 
-@amqp091_histories.override(Transaction, "undo", breaks=ROLLBACK)
-def a_rollback_forgets_the_first_of_several(original, reached, self):
+@amqp091_histories.amends(Transaction, "undo", breaks=ROLLBACK)
+def a_rollback_forgets_the_first_of_several(reached, undone, self):
     """After a rollback of several acknowledgements the first stays acknowledged."""
-    undone = original(self)
     if reached(len(undone) > 1):
         del undone[0]
-    return undone
 
 
 @amqp091_histories.override(Channel, "send_delivery", breaks=MARK)

@@ -23,7 +23,6 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp_connections = Group("amqp-connections")
 
-SMALL = "AMQP10-FRAME-02"
 OFFSET = "AMQP10-FRAME-03"
 EXTENDED = "AMQP10-FRAME-04"
 PERFORMATIVE = "AMQP10-FRAME-05"
@@ -201,16 +200,14 @@ def channels_above_the_clients_maximum(
     original(self, connection, begun, channel, our_channel + 7)
 
 
-@amqp_connections.mutant("AMQP10-CHMAX-02")
-def channels_above_the_maximum_taken(patch, reached):
+@amqp_connections.variant(passing_over, refusal.CHANNEL_TOO_HIGH, breaks="AMQP10-CHMAX-02")
+def channels_above_the_maximum_taken():
     """A begin on a channel above the announced channel-max is passed over."""
-    passing_over(patch, reached, refusal.CHANNEL_TOO_HIGH)
 
 
-@amqp_connections.mutant("AMQP10-CHMAX-05")
-def handles_above_the_maximum_taken(patch, reached):
+@amqp_connections.variant(passing_over, refusal.HANDLE_TOO_HIGH, breaks="AMQP10-CHMAX-05")
+def handles_above_the_maximum_taken():
     """An attach with a handle above the announced handle-max is passed over."""
-    passing_over(patch, reached, refusal.HANDLE_TOO_HIGH)
 
 
 @amqp_connections.after(Session, "__init__", breaks="AMQP10-CHMAX-04")
@@ -235,28 +232,24 @@ def _misspelt(patch, reached, scope):
     saying(patch, reached, change)
 
 
-@amqp_connections.mutant("AMQP10-ERR-01")
-def shared_conditions_misspelt(patch, reached):
+@amqp_connections.variant(_misspelt, "", breaks="AMQP10-ERR-01")
+def shared_conditions_misspelt():
     """Conditions that all scopes share are misspelt."""
-    _misspelt(patch, reached, "")
 
 
-@amqp_connections.mutant("AMQP10-ERR-02 AMQP10-MFS-03")
-def connection_conditions_misspelt(patch, reached):
+@amqp_connections.variant(_misspelt, "amqp:connection:", breaks="AMQP10-ERR-02 AMQP10-MFS-03")
+def connection_conditions_misspelt():
     """Conditions of connections are misspelt."""
-    _misspelt(patch, reached, "amqp:connection:")
 
 
-@amqp_connections.mutant("AMQP10-ERR-03 AMQP10-SESS-05")
-def session_conditions_misspelt(patch, reached):
+@amqp_connections.variant(_misspelt, "amqp:session:", breaks="AMQP10-ERR-03 AMQP10-SESS-05")
+def session_conditions_misspelt():
     """Conditions of sessions are misspelt."""
-    _misspelt(patch, reached, "amqp:session:")
 
 
-@amqp_connections.mutant("AMQP10-ERR-04 AMQP10-LINK-02")
-def link_conditions_misspelt(patch, reached):
+@amqp_connections.variant(_misspelt, "amqp:link:", breaks="AMQP10-ERR-04 AMQP10-LINK-02")
+def link_conditions_misspelt():
     """Conditions of links are misspelt."""
-    _misspelt(patch, reached, "amqp:link:")
 
 
 # --- idle time-out --------------------------------------------------------------------------------
@@ -352,10 +345,9 @@ def _silence(patch, reached, instead):
         instead(self, now)
 
 
-@amqp_connections.mutant("AMQP10-IDLE-03 AMQP10-IDLE-05")
-def silence_borne_for_ever(patch, reached):
+@amqp_connections.variant(_silence, lambda self, now: None, breaks="AMQP10-IDLE-03 AMQP10-IDLE-05")
+def silence_borne_for_ever():
     """A silent peer is never closed."""
-    _silence(patch, reached, lambda self, now: None)
 
 
 @amqp_connections.through(_silence, "AMQP10-IDLE-03")

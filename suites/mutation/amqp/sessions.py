@@ -26,8 +26,6 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 amqp_sessions = Group("amqp-sessions")
 amqp_links = Group("amqp-links")
 
-USED, STARTS, AFRESH = "AMQP10-WIN-02", "AMQP10-WIN-08", "AMQP10-WIN-07"
-
 
 # --- sessions -------------------------------------------------------------------------------------
 

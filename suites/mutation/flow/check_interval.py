@@ -18,22 +18,19 @@ GRACE = "ACTIVEMQ-STOMP-hb-3"
 def ending(patch, reached, monitor, looks_more):
     """``monitor`` gives a client up so many looks later."""
 
-    @patch.override(monitor)
-    def deadline(original, self):
-        right = original(self)
+    @patch.result(monitor)
+    def deadline(right, self):
         return right if right >= NEVER else reached.instead(right, right + looks_more * self.ttl)
 
 
-@looks.mutant(NO_LESS)
-def two_looks_too_few(patch, reached):
+@looks.variant(ending, InactivityMonitor, -2, breaks=NO_LESS)
+def two_looks_too_few():
     """A client is given up two looks before the one that should."""
-    ending(patch, reached, InactivityMonitor, -2)
 
 
-@looks.mutant(SILENCE)
-def some_looks_too_many(patch, reached):
+@looks.variant(ending, InactivityMonitor, 2, breaks=SILENCE)
+def some_looks_too_many():
     """A client is given up two looks after the one that should."""
-    ending(patch, reached, InactivityMonitor, 2)
 
 
 @looks.result(InactivityMonitor, "deadline", breaks=NO_LESS)

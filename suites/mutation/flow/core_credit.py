@@ -21,7 +21,6 @@ COST = "ARTEMIS-FLOW-producer-1"
 BLOCKS = "ARTEMIS-FLOW-block-1"
 ONLY_BLOCK = "ARTEMIS-FLOW-block-3"
 OVERDRAWN = "ARTEMIS-FLOW-block-5"
-SLOW = "ARTEMIS-FLOW-consumer-2"
 
 
 # --- consumers ------------------------------------------------------------------------------------
@@ -83,13 +82,11 @@ def without_limit_is_a_window(original, reached, self, credits):
         original(self, credits)
 
 
-@core_credit.override(CoreConsumer, "settle", breaks=BOUND)
-def acknowledgements_give_credit(original, reached, self, number, *, one):
+@core_credit.amends(CoreConsumer, "settle", breaks=BOUND)
+def acknowledgements_give_credit(reached, entries, self, number, *, one):
     """An acknowledgement gives back what its messages were charged, as it does over STOMP."""
-    entries = original(self, number, one=one)
     if reached(entries):
         self.given(1000 * len(entries))
-    return entries
 
 
 @core_credit.after(ConsumerCredit, "__init__")

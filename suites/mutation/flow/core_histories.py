@@ -74,15 +74,13 @@ def cumulative_acknowledgements_end_all(original, reached, self, number, *, one)
     return taken
 
 
-@core_histories.override(CoreConsumer, "settle", breaks=GONE)
-def cumulative_acknowledgements_leave_the_first(original, reached, self, number, *, one):
+@core_histories.amends(CoreConsumer, "settle", breaks=GONE)
+def cumulative_acknowledgements_leave_the_first(reached, taken, self, number, *, one):
     """A cumulative acknowledgement of three messages or more leaves the first."""
-    taken = original(self, number, one=one)
     if reached(len(taken) > 2):
         first = taken.pop(0)
         self._unsettled[first.message.number] = first
         self._session.holding[self] = None
-    return taken
 
 
 @core_histories.override(CoreConsumer, "settle", breaks=EACH_ONCE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -42,14 +44,9 @@ def the_header_expires_is_not_looked_at(right, self):
 @expiry.override(Queue, "hand", breaks=TTL)
 def what_came_back_lives_for_ever(original, reached, self, consumer, entry):
     """A message that was with a consumer does not expire any more."""
-    clock = self.clock
-    if entry.deliveries:
-        reached(self._has_expired(entry.message))
-        self.clock = None
-    try:
+    reached(entry.deliveries and self._has_expired(entry.message))
+    with mock.patch.object(self, "clock", None if entry.deliveries else self.clock):
         original(self, consumer, entry)
-    finally:
-        self.clock = clock
 
 
 @expiry.mutant(f"{TTL} {INSTANT}")
@@ -57,9 +54,8 @@ def every_second_one_is_delivered(patch, reached):
     """Of two expired messages one behind the other the second is delivered."""
     dropped: dict[Queue, bool] = {}
 
-    @patch.override(Queue)
-    def _has_expired(original, self, message):
-        expired = original(self, message)
+    @patch.result(Queue)
+    def _has_expired(expired, self, message):
         if reached(expired and dropped.get(self)):
             expired = False
         dropped[self] = expired
@@ -75,7 +71,6 @@ def what_was_paged_lives_for_ever(patch, reached):
     def append_paged(self, message, source_entry, charge):
         paged.add(message)
 
-    @patch.override(Queue)
-    def _has_expired(original, self, message):
-        expired = original(self, message)
+    @patch.result(Queue)
+    def _has_expired(expired, self, message):
         return expired if message not in paged else reached.instead(expired, False)

@@ -3,6 +3,8 @@ it goes on."""
 
 from __future__ import annotations
 
+from unittest import mock
+
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.reference_broker.families.artemis.accounting import (
     Accounting,
@@ -23,12 +25,8 @@ from brokerproof.suites.mutation.mutant import Group, Reached, breaks, without
 full_addresses = Group("full-addresses")
 
 POLICIES = "ARTEMIS-PAGING-8"
-ONE_COPY = "ARTEMIS-PAGING-9"
-UNBLOCK = "ARTEMIS-PAGING-12"
 MESSAGES = "ARTEMIS-PAGING-13"
 WAIT = "ARTEMIS-FLOW-block-1"
-NO_CREDIT = "ARTEMIS-FLOW-amqp-2"
-OVERSHOOT = "ARTEMIS-FLOW-amqp-3"
 REJECTS = "ARTEMIS-FLOW-amqp-4"
 
 
@@ -69,9 +67,8 @@ def room_at_half_of_the_limit(patch, reached):
     """An address that was full has room again only when half of its limit is free."""
     patch.set(AddressAccount, "was", False)
 
-    @patch.override(AddressAccount)
-    def full(original, self):
-        right = original(self)
+    @patch.result(AddressAccount)
+    def full(right, self):
         self.was = right or (self.was and 0 < self._max_size // 2 <= self.size)
         return reached.instead(right, self.was)
 
@@ -112,9 +109,8 @@ def judging(patch, judge, reached):
     """Replace the verdict on a message: ``judge`` gets the right one, the account, and whether
     credit holds producers."""
 
-    @patch.override(Admission, "judge")
-    def admission_judge(original, self, address, *, by_credit):
-        right = original(self, address, by_credit=by_credit)
+    @patch.result(Admission, "judge")
+    def admission_judge(right, self, address, *, by_credit):
         return reached.instead(right, judge(right, self._accounting.find(address), by_credit))
 
 
@@ -168,12 +164,9 @@ def transactions_are_not_looked_at(original, reached, session, frame):
     """Messages sent in a transaction are accepted without room at the address."""
     if frame.get("transaction") is None:
         return original(session, frame)
-    admission = session.shared.admission
-    session.shared.admission = Always(session.shared.accounting, reached)
-    try:
+    always = Always(session.shared.accounting, reached)
+    with mock.patch.object(session.shared, "admission", always):
         return original(session, frame)
-    finally:
-        session.shared.admission = admission
 
 
 class Always(Admission):

@@ -162,13 +162,7 @@ def partial_frames_are_completed(reached, self):
 @hindered.mutant(WINDOW)
 def windows_over_websocket_are_not_given_back(patch, reached):
     """An ACK that arrives over WebSocket gives nothing back to its window."""
-    inside: list[WebSocketConnection] = []
-
-    @patch.override(WebSocketConnection)
-    def receive(original, self, now, data):
-        inside.append(self)
-        original(self, now, data)
-        inside.pop()
+    inside = patch.during(WebSocketConnection, "receive")
 
     @patch.after(Subscription)
     def take(self, delivery):
@@ -191,7 +185,6 @@ def channels_wait_for_stalled_readers(patch, reached):
     """While a STOMP client reads nothing, channels with a limit are served nothing."""
     stalled = stalled_connections(patch)
 
-    @patch.override(Amqp091Prefetch)
-    def has_room(original, self):
-        right = original(self)
+    @patch.result(Amqp091Prefetch)
+    def has_room(right, self):
         return reached.instead(right, False) if stalled and self.limit else right

@@ -291,18 +291,6 @@ def negative_sizes_are_passed_over(reached, self):
         del self._waiting[:]
 
 
-@openwire.mutant(LIMIT)
-def the_largest_frame_is_too_large(patch, reached):
-    """maxFrameSize itself is too much."""
-    _with_limit(patch, reached, -1)
-
-
-@openwire.mutant(LIMIT)
-def a_frame_may_be_larger_by_one(patch, reached):
-    """maxFrameSize is exceeded by a byte before anybody minds."""
-    _with_limit(patch, reached, 1)
-
-
 def _with_limit(patch, reached, more):
     @patch.override(OpenWireConnection)
     def _negotiate(original, self, now, came):
@@ -310,3 +298,13 @@ def _with_limit(patch, reached, more):
         original(self, now, came)
         if reached(self._parser.most < before):
             self._parser.most += more
+
+
+@openwire.variant(_with_limit, -1, breaks=LIMIT)
+def the_largest_frame_is_too_large():
+    """maxFrameSize itself is too much."""
+
+
+@openwire.variant(_with_limit, 1, breaks=LIMIT)
+def a_frame_may_be_larger_by_one():
+    """maxFrameSize is exceeded by a byte before anybody minds."""

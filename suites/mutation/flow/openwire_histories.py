@@ -91,21 +91,11 @@ def limits_do_not_change(original, reached, self, fields, request):
 @openwire_histories.mutant(MORE)
 def commits_bring_nothing(patch, reached):
     """Acknowledgements that count with a commit bring no more messages."""
-    committing = [False]
-
-    @patch.override(OpenWireTransaction)
-    def commit(original, self):
-        committing[0] = True
-        try:
-            original(self)
-        finally:
-            committing[0] = False
+    committing = patch.during(OpenWireTransaction, "commit")
 
     @patch.override(OpenWireConsumer)
     def offer(original, self):
-        if committing[0]:
-            reached()
-        else:
+        if not reached(committing):
             original(self)
 
 

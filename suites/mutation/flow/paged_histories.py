@@ -95,10 +95,9 @@ def what_was_paged_costs_no_credit(original, reached, self, entry):
         self.credit.credit = before
 
 
-@paged_histories.override(Subscription, "take", breaks=GONE)
-def ranges_end_at_a_page(original, reached, self, delivery):
+@paged_histories.amends(Subscription, "take", breaks=GONE)
+def ranges_end_at_a_page(reached, taken, self, delivery):
     """A cumulative ACK leaves the messages that are on earlier pages than its own."""
-    taken = original(self, delivery)
     last = delivery.entry.charge
     for entry in taken[:-1]:
         claim = entry.charge
@@ -108,4 +107,3 @@ def ranges_end_at_a_page(original, reached, self, delivery):
             taken.remove(entry)
             self.queue.unsettled -= 1
             self.queue._take_back([entry])
-    return taken

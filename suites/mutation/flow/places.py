@@ -94,14 +94,12 @@ def held_messages_of_durable_subscriptions_lost(entries, self):
     return entries
 
 
-@places.override(Subscription, "unsubscribe", breaks=f"{EACH_ONCE} {BACK}")
-def one_held_message_of_durable_subscriptions_lost(original, reached, self):
+@places.amends(Subscription, "unsubscribe", breaks=f"{EACH_ONCE} {BACK}")
+def one_held_message_of_durable_subscriptions_lost(reached, entries, self):
     """Of two messages or more that a durable subscription holds the last is gone with its
     connection."""
-    entries = original(self)
     if reached(is_durable(self.queue) and len(entries) > 1):
         self.queue.discard(entries.pop())
-    return entries
 
 
 @places.mutant(f"{WINDOW} {EACH_ONCE}")

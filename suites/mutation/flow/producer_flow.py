@@ -32,7 +32,6 @@ no_space_later = Group("no-space-later", "reference-activemq-timeout")
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
 WAITS = "ACTIVEMQ-PFC-2"
 ANSWERED = "ACTIVEMQ-PFC-3"
-SYNC = "ACTIVEMQ-PFC-5"
 SWITCHED_OFF = "ACTIVEMQ-PFC-6"
 ORDER = "ACTIVEMQ-ORDER-1"
 FILES = "ACTIVEMQ-PFC-7"
@@ -40,7 +39,6 @@ STALLS = "ACTIVEMQ-PFC-8"
 AT_ONCE = "ACTIVEMQ-PFC-9"
 LATER = "ACTIVEMQ-PFC-10"
 LIMITS = "ACTIVEMQ-PFC-11"
-DISK = "ACTIVEMQ-PFC-12"
 
 
 # --- from when on ---------------------------------------------------------------------------------
@@ -310,22 +308,19 @@ def _failing_after(patch, reached, change):
         original(self, sending, account, reached.instead(after_ms, change(after_ms)))
 
 
-@no_space_later.mutant(LATER)
-def a_little_early(patch, reached):
+@no_space_later.variant(_failing_after, lambda after_ms: after_ms - 1, breaks=LATER)
+def a_little_early():
     """A send fails a millisecond before its time is up."""
-    _failing_after(patch, reached, lambda after_ms: after_ms - 1)
 
 
-@no_space_later.mutant(LATER)
-def too_late(patch, reached):
+@no_space_later.variant(_failing_after, lambda after_ms: after_ms + 500, breaks=LATER)
+def too_late():
     """A send fails half a second after its time is up."""
-    _failing_after(patch, reached, lambda after_ms: after_ms + 500)
 
 
-@no_space_later.mutant(LATER)
-def never(patch, reached):
+@no_space_later.variant(_failing_after, lambda after_ms: 0, breaks=LATER)
+def never():
     """sendFailIfNoSpaceAfterTimeout has no effect."""
-    _failing_after(patch, reached, lambda after_ms: 0)
 
 
 @no_space_later.override(ProducerFlow, "_wait", breaks=LATER)

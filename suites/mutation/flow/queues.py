@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Any
+from unittest import mock
 
 from brokerproof.reference_broker.kernel.address_book import AddressBook
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
@@ -107,12 +108,9 @@ def topics_share(original, reached, self, message):
     address = self._addresses.get(envelope.address)
     if reached(address is not None and len(address.multicast) > 1):
         address.multicast.move_to_end(next(iter(address.multicast)))
-        rest = address.multicast
-        address.multicast = OrderedDict({next(iter(rest)): None})
-        try:
+        one = OrderedDict({next(iter(address.multicast)): None})
+        with mock.patch.object(address, "multicast", one):
             return original(self, message)
-        finally:
-            address.multicast = rest
     return original(self, message)
 
 
@@ -138,9 +136,8 @@ def topics_remember(patch, reached):
     def publish(self, message):
         last[message.envelope.address] = message
 
-    @patch.override(Router)
-    def subscription(original, self, name, *rest):
-        queue = original(self, name, *rest)
+    @patch.result(Router)
+    def subscription(queue, self, name, *rest):
         if reached(queue.routing.value == "MULTICAST" and name in last):
             queue.enqueue(last[name])
         return queue

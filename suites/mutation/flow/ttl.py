@@ -31,35 +31,30 @@ def modifier_forgotten(original, reached, self, cx, cy):
     return sx, sy, reached.instead(right, cx) if cx and right != cx and sy == cx else right
 
 
-@ttl.mutant("ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4")
-def modifier_divides(patch, reached):
+@ttl.result(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4")
+def modifier_divides(right, self, cx, cy):
     """The client's interval is divided by the modifier instead of multiplied."""
+    product = to_long(cx / self.acceptor.ttl.heart_beat_to_connection_ttl_modifier)
+    low, high = self.acceptor.ttl.connection_ttl_min_ms, self.acceptor.ttl.connection_ttl_max_ms
+    return (right[0], cx, product) if cx and low <= product <= high else right
 
-    @patch.after(HeartBeatNegotiator)
-    def __init__(self, acceptor, settings):
-        self.right = acceptor
+
+def _configured(patch, reached, change):
+    """Agree as if the acceptor had the parameters that ``change`` makes of its own."""
 
     @patch.override(HeartBeatNegotiator)
     def agree(original, self, cx, cy):
-        right = original(self, cx, cy)
-        modifier = self.acceptor.ttl.heart_beat_to_connection_ttl_modifier
-        product = to_long(cx / modifier)
-        low, high = self.acceptor.ttl.connection_ttl_min_ms, self.acceptor.ttl.connection_ttl_max_ms
-        if not cx or not low <= product <= high:
-            return right
-        return reached.instead(right, (right[0], cx, product))
+        other = with_parameters(self.acceptor, **change(self.acceptor.ttl))
+        wrong = original(HeartBeatNegotiator(other, self.settings), cx, cy)
+        return reached.instead(original(self, cx, cy), wrong)
 
 
-@ttl.override(HeartBeatNegotiator, "agree")
+@ttl.through(_configured)
 @breaks("ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6")
-def modifier_without_fraction(original, reached, self, cx, cy):
+def modifier_without_fraction(right):
     """The modifier is read as a whole number: 1.5 counts as 1."""
-    right = original(self, cx, cy)
-    modifier = self.acceptor.ttl.heart_beat_to_connection_ttl_modifier
-    whole = with_parameters(
-        self.acceptor, heart_beat_to_connection_ttl_modifier=float(max(1, int(modifier)))
-    )
-    return reached.instead(right, original(HeartBeatNegotiator(whole, self.settings), cx, cy))
+    modifier = int(right.heart_beat_to_connection_ttl_modifier)
+    return {"heart_beat_to_connection_ttl_modifier": float(max(1, modifier))}
 
 
 @ttl.result(HeartBeatNegotiator, "agree")
@@ -76,22 +71,16 @@ def product_in_32_bits(right, self, cx, cy):
     )
 
 
-@ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6")
-def minimum_ignored(original, reached, self, cx, cy):
+@ttl.through(_configured, "ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6")
+def minimum_ignored(right):
     """connectionTtlMin is ignored: a client that beats often has a very short TTL."""
-    without = with_parameters(self.acceptor, connection_ttl_min_ms=0)
-    return reached.instead(
-        original(self, cx, cy), original(HeartBeatNegotiator(without, self.settings), cx, cy)
-    )
+    return {"connection_ttl_min_ms": 0}
 
 
-@ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5")
-def maximum_ignored(original, reached, self, cx, cy):
+@ttl.through(_configured, "ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5")
+def maximum_ignored(right):
     """connectionTtlMax is ignored: the TTL grows with the client's interval without an end."""
-    without = with_parameters(self.acceptor, connection_ttl_max_ms=LONG_MAX)
-    return reached.instead(
-        original(self, cx, cy), original(HeartBeatNegotiator(without, self.settings), cx, cy)
-    )
+    return {"connection_ttl_max_ms": LONG_MAX}
 
 
 @ttl.result(HeartBeatNegotiator, "agree")
@@ -105,41 +94,30 @@ def maximum_before_minimum(right, self, cx, cy):
     return (right[0], self._without_modifier(high), high)
 
 
-@ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-6")
-def minimum_not_told(original, reached, self, cx, cy):
+@ttl.result(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-6")
+def minimum_not_told(right, self, cx, cy):
     """A TTL lifted to the minimum is answered with the client's own interval instead of minimum /
     modifier."""
-    sx, sy, result = original(self, cx, cy)
-    return (
-        sx,
-        (
-            reached.instead(sy, cx)
-            if cx and result == self.acceptor.ttl.connection_ttl_min_ms
-            else sy
-        ),
-        result,
-    )
+    sx, sy, result = right
+    lifted = cx and result == self.acceptor.ttl.connection_ttl_min_ms
+    return sx, cx if lifted else sy, result
 
 
-@ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-6")
-def minimum_told_undivided(original, reached, self, cx, cy):
+@ttl.result(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-6")
+def minimum_told_undivided(right, self, cx, cy):
     """A TTL lifted to the minimum is answered with the minimum itself, not divided by the
     modifier."""
-    sx, sy, result = original(self, cx, cy)
+    sx, sy, result = right
     low = self.acceptor.ttl.connection_ttl_min_ms
-    return sx, reached.instead(sy, low) if cx and result == low and sy != cx else sy, result
+    return sx, low if cx and result == low and sy != cx else sy, result
 
 
-@ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-5")
-def maximum_told_undivided(original, reached, self, cx, cy):
+@ttl.result(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-5")
+def maximum_told_undivided(right, self, cx, cy):
     """A TTL cut to the maximum is answered with the maximum itself, not divided by the modifier."""
-    sx, sy, result = original(self, cx, cy)
+    sx, sy, result = right
     high = self.acceptor.ttl.connection_ttl_max_ms
-    return (
-        sx,
-        reached.instead(sy, high) if cx and result == high and sy != cx else sy,
-        result,
-    )
+    return sx, high if cx and result == high and sy != cx else sy, result
 
 
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6")

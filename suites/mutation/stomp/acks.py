@@ -143,11 +143,11 @@ def nameless_acks_settle_the_oldest(original, reached, session, frame):
     return original(session, frame)
 
 
-@acks.mutant("STOMP10-SUBSCRIBE-03 STOMP11-SUB-07 STOMP12-SUB-08 ARTEMIS-CONCEPTS-queue-2")
-def auto_waits_for_acks(patch, reached):
+@acks.variant(as_mode, (None, "auto"), "client")
+@breaks("STOMP10-SUBSCRIBE-03 STOMP11-SUB-07 STOMP12-SUB-08 ARTEMIS-CONCEPTS-queue-2")
+def auto_waits_for_acks():
     """Messages of an auto subscription are kept, and given to the next consumer when their
     connection ends."""
-    as_mode(patch, reached, (None, "auto"), "client")
 
 
 @acks.result(Subscription, "unsubscribe")
@@ -169,10 +169,10 @@ def individual_is_auto(left, self):
     return left
 
 
-@acks.mutant("STOMP10-SUBSCRIBE-03 STOMP11-SUB-06 STOMP11-SUB-07 STOMP12-SUB-07 STOMP12-SUB-08")
-def client_by_default(patch, reached):
+@acks.variant(as_mode, (None,), "client")
+@breaks("STOMP10-SUBSCRIBE-03 STOMP11-SUB-06 STOMP11-SUB-07 STOMP12-SUB-07 STOMP12-SUB-08")
+def client_by_default():
     """A SUBSCRIBE without the header ack gets the mode client."""
-    as_mode(patch, reached, (None,), "client")
 
 
 @acks.mutant(

@@ -36,40 +36,34 @@ def stomp_needs_accept_version(reached, self, now, frame):
         raise Refusal(refusal.NO_COMMON_VERSION, self.version, "STOMP needs accept-version")
 
 
-@connecting.mutant(SESSION)
-def same_session_for_all(patch, reached):
+@connecting.variant(replace_header, "CONNECTED", "session", "session-1", breaks=SESSION)
+def same_session_for_all():
     """Every session has the same session id."""
-    replace_header(patch, reached, "CONNECTED", "session", "session-1")
 
 
-@connecting.mutant(SESSION)
-def no_session(patch, reached):
+@connecting.variant(replace_header, "CONNECTED", "session", None, breaks=SESSION)
+def no_session():
     """CONNECTED has no session id, which 1.0 demands."""
-    replace_header(patch, reached, "CONNECTED", "session", None)
 
 
-@connecting.mutant(SERVER)
-def server_without_name(patch, reached):
+@connecting.variant(replace_header, "CONNECTED", "server", "/1.0", breaks=SERVER)
+def server_without_name():
     """The header server begins with a slash and a version."""
-    replace_header(patch, reached, "CONNECTED", "server", "/1.0")
 
 
-@connecting.mutant(SERVER)
-def server_with_brackets(patch, reached):
+@connecting.variant(replace_header, "CONNECTED", "server", "broker(1.0)", breaks=SERVER)
+def server_with_brackets():
     """The header server is a name with a version in brackets."""
-    replace_header(patch, reached, "CONNECTED", "server", "broker(1.0)")
 
 
-@connecting.mutant(TURNED_AWAY)
-def wrong_login_cut_off(patch, reached):
+@connecting.variant(cut_off, refusal.BAD_LOGIN, breaks=TURNED_AWAY)
+def wrong_login_cut_off():
     """A wrong login is closed without an ERROR."""
-    cut_off(patch, reached, refusal.BAD_LOGIN)
 
 
-@connecting.mutant(TURNED_AWAY)
-def wrong_login_kept(patch, reached):
+@connecting.variant(kept, refusal.BAD_LOGIN, breaks=TURNED_AWAY)
+def wrong_login_kept():
     """After the ERROR for a wrong login the connection stays open."""
-    kept(patch, reached, refusal.BAD_LOGIN)
 
 
 @connecting.after(StompConnection, "_refuse", breaks=TURNED_AWAY)

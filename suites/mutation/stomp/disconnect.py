@@ -12,8 +12,6 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 
 disconnect = Group("disconnect")
 
-ORDERLY = "STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01"
-
 
 @disconnect.override(COMMANDS, "DISCONNECT")
 @breaks("STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08")

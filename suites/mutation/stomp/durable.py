@@ -133,10 +133,9 @@ def _selecting(patch, reached, change):
         return original(session, frame)
 
 
-@durable.mutant(SELECTOR)
-def selectors_ignored(patch, reached):
+@durable.variant(_selecting, lambda text: None, breaks=SELECTOR)
+def selectors_ignored():
     """The selector of a SUBSCRIBE has no effect."""
-    _selecting(patch, reached, lambda text: None)
 
 
 @durable.through(_selecting, SELECTOR)

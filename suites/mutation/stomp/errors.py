@@ -69,46 +69,44 @@ def send_to_nowhere_confirmed(original, reached, session, frame):
     return None if reached(not frame.get("destination")) else original(session, frame)
 
 
-@errors.mutant("STOMP10-ERROR-02 STOMP11-ERR-02 STOMP12-ERR-03")
-def no_message(patch, reached):
+@errors.variant(replace_header, "ERROR", "message", None)
+@breaks("STOMP10-ERROR-02 STOMP11-ERR-02 STOMP12-ERR-03")
+def no_message():
     """ERROR has no header message."""
-    replace_header(patch, reached, "ERROR", "message", None)
 
 
-@errors.mutant("STOMP10-ERROR-02 STOMP11-ERR-02 STOMP12-ERR-03")
-def empty_message(patch, reached):
+@errors.variant(replace_header, "ERROR", "message", "")
+@breaks("STOMP10-ERROR-02 STOMP11-ERR-02 STOMP12-ERR-03")
+def empty_message():
     """The message of every ERROR is empty."""
-    replace_header(patch, reached, "ERROR", "message", "")
 
 
-@errors.mutant("STOMP11-ERR-05 STOMP12-ERR-06")
-def receipt_id_forgotten(patch, reached):
+@errors.variant(replace_header, "ERROR", "receipt-id", None, breaks="STOMP11-ERR-05 STOMP12-ERR-06")
+def receipt_id_forgotten():
     """The ERROR for a frame that asked for a receipt does not say which."""
-    replace_header(patch, reached, "ERROR", "receipt-id", None)
 
 
-@errors.mutant("STOMP11-ERR-05 STOMP12-ERR-06")
-def receipt_id_of_another(patch, reached):
+@errors.variant(replace_header, "ERROR", "receipt-id", "0", breaks="STOMP11-ERR-05 STOMP12-ERR-06")
+def receipt_id_of_another():
     """The receipt-id of an ERROR is a number of the server's own."""
-    replace_header(patch, reached, "ERROR", "receipt-id", "0")
 
 
-@errors.mutant("STOMP10-ERROR-04 STOMP11-ERR-06 STOMP12-ERR-07")
-def length_forgotten(patch, reached):
+@errors.variant(replace_header, "ERROR", "content-length", None)
+@breaks("STOMP10-ERROR-04 STOMP11-ERR-06 STOMP12-ERR-07")
+def length_forgotten():
     """An ERROR with a body has no content-length."""
-    replace_header(patch, reached, "ERROR", "content-length", None)
 
 
-@errors.mutant("STOMP11-ERR-07 STOMP12-ERR-08 STOMP11-HDR-05 STOMP12-HDR-07")
-def type_forgotten(patch, reached):
+@errors.variant(replace_header, "ERROR", "content-type", None)
+@breaks("STOMP11-ERR-07 STOMP12-ERR-08 STOMP11-HDR-05 STOMP12-HDR-07")
+def type_forgotten():
     """An ERROR with a body has no content-type."""
-    replace_header(patch, reached, "ERROR", "content-type", None)
 
 
-@errors.mutant("STOMP11-HDR-06 STOMP12-HDR-08")
-def type_is_no_mime_type(patch, reached):
+@errors.variant(replace_header, "ERROR", "content-type", "text")
+@breaks("STOMP11-HDR-06 STOMP12-HDR-08")
+def type_is_no_mime_type():
     """The content-type of an ERROR is text."""
-    replace_header(patch, reached, "ERROR", "content-type", "text")
 
 
 @errors.mutant("STOMP12-ERR-02")

@@ -56,22 +56,19 @@ def _without_escape(patch, reached, letter):
         return original(self, text, number)
 
 
-@escapes.mutant("STOMP12-ENC-04")
-def carriage_return_not_read(patch, reached):
+@escapes.variant(_without_escape, "r", breaks="STOMP12-ENC-04")
+def carriage_return_not_read():
     """\\r is not turned into CR."""
-    _without_escape(patch, reached, "r")
 
 
-@escapes.mutant("STOMP11-ENC-04 STOMP12-ENC-05")
-def line_feed_not_read(patch, reached):
+@escapes.variant(_without_escape, "n", breaks="STOMP11-ENC-04 STOMP12-ENC-05")
+def line_feed_not_read():
     """\\n is not turned into LF."""
-    _without_escape(patch, reached, "n")
 
 
-@escapes.mutant("STOMP11-ENC-05 STOMP12-ENC-06")
-def colon_not_read(patch, reached):
+@escapes.variant(_without_escape, "c", breaks="STOMP11-ENC-05 STOMP12-ENC-06")
+def colon_not_read():
     """\\c is not turned into a colon."""
-    _without_escape(patch, reached, "c")
 
 
 @escapes.result(FrameParser, "_unescape", breaks="STOMP11-ENC-06 STOMP12-ENC-07")
@@ -142,29 +139,26 @@ def _written(patch, reached, changes, only=None):
             reached.instead(both.translate(self._right), both.translate(self._escapes))
 
 
-@escapes.mutant(WRITTEN)
-def colon_not_written(patch, reached):
+@escapes.variant(_written, {ord(":"): None}, breaks=WRITTEN)
+def colon_not_written():
     """A colon in a header of MESSAGE leaves as a colon."""
-    _written(patch, reached, {ord(":"): None})
 
 
-@escapes.mutant(WRITTEN)
-def backslash_not_written(patch, reached):
+@escapes.variant(_written, {ord("\\"): None}, breaks=WRITTEN)
+def backslash_not_written():
     """A backslash in a header of MESSAGE leaves as one backslash."""
-    _written(patch, reached, {ord("\\"): None})
 
 
-@escapes.mutant(WRITTEN)
-def line_feed_not_written(patch, reached):
+@escapes.variant(_written, {ord("\n"): None}, breaks=WRITTEN)
+def line_feed_not_written():
     """An LF in a header of MESSAGE leaves as an LF, and whoever sends one can add headers of his
     own."""
-    _written(patch, reached, {ord("\n"): None})
 
 
-@escapes.mutant("STOMP12-ENC-02 STOMP12-ENC-09", recreates="AMQ-8409")
-def carriage_return_written_doubled(patch, reached):
+@escapes.variant(_written, {ord("\r"): "\\\\r"}, Version.V1_2, recreates="AMQ-8409")
+@breaks("STOMP12-ENC-02 STOMP12-ENC-09")
+def carriage_return_written_doubled():
     """A CR leaves as two backslashes and an r."""
-    _written(patch, reached, {ord("\r"): "\\\\r"}, Version.V1_2)
 
 
 @escapes.result(FrameEncoder, "header", breaks="STOMP11-ENC-08 STOMP12-ENC-09")

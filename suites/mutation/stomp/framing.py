@@ -122,12 +122,10 @@ def empty_values_refused(original, reached, self, line, number):
     return name, value
 
 
-@framing.override(FrameParser, "_head", breaks="STOMP12-REPEAT-02")
-def last_entry_counts(original, reached, self, block):
+@framing.amends(FrameParser, "_head", breaks="STOMP12-REPEAT-02")
+def last_entry_counts(reached, head, self, block):
     """Of several headers with one name the last one counts."""
-    head = original(self, block)
     head.first = reached.instead(head.first, dict(head.headers))
-    return head
 
 
 @framing.result(FrameParser, "_header", breaks="STOMP10-FRAME-03")
@@ -190,14 +188,12 @@ def content_length_lost_in_pieces(patch, reached):
         return token
 
 
-@framing.override(FrameParser, "_head", breaks="STOMP12-HDR-17", recreates="AMQ-3653")
-def content_length_only_for_send(original, reached, self, block):
+@framing.amends(FrameParser, "_head", breaks="STOMP12-HDR-17", recreates="AMQ-3653")
+def content_length_only_for_send(reached, head, self, block):
     """ACK, BEGIN and the other frames without a body are refused when they have a content-length of
     0."""
-    head = original(self, block)
     if reached(head.content_length is not None and head.command not in self._grammar.with_body):
         raise self._refuse(refusal.BODY_NOT_ALLOWED, f"a {head.command} frame has no length", head)
-    return head
 
 
 @framing.override(StompConnection, "_refuse", recreates="rabbitmq-server commit 4d58acb29c")
@@ -210,41 +206,33 @@ def bad_content_length_ends_in_silence(original, reached, self, problem, frame=N
         original(self, problem, frame)
 
 
-@framing.override(FrameParser, "next", breaks="STOMP10-SEND-06 STOMP11-HDR-04 STOMP12-HDR-04")
-def nul_left_behind(original, reached, self):
+@framing.amends(FrameParser, "next", breaks="STOMP10-SEND-06 STOMP11-HDR-04 STOMP12-HDR-04")
+def nul_left_behind(reached, frame, self):
     """The NUL behind a counted body is taken for the beginning of the next frame."""
-    frame = original(self)
     if reached(frame is not None and frame.head.content_length):
         self._at -= 1
-    return frame
 
 
-@framing.override(FrameParser, "next", breaks=LENGTH)
-def bodies_cut_at_4096(original, reached, self):
+@framing.amends(FrameParser, "next", breaks=LENGTH)
+def bodies_cut_at_4096(reached, frame, self):
     """Bodies are cut after 4096 bytes."""
-    frame = original(self)
     if frame is not None:
         frame.body = reached.instead(frame.body, frame.body[:4096])
-    return frame
 
 
-@framing.override(FrameParser, "next")
+@framing.amends(FrameParser, "next")
 @breaks("STOMP10-MESSAGE-04 STOMP11-FRAME-01 STOMP12-FRAME-02")
-def bodies_are_text(original, reached, self):
+def bodies_are_text(reached, frame, self):
     """A body without content-length is decoded as text, and what is no UTF-8 is replaced."""
-    frame = original(self)
     if frame is not None and frame.head.content_length is None:
         frame.body = reached.instead(frame.body, frame.body.decode(errors="replace").encode())
-    return frame
 
 
-@framing.override(FrameParser, "next", breaks=LENGTH)
-def end_of_line_before_body_dropped(original, reached, self):
+@framing.amends(FrameParser, "next", breaks=LENGTH)
+def end_of_line_before_body_dropped(reached, frame, self):
     """An LF at the beginning of a body is taken for part of the headers."""
-    frame = original(self)
     if frame is not None:
         frame.body = reached.instead(frame.body, frame.body.removeprefix(b"\n"))
-    return frame
 
 
 @framing.mutant("STOMP10-SUBSCRIBE-06")

@@ -12,17 +12,15 @@ limits = Group("limits")
 REFUSED = "STOMP11-LIMIT-02 STOMP12-LIMIT-02"
 
 
-@limits.mutant(REFUSED)
-def exceeded_and_cut_off(patch, reached):
+@limits.variant(cut_off, refusal.TOO_LARGE, breaks=REFUSED)
+def exceeded_and_cut_off():
     """A frame that is too large ends the connection without an ERROR."""
-    cut_off(patch, reached, refusal.TOO_LARGE)
 
 
-@limits.mutant(REFUSED)
-def exceeded_and_kept(patch, reached):
+@limits.variant(kept, refusal.TOO_LARGE, breaks=REFUSED)
+def exceeded_and_kept():
     """After the ERROR for a frame that is too large the connection stays open, and reads on in its
     midst."""
-    kept(patch, reached, refusal.TOO_LARGE)
 
 
 @limits.mutant(REFUSED)

@@ -10,7 +10,7 @@ from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 nacks = Group("nacks")
 
@@ -41,16 +41,15 @@ def _extent(patch, reached, asked, done):
             return original(session, frame)
 
 
-@nacks.mutant(EXTENT)
-def client_is_individual(patch, reached):
+@nacks.variant(_extent, AckMode.CLIENT, AckMode.CLIENT_INDIVIDUAL, breaks=EXTENT)
+def client_is_individual():
     """In mode client a NACK refuses only the message that it names."""
-    _extent(patch, reached, AckMode.CLIENT, AckMode.CLIENT_INDIVIDUAL)
 
 
-@nacks.mutant("STOMP11-NACK-04 STOMP12-NACK-04 STOMP11-SUB-11 STOMP12-SUB-13")
-def individual_is_cumulative(patch, reached):
+@nacks.variant(_extent, AckMode.CLIENT_INDIVIDUAL, AckMode.CLIENT)
+@breaks("STOMP11-NACK-04 STOMP12-NACK-04 STOMP11-SUB-11 STOMP12-SUB-13")
+def individual_is_cumulative():
     """In mode client-individual a NACK refuses all earlier messages too."""
-    _extent(patch, reached, AckMode.CLIENT_INDIVIDUAL, AckMode.CLIENT)
 
 
 @nacks.override(COMMANDS, "NACK", breaks="ARTEMIS-REDELIVERY-back-1 ARTEMIS-STOMP-window-2")

@@ -77,16 +77,16 @@ def versions_not_named(original, reached, accepted):
         raise Refusal(refusal.NO_COMMON_VERSION, Version.V1_2, "speak another version") from None
 
 
-@negotiation.mutant("STOMP11-NEGO-05 STOMP12-NEGO-05 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
-def strangers_are_kept(patch, reached):
+@negotiation.variant(kept, refusal.NO_COMMON_VERSION)
+@breaks("STOMP11-NEGO-05 STOMP12-NEGO-05 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
+def strangers_are_kept():
     """After the ERROR for a client without a common version the connection stays open."""
-    kept(patch, reached, refusal.NO_COMMON_VERSION)
 
 
-@negotiation.mutant("STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
-def strangers_are_cut_off(patch, reached):
+@negotiation.variant(cut_off, refusal.NO_COMMON_VERSION)
+@breaks("STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
+def strangers_are_cut_off():
     """A client without a common version is closed without an ERROR."""
-    cut_off(patch, reached, refusal.NO_COMMON_VERSION)
 
 
 def _saying(patch, reached, version):
@@ -97,16 +97,15 @@ def _saying(patch, reached, version):
         return original(self, command, headers, body)
 
 
-@negotiation.mutant("STOMP11-CONNECTED-01 STOMP12-CONNECTED-01 STOMP12-FH-02")
-def version_not_said(patch, reached):
+@negotiation.variant(_saying, None)
+@breaks("STOMP11-CONNECTED-01 STOMP12-CONNECTED-01 STOMP12-FH-02")
+def version_not_said():
     """CONNECTED has no version."""
-    _saying(patch, reached, None)
 
 
-@negotiation.mutant("STOMP11-CONNECTED-01 STOMP11-NEGO-04 STOMP12-NEGO-04")
-def always_says_1_2(patch, reached):
+@negotiation.variant(_saying, "1.2", breaks="STOMP11-CONNECTED-01 STOMP11-NEGO-04 STOMP12-NEGO-04")
+def always_says_1_2():
     """CONNECTED says version 1.2 whatever was agreed."""
-    _saying(patch, reached, "1.2")
 
 
 @negotiation.mutant("STOMP11-NEGO-04 STOMP12-NEGO-04 STOMP11-ENC-04 STOMP12-ENC-05")
@@ -121,11 +120,9 @@ def reads_as_1_0(patch, reached):
         reached(self.version is not Version.V1_0)
 
 
-@negotiation.override(opening, "choose_version")
+@negotiation.amends(opening, "choose_version")
 @breaks("ARTEMIS-STOMP-versions-1 STOMP11-NEGO-03 STOMP12-NEGO-03 STOMP10-CONNECT-02")
-def without_1_0(original, reached, accepted):
+def without_1_0(reached, right, accepted):
     """Clients of 1.0 are turned away."""
-    right = original(accepted)
     if reached(right is Version.V1_0):
         raise Refusal(refusal.NO_COMMON_VERSION, Version.V1_2, "1.0 is too old")
-    return right

@@ -17,16 +17,14 @@ GIVEN_UP = "RABBITMQ-STOMP-hb-2"
 HALVES = "RABBITMQ-STOMP-hb-3"
 
 
-@whole_seconds.mutant(GIVEN_UP)
-def one_look_is_enough(patch, reached):
+@whole_seconds.variant(ending, TwoMissedChecks, -1, breaks=GIVEN_UP)
+def one_look_is_enough():
     """A client is given up at the first look that finds nothing."""
-    ending(patch, reached, TwoMissedChecks, -1)
 
 
-@whole_seconds.mutant(GIVEN_UP)
-def a_third_look(patch, reached):
+@whole_seconds.variant(ending, TwoMissedChecks, 1, breaks=GIVEN_UP)
+def a_third_look():
     """A client is given up at the third look that finds nothing."""
-    ending(patch, reached, TwoMissedChecks, 1)
 
 
 @whole_seconds.result(TwoMissedChecks, "deadline", breaks=GIVEN_UP)

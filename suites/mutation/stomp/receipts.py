@@ -23,37 +23,33 @@ def _missing(patch, reached, command):
         original(self, frame)
 
 
-@receipts.mutant(EVERY)
-def none_for_ack(patch, reached):
+@receipts.variant(_missing, "ACK", breaks=EVERY)
+def none_for_ack():
     """An ACK that asks for a receipt gets none."""
-    _missing(patch, reached, "ACK")
 
 
-@receipts.mutant("STOMP11-HDR-13 STOMP12-HDR-17")
-def none_for_nack(patch, reached):
+@receipts.variant(_missing, "NACK", breaks="STOMP11-HDR-13 STOMP12-HDR-17")
+def none_for_nack():
     """A NACK that asks for a receipt gets none."""
-    _missing(patch, reached, "NACK")
 
 
-@receipts.mutant(EVERY)
-def none_for_unsubscribe(patch, reached):
+@receipts.variant(_missing, "UNSUBSCRIBE", breaks=EVERY)
+def none_for_unsubscribe():
     """An UNSUBSCRIBE that asks for a receipt gets none."""
-    _missing(patch, reached, "UNSUBSCRIBE")
 
 
-@receipts.mutant(EVERY)
-def none_for_commit(patch, reached):
+@receipts.variant(_missing, "COMMIT", breaks=EVERY)
+def none_for_commit():
     """A COMMIT that asks for a receipt gets none."""
-    _missing(patch, reached, "COMMIT")
 
 
-@receipts.mutant(
+@receipts.variant(_missing, "DISCONNECT")
+@breaks(
     "STOMP10-RECEIPT-02 STOMP11-HDR-13 STOMP12-HDR-17 STOMP10-DISCONNECT-01"
     " STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08"
 )
-def none_for_disconnect(patch, reached):
+def none_for_disconnect():
     """A DISCONNECT that asks for a receipt is closed without one."""
-    _missing(patch, reached, "DISCONNECT")
 
 
 @receipts.override(StompConnection, "_command", breaks=EVERY)

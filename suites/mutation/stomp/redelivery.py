@@ -22,7 +22,6 @@ BACK, MARKED, ORDER = (
     "ARTEMIS-REDELIVERY-marked-1",
     "ARTEMIS-GROUPING-fifo-1",
 )
-UNSETTLED = "ARTEMIS-REDELIVERY-back-1 STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
 
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER)

@@ -12,7 +12,6 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 subscriptions = Group("subscriptions")
 
 ENDED = "STOMP10-UNSUBSCRIBE-02 STOMP11-UNSUB-02 STOMP12-UNSUB-03"
-NAMED = "STOMP10-UNSUBSCRIBE-01 STOMP11-UNSUB-01 STOMP12-UNSUB-01"
 
 
 @subscriptions.skips(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)

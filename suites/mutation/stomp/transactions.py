@@ -152,16 +152,16 @@ def _nameless(patch, reached, command):
         return None if reached(frame.get("transaction") is None) else original(session, frame)
 
 
-@transactions.mutant("STOMP10-BEGIN-01 STOMP11-BEGIN-01 STOMP12-BEGIN-01 STOMP12-FH-07")
-def begin_without_name(patch, reached):
+@transactions.variant(_nameless, "BEGIN")
+@breaks("STOMP10-BEGIN-01 STOMP11-BEGIN-01 STOMP12-BEGIN-01 STOMP12-FH-07")
+def begin_without_name():
     """A BEGIN that names no transaction is confirmed."""
-    _nameless(patch, reached, "BEGIN")
 
 
-@transactions.mutant("STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01 STOMP12-FH-07")
-def commit_without_name(patch, reached):
+@transactions.variant(_nameless, "COMMIT")
+@breaks("STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01 STOMP12-FH-07")
+def commit_without_name():
     """A COMMIT that names no transaction is confirmed."""
-    _nameless(patch, reached, "COMMIT")
 
 
 @transactions.override(COMMANDS, "BEGIN")

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.websocket import framing
 from brokerproof.reference_broker.protocols.websocket.connection import State, WebSocketConnection
 from brokerproof.reference_broker.protocols.websocket.framing import Broken, Data, Frames, Ping
 from brokerproof.reference_broker.protocols.websocket.upgrade import Upgrade
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 websockets = Group("websockets")
 
@@ -82,17 +82,15 @@ def _lenient(patch, reached, requirement):
             reached()
 
 
-@websockets.mutant("RFC6455-HS-02")
-def any_version_taken(patch, reached):
+@websockets.variant(_lenient, "RFC6455-HS-02", breaks="RFC6455-HS-02")
+def any_version_taken():
     """A request for another version is taken for one of 13."""
-    _lenient(patch, reached, "RFC6455-HS-02")
 
 
-@websockets.mutant("RFC6455-HS-01")
-def any_request_taken(patch, reached):
+@websockets.variant(_lenient, "RFC6455-HS-01", breaks="RFC6455-HS-01")
+def any_request_taken():
     """A request that does not ask for an upgrade, or not by GET, is taken as long as it has a
     key."""
-    _lenient(patch, reached, "RFC6455-HS-01")
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -150,18 +148,15 @@ def _passing_over(patch, reached, *codes):
             self._messages = type(self._messages)()
 
 
-@websockets.mutant(
-    "RFC6455-FRAME-01 RFC6455-FRAME-03 RFC6455-FRAME-04 RFC6455-CLOSE-05 RFC6455-CLOSE-07"
-)
-def broken_frames_passed_over(patch, reached):
+@websockets.variant(_passing_over, 1002)
+@breaks("RFC6455-FRAME-01 RFC6455-FRAME-03 RFC6455-FRAME-04 RFC6455-CLOSE-05 RFC6455-CLOSE-07")
+def broken_frames_passed_over():
     """A frame that breaks the protocol is passed over."""
-    _passing_over(patch, reached, 1002)
 
 
-@websockets.mutant("RFC6455-DATA-02")
-def any_text_taken(patch, reached):
+@websockets.variant(_passing_over, 1007, breaks="RFC6455-DATA-02")
+def any_text_taken():
     """Text that is no UTF-8 is passed over."""
-    _passing_over(patch, reached, 1007)
 
 
 @websockets.after(WebSocketConnection, "__init__", breaks="RFC6455-LIMIT-01 ARTEMIS-STOMP-ws-2")

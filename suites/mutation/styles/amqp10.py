@@ -95,16 +95,14 @@ def _default_outcome(patch, reached, outcome):
         self.default_outcome = outcome
 
 
-@amqp10.mutant("")
-def modified_by_default(patch, reached):
+@amqp10.variant(_default_outcome, Modified(delivery_failed=True), breaks="")
+def modified_by_default():
     """What is settled without an outcome, or never, counts as a failed attempt (3.5.3)."""
-    _default_outcome(patch, reached, Modified(delivery_failed=True))
 
 
-@amqp10.mutant("")
-def rejected_by_default(patch, reached):
+@amqp10.variant(_default_outcome, Rejected(), breaks="")
+def rejected_by_default():
     """What is settled without an outcome, or never, is rejected (3.5.3 names it)."""
-    _default_outcome(patch, reached, Rejected())
 
 
 @amqp10.override(OutgoingLink, "__init__", breaks="")

@@ -71,19 +71,11 @@ def a_refused_receiver_takes_a_message(original, reached, self, attach):
 @after_errors.mutant("STOMP12-BEGIN-04 ARTEMIS-PAGING-12 ARTEMIS-PAGING-9")
 def a_lost_transaction_stays_charged(patch, reached):
     """What a transaction held occupies the memory of its address when its connection is lost."""
-    lost: list[bool] = []
-
-    @patch.override(StompConnection)
-    def release(original, self, subscriptions, transactions=()):
-        lost.append(True)
-        try:
-            original(self, subscriptions, transactions)
-        finally:
-            lost.pop()
+    releasing = patch.during(StompConnection, "release")
 
     @patch.before(Transaction)
     def undo(self):
-        if reached(lost and self._sends):
+        if reached(releasing and self._sends):
             self._sends.clear()
 
 

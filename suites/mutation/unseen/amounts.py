@@ -31,7 +31,6 @@ amounts_amqp091 = Group("unseen-amounts-amqp091", original="reference-rabbitmq")
 amounts_openwire = Group("unseen-amounts-openwire", original="reference-activemq")
 long_lives = Group("unseen-long-lives")
 long_lives_amqp091 = Group("unseen-long-lives-amqp091", original="reference-rabbitmq")
-GROUPS = (amounts, amounts_amqp091, amounts_openwire, long_lives, long_lives_amqp091)
 
 IN_ORDER = "ARTEMIS-GROUPING-fifo-1"
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
@@ -270,9 +269,8 @@ def beats_end_after_a_day(patch, reached):
     """A connection that is a day old gets no heartbeats."""
     born: dict[HeartBeats, int] = {}
 
-    @patch.override(HeartBeats)
-    def beat_due(original, self, now):
-        due = original(self, now)
+    @patch.result(HeartBeats)
+    def beat_due(due, self, now):
         return False if reached(due and now - born.setdefault(self, now) > seconds(86_400)) else due
 
 

@@ -14,28 +14,13 @@ from brokerproof.suites.mutation.mutant import Group
 anonymous_producers = Group("anonymous-producers")
 anonymous_publishers = Group("anonymous-publishers", "reference-rabbitmq")
 
-NO_CREDIT, THRESHOLD = "ARTEMIS-FLOW-amqp-2", "ARTEMIS-FLOW-amqp-4"
+THRESHOLD = "ARTEMIS-FLOW-amqp-4"
 POLICIES = "ARTEMIS-PAGING-8"
 
 
-def _is_anonymous(link):
-    """Return True if ``link`` has no address of its own."""
-    return link._route is None
-
-
-def _links_in(patch, name):
-    """Return a list of the links whose method ``name`` runs, the innermost last."""
-    running: list[IncomingLink] = []
-
-    @patch.override(IncomingLink, name)
-    def noted(original, self, *arguments):
-        running.append(self)
-        try:
-            return original(self, *arguments)
-        finally:
-            running.pop()
-
-    return running
+def _anonymous(running):
+    """True if a method runs whose link has no address of its own."""
+    return bool(running) and running[-1][0]._route is None
 
 
 # --- AMQP 1.0 -------------------------------------------------------------------------------------
@@ -45,12 +30,12 @@ def _links_in(patch, name):
 def no_threshold_without_credit_at_the_address(patch, reached):
     """max-size-bytes-reject-threshold does not count for anonymous producers: nothing was granted
     to them at that address."""
-    asking = _links_in(patch, "arrived")
+    asking = patch.during(IncomingLink, "arrived")
 
     @patch.override(Admission)
     def judge(original, self, address, *, by_credit):
         verdict = original(self, address, by_credit=by_credit)
-        if asking and _is_anonymous(asking[-1]) and verdict is Verdict.REFUSE:
+        if _anonymous(asking) and verdict is Verdict.REFUSE:
             return reached.instead(verdict, original(self, address, by_credit=False))
         return verdict
 
@@ -59,12 +44,11 @@ def no_threshold_without_credit_at_the_address(patch, reached):
 def the_address_of_the_target_is_judged(patch, reached):
     """The policy of a full address is that of the link's target, and an anonymous one has none:
     nothing is refused, and nothing dropped."""
-    asking = _links_in(patch, "arrived")
+    asking = patch.during(IncomingLink, "arrived")
 
-    @patch.override(Admission)
-    def judge(original, self, address, *, by_credit):
-        verdict = original(self, address, by_credit=by_credit)
-        if asking and _is_anonymous(asking[-1]) and verdict is not Verdict.WAIT:
+    @patch.result(Admission)
+    def judge(verdict, self, address, *, by_credit):
+        if _anonymous(asking) and verdict is not Verdict.WAIT:
             return reached.instead(verdict, Verdict.TAKE)
         return verdict
 
@@ -72,12 +56,11 @@ def the_address_of_the_target_is_judged(patch, reached):
 @anonymous_producers.mutant(POLICIES)
 def a_dropped_message_is_rejected(patch, reached):
     """Under DROP an anonymous producer is told that its message was not taken."""
-    asking = _links_in(patch, "arrived")
+    asking = patch.during(IncomingLink, "arrived")
 
-    @patch.override(Admission)
-    def judge(original, self, address, *, by_credit):
-        verdict = original(self, address, by_credit=by_credit)
-        if asking and _is_anonymous(asking[-1]) and verdict is Verdict.DROP:
+    @patch.result(Admission)
+    def judge(verdict, self, address, *, by_credit):
+        if _anonymous(asking) and verdict is Verdict.DROP:
             return reached.instead(verdict, Verdict.REFUSE)
         return verdict
 
@@ -86,11 +69,11 @@ def a_dropped_message_is_rejected(patch, reached):
 def it_writes_past_the_pages(patch, reached):
     """What an anonymous producer sends to a paging address stays in memory, before what is on
     pages, as long as there is room again."""
-    posting = _links_in(patch, "publish")
+    posting = patch.during(IncomingLink, "publish")
 
     @patch.override(PagingStore)
     def takes(original, self, message, queues, source_entry, full):
-        if reached(posting and _is_anonymous(posting[-1]) and self.pages and not full):
+        if reached(_anonymous(posting) and self.pages and not full):
             return False
         return original(self, message, queues, source_entry, full)
 
@@ -101,20 +84,12 @@ def it_writes_past_the_pages(patch, reached):
 @anonymous_producers.mutant(f"{POLICIES} ARTEMIS-PAGING-13")
 def a_transaction_passes_a_full_address(patch, reached):
     """A SEND in a transaction is taken by a full address, whose policy is FAIL or DROP."""
-    in_transaction: list[bool] = []
+    sending = patch.during(COMMANDS, "SEND")
 
-    @patch.override(COMMANDS, "SEND")
-    def send(original, session, frame):
-        in_transaction.append(frame.head.first.get("transaction") is not None)
-        try:
-            return original(session, frame)
-        finally:
-            in_transaction.pop()
-
-    @patch.override(Admission)
-    def judge(original, self, address, *, by_credit):
-        verdict = original(self, address, by_credit=by_credit)
-        if in_transaction and in_transaction[-1] and verdict in (Verdict.REFUSE, Verdict.DROP):
+    @patch.result(Admission)
+    def judge(verdict, self, address, *, by_credit):
+        in_transaction = sending and sending[-1][1].get("transaction") is not None
+        if in_transaction and verdict in (Verdict.REFUSE, Verdict.DROP):
             return reached.instead(verdict, Verdict.TAKE)
         return verdict
 
@@ -164,23 +139,13 @@ def a_message_is_taken_by_all_or_none(original, reached, self, message, queues):
 def what_nobody_answers_is_taken(patch, reached):
     """A full address refuses what is sent unsettled: a settled message of a producer without a
     target is taken."""
-    arrivals: list[object] = []
+    arriving = patch.during(IncomingLink, "arrived")
 
-    @patch.override(IncomingLink)
-    def arrived(original, self, arrival):
-        arrivals.append((self, arrival))
-        try:
-            return original(self, arrival)
-        finally:
-            arrivals.pop()
-
-    @patch.override(Admission)
-    def judge(original, self, address, *, by_credit):
-        verdict = original(self, address, by_credit=by_credit)
-        if arrivals and verdict in (Verdict.REFUSE, Verdict.DROP):
-            link, arrival = arrivals[-1]
-            if _is_anonymous(link) and arrival.settled:
-                return reached.instead(verdict, Verdict.TAKE)
+    @patch.result(Admission)
+    def judge(verdict, self, address, *, by_credit):
+        refused = verdict in (Verdict.REFUSE, Verdict.DROP)
+        if refused and _anonymous(arriving) and arriving[-1][1].settled:
+            return reached.instead(verdict, Verdict.TAKE)
         return verdict
 
 
@@ -188,20 +153,12 @@ def what_nobody_answers_is_taken(patch, reached):
 def a_post_passes_a_full_address(patch, reached):
     """What is posted in a transaction is taken by a full address: it is looked at before the
     discharge, and there is nobody to ask then."""
-    arrivals: list[object] = []
+    arriving = patch.during(IncomingLink, "arrived")
 
-    @patch.override(IncomingLink)
-    def arrived(original, self, arrival):
-        arrivals.append(arrival)
-        try:
-            return original(self, arrival)
-        finally:
-            arrivals.pop()
-
-    @patch.override(Admission)
-    def judge(original, self, address, *, by_credit):
-        verdict = original(self, address, by_credit=by_credit)
-        if arrivals and hasattr(arrivals[-1].state, "txn_id") and verdict is not Verdict.WAIT:
+    @patch.result(Admission)
+    def judge(verdict, self, address, *, by_credit):
+        in_transaction = arriving and hasattr(arriving[-1][1].state, "txn_id")
+        if in_transaction and verdict is not Verdict.WAIT:
             return reached.instead(verdict, Verdict.TAKE)
         return verdict
 
@@ -209,19 +166,10 @@ def a_post_passes_a_full_address(patch, reached):
 @anonymous_producers.mutant(f"{POLICIES} ARTEMIS-PAGING-13")
 def core_is_told_of_what_is_dropped(patch, reached):
     """Under DROP a producer over CORE gets an exception."""
-    publishing: list[bool] = []
+    publishing = patch.during(Session, "publish")
 
-    @patch.override(Session)
-    def publish(original, self, fields, response):
-        publishing.append(True)
-        try:
-            original(self, fields, response)
-        finally:
-            publishing.pop()
-
-    @patch.override(Admission)
-    def judge(original, self, address, *, by_credit):
-        verdict = original(self, address, by_credit=by_credit)
+    @patch.result(Admission)
+    def judge(verdict, self, address, *, by_credit):
         if publishing and verdict is Verdict.DROP:
             return reached.instead(verdict, Verdict.REFUSE)
         return verdict

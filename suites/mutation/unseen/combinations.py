@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
 from brokerproof.reference_broker.kernel.message import Entry, Envelope
@@ -23,7 +25,6 @@ combinations_amqp091 = Group("unseen-combinations-amqp091", original="reference-
 orders = Group("unseen-orders")
 orders_amqp091 = Group("unseen-orders-amqp091", original="reference-rabbitmq")
 orders_openwire = Group("unseen-orders-openwire", original="reference-activemq")
-GROUPS = (combinations, combinations_amqp091, orders, orders_amqp091, orders_openwire)
 
 WINDOWS = "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-5"
 ORDER = "ARTEMIS-GROUPING-fifo-1"
@@ -82,20 +83,13 @@ def a_client_id_loses_the_modifier(patch, reached):
     """A CONNECT with a client-id and heartbeats gets a TTL without the modifier."""
     from brokerproof.reference_broker.protocols.stomp import connection
 
-    named = [False]
-
-    @patch.override(connection.StompConnection)
-    def _connect(original, self, now, frame):
-        named[0] = frame.get("client-id") is not None
-        try:
-            return original(self, now, frame)
-        finally:
-            named[0] = False
+    connecting = patch.during(connection.StompConnection, "_connect")
 
     @patch.override(HeartBeatNegotiator)
     def agree(original, self, cx, cy):
         sx, sy, ttl = original(self, cx, cy)
-        if reached(named[0] and cx):
+        named = connecting and connecting[-1][2].get("client-id") is not None
+        if reached(named and cx):
             return sx, sy, cx
         return sx, sy, ttl
 
@@ -145,13 +139,9 @@ def nobody_waits_for_exclusiveness(reached, channel, method):
 @breaks("RABBITMQ-AMQP091-QOS-01 AMQP091-QOS-01")
 def a_global_limit_frees_consumers(original, reached, channel, method):
     """On a channel with a global limit the limit for each consumer has no effect."""
-    before = channel.prefetch
-    if reached(channel.limit.limit and before):
-        channel.prefetch = 0
-    try:
+    limited = reached(channel.limit.limit and channel.prefetch)
+    with mock.patch.object(channel, "prefetch", 0 if limited else channel.prefetch):
         return original(channel, method)
-    finally:
-        channel.prefetch = before
 
 
 @combinations_amqp091.override(publishing, "_announce", breaks="AMQP091-PUB-03")

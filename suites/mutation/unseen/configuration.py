@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from unittest import mock
 
 from pamqp import commands as methods
 
@@ -36,14 +37,9 @@ THRESHOLD = "ARTEMIS-FLOW-amqp-4"
 @configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
 def a_size_of_zero_is_no_limit(original, reached, self):
     """max-size-bytes 0 is no limit, as -1."""
-    if self._max_size == 0:
-        right = original(self)
-        self._max_size = -1
-        try:
-            return reached.instead(right, original(self))
-        finally:
-            self._max_size = 0
-    return original(self)
+    right = original(self)
+    with mock.patch.object(self, "_max_size", self._max_size or -1):
+        return reached.instead(right, original(self))
 
 
 @configuration.result(AddressAccount, "full", breaks=FIRST_LIMIT)
@@ -103,12 +99,8 @@ def a_page_is_closed_when_it_is_too_large(original, reached, self, message, queu
     if last is None or last.records < 2 or last.size > self.limits.page_size:
         return original(self, message, queues, source_entry)
     limits, pages = self.limits, len(self.pages)
-    result = None
-    self.limits = dataclasses.replace(limits, page_size=2**62)
-    try:
+    with mock.patch.object(self, "limits", dataclasses.replace(limits, page_size=2**62)):
         result = original(self, message, queues, source_entry)
-    finally:
-        self.limits = limits
     reached(last.size > limits.page_size and len(self.pages) == pages)
     return result
 

@@ -31,13 +31,6 @@ conservation_amqp091 = Group("unseen-conservation-amqp091", original="reference-
 conservation_openwire = Group("unseen-conservation-openwire", original="reference-activemq")
 conservation_usage = Group("unseen-conservation-usage", original="reference-activemq-usage")
 conservation_flow = Group("unseen-conservation-flow", original="reference-activemq-flow")
-GROUPS = (
-    conservation,
-    conservation_amqp091,
-    conservation_openwire,
-    conservation_usage,
-    conservation_flow,
-)
 
 
 @conservation.mutant("ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")

@@ -184,35 +184,6 @@ def what_is_behind_a_held_send_waits_for_more(patch, reached):
 # --- families -------------------------------------------------------------------------------------
 
 
-def set_of(alarms):
-    """Return all alarms that are raised."""
-    return {*alarms._raised}
-
-
-class _Open:
-    """A prefetch that never was full; consumers ask the channel for its limit while it is here."""
-
-    def __init__(self, limit):
-        self._limit = limit
-        self._asked = False
-
-    @property
-    def limit(self):
-        return self._limit.limit
-
-    def has_room(self):
-        if not self._asked:
-            self._asked = True
-            return True
-        return self._limit.has_room()
-
-    def take(self):
-        self._limit.take()
-
-    def give_back(self):
-        self._limit.give_back()
-
-
 @fairness_activemq.override(ProducerFlow, "next", breaks="ACTIVEMQ-ORDER-1")
 def the_last_that_waits_goes_on_first(original, reached, self):
     """Of the messages that wait for the same destination the one that came last goes first."""

@@ -3,6 +3,8 @@ limited thing comes in one piece."""
 
 from __future__ import annotations
 
+from unittest import mock
+
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
 from brokerproof.reference_broker.protocols.amqp091 import errors
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
@@ -17,7 +19,6 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 limits = Group("unseen-limits")
 limits_amqp091 = Group("unseen-limits-amqp091", original="reference-rabbitmq")
 limits_openwire = Group("unseen-limits-openwire", original="reference-activemq")
-GROUPS = (limits, limits_amqp091, limits_openwire)
 
 
 @limits.mutant("ARTEMIS-STOMP-ws-2 RFC6455-FRAG-01")
@@ -46,11 +47,9 @@ def long_lengths_are_not_limited(original, reached, self, opcode, payload_len):
     """A frame whose length has eight bytes is not measured."""
     if payload_len != 127:
         return original(self, opcode, payload_len)
-    most, self._most = self._most, 1 << 63
-    try:
+    most = self._most
+    with mock.patch.object(self, "_most", 1 << 63):
         length = original(self, opcode, payload_len)
-    finally:
-        self._most = most
     reached(length is not None and length > most)
     return length
 
@@ -108,11 +107,9 @@ def a_message_in_pieces_is_measured_by_them(patch, reached):
         before = 0 if self.arriving is None else self.arriving.size
         largest = self._largest
         if reached(len(payload) <= largest < before + len(payload)):
-            self._largest = before + len(payload)
-        try:
+            largest = before + len(payload)
+        with mock.patch.object(self, "_largest", largest):
             original(self, transfer, payload)
-        finally:
-            self._largest = largest
 
 
 @limits_amqp091.mutant("AMQP091-CLOSE-03 AMQP091-TUNE-06 AMQP091-CHAN-02")
@@ -144,11 +141,8 @@ def the_size_field_counts(original, reached, self):
         return original(self)
     size = int.from_bytes(self._waiting[:4], signed=True)
     reached(self.most - 4 < size <= self.most)
-    self.most -= 4
-    try:
+    with mock.patch.object(self, "most", self.most - 4):
         return original(self)
-    finally:
-        self.most += 4
 
 
 # --- thought of when the properties had been mended -----------------------------------------------

@@ -20,7 +20,6 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 numbers = Group("unseen-numbers")
 numbers_amqp091 = Group("unseen-numbers-amqp091", original="reference-rabbitmq")
 numbers_openwire = Group("unseen-numbers-openwire", original="reference-activemq")
-GROUPS = (numbers, numbers_amqp091, numbers_openwire)
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from brokerproof.reference_broker.kernel.message import Envelope
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence import codec, page
@@ -11,7 +13,6 @@ from brokerproof.reference_broker.protocols.amqp10.stored_messages import AmqpRe
 from brokerproof.suites.mutation.mutant import Group, breaks
 
 paging = Group("unseen-paging")
-GROUPS = (paging,)
 
 
 @paging.override(page, "pack", breaks="AMQP10-MSG-09 AMQP10-OUT-05")
@@ -20,12 +21,8 @@ def failures_stay_behind(original, reached, message, ids, durable, unit, source_
     if source_entry is None or not source_entry.earlier + source_entry.failures:
         return original(message, ids, durable, unit, source_entry)
     reached()
-    before = source_entry.earlier, source_entry.failures
-    source_entry.earlier = source_entry.failures = 0
-    try:
+    with mock.patch.multiple(source_entry, earlier=0, failures=0):
         return original(message, ids, durable, unit, source_entry)
-    finally:
-        source_entry.earlier, source_entry.failures = before
 
 
 @paging.before(Queue, "append_paged", breaks="AMQP10-MSG-08 AMQP10-MSG-16")
@@ -110,13 +107,11 @@ def a_large_body_goes_with_the_first(reached, self, index):
         self.large[index] = entry[0], 1
 
 
-@paging.override(PageCursor, "_read", breaks="ARTEMIS-REDELIVERY-marked-1")
-def what_was_on_a_page_is_marked(original, reached, self, page, index, payload):
+@paging.amends(PageCursor, "_read", breaks="ARTEMIS-REDELIVERY-marked-1")
+def what_was_on_a_page_is_marked(reached, read, self, page, index, payload):
     """The second and later messages of a page count as delivered before."""
-    read = original(self, page, index, payload)
     if reached(read and index > 1 and self.queue._ready):
         self.queue._ready[-1].deliveries += 1
-    return read
 
 
 # --- thought of when the properties had been mended -----------------------------------------------
@@ -138,11 +133,8 @@ def annotations_stay_behind(original, reached, self, message):
     if not message.annotations:
         return original(self, message)
     reached()
-    annotations, message.annotations = message.annotations, b""
-    try:
+    with mock.patch.object(message, "annotations", b""):
         return original(self, message)
-    finally:
-        message.annotations = annotations
 
 
 @paging.override(codec, "_elsewhere", breaks="ARTEMIS-CROSSING-body-1 ARTEMIS-STOMP-jms-1")
@@ -151,8 +143,5 @@ def large_text_becomes_bytes(original, reached, body, sections):
     if not body.is_text:
         return original(body, sections)
     reached()
-    body.is_text = False
-    try:
+    with mock.patch.object(body, "is_text", False):
         return original(body, sections)
-    finally:
-        body.is_text = True

@@ -25,19 +25,10 @@ set_up_amqp091 = Group("set-up-amqp091", "reference-rabbitmq")
 def a_piece_of_a_frame_behind_connect_is_lost(patch, reached):
     """Whole frames that come in one piece with CONNECT are read, and a frame that is not complete
     yet loses its beginning."""
-    connecting: list[bool] = []
+    connecting = patch.during(StompConnection, "_connect")
 
-    @patch.override(StompConnection)
-    def _connect(original, self, now, frame):
-        connecting.append(True)
-        try:
-            original(self, now, frame)
-        finally:
-            connecting.pop()
-
-    @patch.override(FrameParser)
-    def rest(original, self):
-        data = original(self)
+    @patch.result(FrameParser)
+    def rest(data, self):
         if reached(connecting and data.rpartition(b"\0")[2].strip(b"\r\n")):
             whole, nul, _ = data.rpartition(b"\0")
             return whole + nul

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from unittest import mock
+
 from brokerproof.harness.model.enums import FullPolicy, Outcome
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.kernel.admission import Verdict
@@ -132,32 +135,21 @@ def transactions_that_end_with_their_link_keep_room(reached, self):
 def a_post_in_a_transaction_is_unanswered(patch, reached):
     """Messages posted in a transaction count against their producer's credit until the
     discharge."""
-    posted: dict[object, dict[object, int]] = {}
+    posting = patch.during(IncomingLink, "arrived")
+    posted: dict[object, Counter[object]] = defaultdict(Counter)
 
     @patch.after(LiveTransaction)
     def send(self, message):
-        link = posting[-1] if posting else None
-        if link is not None:
-            links = posted.setdefault(self, {})
-            links[link] = links.get(link, 0) + 1
-
-    posting: list[object] = []
-
-    @patch.override(IncomingLink)
-    def arrived(original, self, arrival):
-        posting.append(self)
-        try:
-            return original(self, arrival)
-        finally:
-            posting.pop()
+        if posting:
+            posted[self][posting[-1][0]] += 1
 
     @patch.override(IncomingLink)
     def unanswered(original, self):
-        more = sum(links.get(self, 0) for links in posted.values())
+        more = sum(links[self] for links in posted.values())
         return reached.instead(original(self), original(self) + more)
 
     def ended(original, self):
-        links = posted.pop(self, {})
+        links = posted.pop(self, Counter())
         queues = original(self)
         for link in links:
             if link.is_attached:
@@ -180,11 +172,8 @@ def transactions_pass_the_reject_threshold(original, reached, self, arrival):
         verdict = judge(address, by_credit=by_credit)
         return Verdict.TAKE if reached(verdict is Verdict.REFUSE) else verdict
 
-    admission.judge = lenient
-    try:
+    with mock.patch.object(admission, "judge", lenient):
         return original(self, arrival)
-    finally:
-        del admission.judge
 
 
 @transactions_and_flow.before(Session, "rollback")
@@ -225,10 +214,6 @@ def a_commit_of_acknowledgements_alone_makes_no_room(original, reached, channel,
     """A commit without messages settles, and does not offer the room that it makes."""
     transaction = channel.transaction
     quiet = transaction is not None and not transaction.sends and transaction.settlements
-    held = channel.connection.held
-    if reached(quiet):
-        channel.connection.held = True
-    try:
+    held = True if reached(quiet) else channel.connection.held
+    with mock.patch.object(channel.connection, "held", held):
         original(channel, method)
-    finally:
-        channel.connection.held = held

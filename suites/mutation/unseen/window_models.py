@@ -33,14 +33,12 @@ def a_delivery_under_way_costs_a_second_credit(reached, self, flow):
         flow.link_credit -= 1
 
 
-@window_models.override(SenderCredit, "flow", breaks="AMQP10-CREDIT-13 AMQP10-CREDIT-03")
-def credit_across_the_wrap_is_cut_there(original, reached, self, count, credit, drain):
+@window_models.amends(SenderCredit, "flow", breaks="AMQP10-CREDIT-13 AMQP10-CREDIT-03")
+def credit_across_the_wrap_is_cut_there(reached, good, self, count, credit, drain):
     """Credit whose limit lies beyond the wrap of delivery-count ends at the wrap."""
-    good = original(self, count, credit, drain)
     limit = serial_numbers.MASK - self.count
     if reached(good and self.credit > limit):
         self.credit = max(limit, 0) or self.credit
-    return good
 
 
 @window_models.after(OutgoingLink, "apply", breaks="AMQP10-CREDIT-02 AMQP10-CREDIT-09")
