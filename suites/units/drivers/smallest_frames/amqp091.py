@@ -5,7 +5,7 @@ from typing import Any
 
 from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
-from brokerproof.suites.units.drivers.smallest_frames.feed import Feed, scenario
+from brokerproof.suites.units.drivers.smallest_frames.feed import SCENARIOS, Feed, scenario
 
 
 def method(name: str, fields: dict[str, Any] | None = None, channel: int = 1) -> bytes:
@@ -40,11 +40,6 @@ def acks(tags: Iterator[int] | range, **fields: Any) -> Iterator[bytes]:
     return (method("basic.ack", {"delivery-tag": tag, **fields}) for tag in tags)
 
 
-@scenario("AMQP 0-9-1: heartbeats")
-def rabbitmq_heartbeats(n: int) -> Feed:
-    return rabbitmq().measure(b"\x08\0\0\0\0\0\0\xce" * n)
-
-
 def _content_of(size: int) -> bytes:
     header = amqp091_codec.encode_content_header(size, {})
     return method("basic.publish", {"routing-key": "q"}) + amqp091_codec.encode_frame(
@@ -64,44 +59,11 @@ def rabbitmq_empty_bodies(n: int) -> Feed:
     return rabbitmq(_content_of(1)).measure(body * n)
 
 
-@scenario("AMQP 0-9-1: basic.publish, byte by byte")
-def rabbitmq_bytes(n: int) -> Feed:
-    return rabbitmq().measure(publish() * (n // 8), piece=1)
-
-
-@scenario("AMQP 0-9-1: basic.publish without consumers")
-def rabbitmq_publishes(n: int) -> Feed:
-    return rabbitmq().measure(publish() * n)
-
-
-@scenario("AMQP 0-9-1: basic.publish in confirm mode")
-def rabbitmq_confirms(n: int) -> Feed:
-    return rabbitmq(method("confirm.select")).measure(publish() * n)
-
-
-@scenario("AMQP 0-9-1: basic.publish to a direct exchange with many bindings")
-def rabbitmq_direct(n: int) -> Feed:
-    feed = rabbitmq(*_bindings(n, "amq.direct"))
-    return feed.measure(publish("none", "amq.direct") * n)
-
-
-@scenario("AMQP 0-9-1: basic.publish to a topic exchange with many bindings")
-def rabbitmq_topic(n: int) -> Feed:
-    feed = rabbitmq(*_bindings(n, "amq.topic"))
-    return feed.measure(publish("none", "amq.topic") * n)
-
-
 def _bindings(n: int, exchange: str, name: str = "queue.bind") -> Iterator[bytes]:
     return (
         method(name, {"queue": "q", "exchange": exchange, "routing-key": f"{number}.a"})
         for number in range(n)
     )
-
-
-@scenario("AMQP 0-9-1: queue.bind, then queue.unbind")
-def rabbitmq_bindings(n: int) -> Feed:
-    feed = rabbitmq().measure(_bindings(n, "amq.topic"))
-    return feed.measure(_bindings(n, "amq.topic", "queue.unbind"))
 
 
 @scenario("AMQP 0-9-1: queue.declare, then queue.delete, all bound")
@@ -124,40 +86,8 @@ def rabbitmq_exchanges(n: int) -> Feed:
     return feed.measure(method("exchange.delete", {"exchange": name}) for name in names)
 
 
-@scenario("AMQP 0-9-1: basic.get of an empty queue with many consumers")
-def rabbitmq_get_empty(n: int) -> Feed:
-    feed = rabbitmq(*(_consume(number) for number in range(n)))
-    return feed.measure(method("basic.get", {"queue": "q"}) * n)
-
-
-@scenario("AMQP 0-9-1: basic.get")
-def rabbitmq_gets(n: int) -> Feed:
-    return rabbitmq(publish() * n).measure(method("basic.get", {"queue": "q"}) * n)
-
-
 def _consume(number: int) -> bytes:
     return method("basic.consume", {"queue": "q", "consumer-tag": str(number)})
-
-
-@scenario("AMQP 0-9-1: basic.consume, then basic.cancel")
-def rabbitmq_consumers(n: int) -> Feed:
-    feed = rabbitmq().measure(_consume(number) for number in range(n))
-    return feed.measure(method("basic.cancel", {"consumer-tag": str(at)}) for at in range(n))
-
-
-@scenario("AMQP 0-9-1: basic.ack of each, the oldest first")
-def rabbitmq_acks(n: int) -> Feed:
-    return rabbitmq_unacked(n).measure(acks(range(1, n + 1)))
-
-
-@scenario("AMQP 0-9-1: basic.ack of each, the newest first")
-def rabbitmq_acks_backwards(n: int) -> Feed:
-    return rabbitmq_unacked(n).measure(acks(range(n, 0, -1)))
-
-
-@scenario("AMQP 0-9-1: basic.ack, multiple, of each")
-def rabbitmq_multiple_acks(n: int) -> Feed:
-    return rabbitmq_unacked(n).measure(acks(range(1, n + 1), multiple=True))
 
 
 @scenario("AMQP 0-9-1: basic.ack of each, a limit for the channel and many consumers")
@@ -165,21 +95,6 @@ def rabbitmq_limited(n: int) -> Feed:
     limit = method("basic.qos", {"prefetch-count": 2 * n, "global": True})
     feed = rabbitmq_unacked(n, limit, *(_consume(number) for number in range(n)))
     return feed.measure(acks(range(1, n + 1)))
-
-
-@scenario("AMQP 0-9-1: basic.nack of each with requeue")
-def rabbitmq_nacks(n: int) -> Feed:
-    return rabbitmq_unacked(n).measure(
-        method("basic.nack", {"delivery-tag": tag, "requeue": True}) for tag in range(1, n + 1)
-    )
-
-
-@scenario("AMQP 0-9-1: basic.nack of each with requeue, no consumer left")
-def rabbitmq_requeued(n: int) -> Feed:
-    feed = rabbitmq(publish() * n, method("basic.get", {"queue": "q"}) * n)
-    return feed.measure(
-        method("basic.nack", {"delivery-tag": tag, "requeue": True}) for tag in range(1, n + 1)
-    )
 
 
 @scenario("AMQP 0-9-1: tx.rollback of one of many")
@@ -190,19 +105,66 @@ def rabbitmq_rollbacks(n: int) -> Feed:
     return feed.measure(undone * n)
 
 
-@scenario("AMQP 0-9-1: basic.publish in a transaction, then tx.commit")
-def rabbitmq_transacted(n: int) -> Feed:
-    return rabbitmq(method("tx.select")).measure(publish() * n + method("tx.commit"))
-
-
-@scenario("AMQP 0-9-1: channel.open and channel.close in turn")
-def rabbitmq_channels(n: int) -> Feed:
-    return rabbitmq().measure((method("channel.open", {}, 2) + method("channel.close", {}, 2)) * n)
-
-
-@scenario("AMQP 0-9-1: channel.flow and basic.qos with many consumers")
-def rabbitmq_flow(n: int) -> Feed:
-    feed = rabbitmq(*(_consume(number) for number in range(n)))
-    return feed.measure(
-        (method("channel.flow", {"active": True}) + method("basic.qos", {"prefetch-count": 1})) * n
-    )
+SCENARIOS.update(
+    {
+        "AMQP 0-9-1: heartbeats": lambda n: rabbitmq().measure(b"\x08\0\0\0\0\0\0\xce" * n),
+        "AMQP 0-9-1: basic.publish, byte by byte": lambda n: rabbitmq().measure(
+            publish() * (n // 8), piece=1
+        ),
+        "AMQP 0-9-1: basic.publish without consumers": lambda n: rabbitmq().measure(publish() * n),
+        "AMQP 0-9-1: basic.publish in confirm mode": lambda n: rabbitmq(
+            method("confirm.select")
+        ).measure(publish() * n),
+        "AMQP 0-9-1: basic.publish to a direct exchange with many bindings": lambda n: rabbitmq(
+            *_bindings(n, "amq.direct")
+        ).measure(publish("none", "amq.direct") * n),
+        "AMQP 0-9-1: basic.publish to a topic exchange with many bindings": lambda n: rabbitmq(
+            *_bindings(n, "amq.topic")
+        ).measure(publish("none", "amq.topic") * n),
+        "AMQP 0-9-1: queue.bind, then queue.unbind": lambda n: (
+            rabbitmq()
+            .measure(_bindings(n, "amq.topic"))
+            .measure(_bindings(n, "amq.topic", "queue.unbind"))
+        ),
+        "AMQP 0-9-1: basic.get of an empty queue with many consumers": lambda n: rabbitmq(
+            *(_consume(number) for number in range(n))
+        ).measure(method("basic.get", {"queue": "q"}) * n),
+        "AMQP 0-9-1: basic.get": lambda n: rabbitmq(publish() * n).measure(
+            method("basic.get", {"queue": "q"}) * n
+        ),
+        "AMQP 0-9-1: basic.consume, then basic.cancel": lambda n: (
+            rabbitmq()
+            .measure(_consume(number) for number in range(n))
+            .measure(method("basic.cancel", {"consumer-tag": str(at)}) for at in range(n))
+        ),
+        "AMQP 0-9-1: basic.ack of each, the oldest first": lambda n: rabbitmq_unacked(n).measure(
+            acks(range(1, n + 1))
+        ),
+        "AMQP 0-9-1: basic.ack of each, the newest first": lambda n: rabbitmq_unacked(n).measure(
+            acks(range(n, 0, -1))
+        ),
+        "AMQP 0-9-1: basic.ack, multiple, of each": lambda n: rabbitmq_unacked(n).measure(
+            acks(range(1, n + 1), multiple=True)
+        ),
+        "AMQP 0-9-1: basic.nack of each with requeue": lambda n: rabbitmq_unacked(n).measure(
+            method("basic.nack", {"delivery-tag": tag, "requeue": True}) for tag in range(1, n + 1)
+        ),
+        "AMQP 0-9-1: basic.nack of each with requeue, no consumer left": lambda n: rabbitmq(
+            publish() * n, method("basic.get", {"queue": "q"}) * n
+        ).measure(
+            method("basic.nack", {"delivery-tag": tag, "requeue": True}) for tag in range(1, n + 1)
+        ),
+        "AMQP 0-9-1: basic.publish in a transaction, then tx.commit": lambda n: rabbitmq(
+            method("tx.select")
+        ).measure(publish() * n + method("tx.commit")),
+        "AMQP 0-9-1: channel.open and channel.close in turn": lambda n: rabbitmq().measure(
+            (method("channel.open", {}, 2) + method("channel.close", {}, 2)) * n
+        ),
+        "AMQP 0-9-1: channel.flow and basic.qos with many consumers": lambda n: rabbitmq(
+            *(_consume(number) for number in range(n))
+        ).measure(
+            (method("channel.flow", {"active": True}) + method("basic.qos", {"prefetch-count": 1}))
+            * n
+        ),
+    }
+)

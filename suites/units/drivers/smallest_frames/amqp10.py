@@ -30,7 +30,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 )
 from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbol
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings
-from brokerproof.suites.units.drivers.smallest_frames.feed import Feed, scenario
+from brokerproof.suites.units.drivers.smallest_frames.feed import SCENARIOS, Feed, scenario
 
 AMQP = Settings(acceptors=(Acceptor("amqp", protocols=("AMQP",)), Acceptor("stomp")))
 LIMITS = {"incoming_window": 2**31 - 1, "outgoing_window": 2**31 - 1}
@@ -92,11 +92,6 @@ def disposition(first: int, last: int | None, state: Any, settled: bool = True) 
     return Disposition(role=RECEIVER, first=first, last=last, settled=settled, state=state)
 
 
-@scenario("AMQP 1.0: empty frames")
-def amqp_empty(n: int) -> Feed:
-    return amqp().measure(frame(0, b"") * n)
-
-
 @scenario("AMQP 1.0: transfers of one byte, more to come")
 def amqp_parts(n: int) -> Feed:
     feed = amqp()
@@ -113,40 +108,12 @@ def amqp_no_parts(n: int) -> Feed:
     return feed.measure(framed(Transfer(handle=0, more=True)) * n)
 
 
-@scenario("AMQP 1.0: messages without consumers")
-def amqp_messages(n: int) -> Feed:
-    feed = amqp()
-    feed.send(framed(sender(0)))
-    return feed.measure(
-        framed(
-            Transfer(
-                handle=0, delivery_id=number, delivery_tag=b"t", message_format=0, settled=True
-            ),
-            payload=BODY,
-        )
-        for number in range(n)
-    )
-
-
-@scenario("AMQP 1.0: flow of the session, with many links")
-def amqp_flows(n: int) -> Feed:
-    feed = amqp()
-    feed.send(*(framed(receiver(handle, f"q{handle}")) for handle in range(n)))
-    return feed.measure(framed(flow()) * n)
-
-
 @scenario("AMQP 1.0: windows that close and open, with many links")
 def amqp_windows(n: int) -> Feed:
     feed = amqp()
     feed.send(*(framed(receiver(handle, f"q{handle}")) for handle in range(n)))
     shut = Flow(next_incoming_id=0, next_outgoing_id=0, incoming_window=0, outgoing_window=1)
     return feed.measure(framed(shut, flow(next_incoming_id=0)) * n)
-
-
-@scenario("AMQP 1.0: flow of a link with echo, messages waiting")
-def amqp_echoes(n: int) -> Feed:
-    feed = amqp_deliveries(n, credit=0)
-    return feed.measure(framed(flow(0, 0, delivery_count=0, echo=True)) * n)
 
 
 @scenario("AMQP 1.0: flow of a link with a selector and echo, messages waiting")
@@ -159,42 +126,11 @@ def amqp_selected_echoes(n: int) -> Feed:
     return feed.measure(framed(flow(1, 0, delivery_count=0, echo=True)) * n)
 
 
-@scenario("AMQP 1.0: accepted one by one, the oldest first")
-def amqp_accepted(n: int) -> Feed:
-    feed = amqp_deliveries(n)
-    return feed.measure(framed(disposition(id, None, Accepted())) for id in range(n))
-
-
-@scenario("AMQP 1.0: accepted one by one, the newest first")
-def amqp_accepted_backwards(n: int) -> Feed:
-    feed = amqp_deliveries(n)
-    return feed.measure(framed(disposition(id, None, Accepted())) for id in reversed(range(n)))
-
-
-@scenario("AMQP 1.0: released one by one without credit, the oldest first")
-def amqp_released(n: int) -> Feed:
-    feed = amqp_deliveries(n)
-    return feed.measure(framed(disposition(id, None, Released())) for id in range(n))
-
-
 @scenario("AMQP 1.0: dispositions of a long range, received")
 def amqp_received(n: int) -> Feed:
     feed = amqp_deliveries(n)
     state = Received(section_number=0, section_offset=0)
     return feed.measure(framed(disposition(0, n - 1, state, settled=False)) * n)
-
-
-@scenario("AMQP 1.0: dispositions of a long range that is settled")
-def amqp_settled_range(n: int) -> Feed:
-    feed = amqp_deliveries(2 * n)
-    feed.send(framed(disposition(0, n - 1, Accepted())))
-    return feed.measure(framed(disposition(0, n - 1, Accepted())) * n)
-
-
-@scenario("AMQP 1.0: dispositions of a long range behind what is unsettled")
-def amqp_range_behind(n: int) -> Feed:
-    feed = amqp_deliveries(n)
-    return feed.measure(framed(disposition(2 * n, 8 * n, Accepted())) * n)
 
 
 @scenario("AMQP 1.0: dispositions beside a broken link's deliveries")
@@ -205,24 +141,6 @@ def amqp_errant(n: int) -> Feed:
     other.send(headers.AMQP, framed(Open(container_id="bench"), begin))
     other.send(framed(receiver(0)))
     return feed.measure(framed(disposition(2 * n, None, Accepted())) * n)
-
-
-@scenario("AMQP 1.0: attach and detach in turn, beside unsettled deliveries")
-def amqp_detached(n: int) -> Feed:
-    feed = amqp_deliveries(n)
-    return feed.measure(framed(receiver(1, "other"), Detach(handle=1, closed=True)) * n)
-
-
-@scenario("AMQP 1.0: attach to one queue, then detach")
-def amqp_links(n: int) -> Feed:
-    feed = amqp().measure(framed(receiver(handle)) for handle in range(n))
-    return feed.measure(framed(Detach(handle=handle, closed=True)) for handle in range(n))
-
-
-@scenario("AMQP 1.0: attach of senders, then detach")
-def amqp_senders(n: int) -> Feed:
-    feed = amqp().measure(framed(sender(handle)) for handle in range(n))
-    return feed.measure(framed(Detach(handle=handle, closed=True)) for handle in range(n))
 
 
 @scenario("AMQP 1.0: begin, then end")
@@ -266,3 +184,67 @@ def _declares_and_discharges(feed: Feed, n: int) -> Iterator[bytes]:
                 ),
                 payload=payload,
             )
+
+
+SCENARIOS.update(
+    {
+        "AMQP 1.0: empty frames": lambda n: amqp().measure(frame(0, b"") * n),
+        "AMQP 1.0: messages without consumers": lambda n: (
+            amqp()
+            .after(framed(sender(0)))
+            .measure(
+                framed(
+                    Transfer(
+                        handle=0,
+                        delivery_id=number,
+                        delivery_tag=b"t",
+                        message_format=0,
+                        settled=True,
+                    ),
+                    payload=BODY,
+                )
+                for number in range(n)
+            )
+        ),
+        "AMQP 1.0: flow of the session, with many links": lambda n: (
+            amqp()
+            .after(*(framed(receiver(handle, f"q{handle}")) for handle in range(n)))
+            .measure(framed(flow()) * n)
+        ),
+        "AMQP 1.0: flow of a link with echo, messages waiting": lambda n: amqp_deliveries(
+            n, credit=0
+        ).measure(framed(flow(0, 0, delivery_count=0, echo=True)) * n),
+        "AMQP 1.0: accepted one by one, the oldest first": lambda n: amqp_deliveries(n).measure(
+            framed(disposition(id, None, Accepted())) for id in range(n)
+        ),
+        "AMQP 1.0: accepted one by one, the newest first": lambda n: amqp_deliveries(n).measure(
+            framed(disposition(id, None, Accepted())) for id in reversed(range(n))
+        ),
+        "AMQP 1.0: released one by one without credit, the oldest first": lambda n: amqp_deliveries(
+            n
+        ).measure(framed(disposition(id, None, Released())) for id in range(n)),
+        "AMQP 1.0: dispositions of a long range that is settled": lambda n: (
+            amqp_deliveries(2 * n)
+            .after(framed(disposition(0, n - 1, Accepted())))
+            .measure(framed(disposition(0, n - 1, Accepted())) * n)
+        ),
+        "AMQP 1.0: dispositions of a long range behind what is unsettled": lambda n: (
+            amqp_deliveries(n).measure(framed(disposition(2 * n, 8 * n, Accepted())) * n)
+        ),
+        "AMQP 1.0: attach and detach in turn, beside unsettled deliveries": lambda n: (
+            amqp_deliveries(n).measure(
+                framed(receiver(1, "other"), Detach(handle=1, closed=True)) * n
+            )
+        ),
+        "AMQP 1.0: attach to one queue, then detach": lambda n: (
+            amqp()
+            .measure(framed(receiver(handle)) for handle in range(n))
+            .measure(framed(Detach(handle=handle, closed=True)) for handle in range(n))
+        ),
+        "AMQP 1.0: attach of senders, then detach": lambda n: (
+            amqp()
+            .measure(framed(sender(handle)) for handle in range(n))
+            .measure(framed(Detach(handle=handle, closed=True)) for handle in range(n))
+        ),
+    }
+)

@@ -39,6 +39,11 @@ class Feed:
             if isinstance(effect, SendBytes) and effect.conn == self.conn
         )
 
+    def after(self, *frames: bytes) -> Feed:
+        """Feed ``frames`` without measuring."""
+        self.send(*frames)
+        return self
+
     def measure(self, frames: Iterator[bytes] | bytes, piece: int = PIECE) -> Feed:
         """Measure ``frames``, which arrive in pieces of ``piece`` bytes."""
         data = frames if isinstance(frames, bytes) else b"".join(frames)

@@ -10,7 +10,7 @@ from brokerproof.harness.protocols.openwire.codec import Structure, encode_comma
 from brokerproof.harness.protocols.openwire.raw_peer import OPTIONS, queue
 from brokerproof.reference_broker.config.activemq import activemq_xml, connector
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings
-from brokerproof.suites.units.drivers.smallest_frames.feed import Feed, scenario
+from brokerproof.suites.units.drivers.smallest_frames.feed import SCENARIOS, Feed, scenario
 
 SEND_CONTINUATION = 73
 CORE = Settings(acceptors=(Acceptor("core", protocols=("CORE",)), Acceptor("stomp")))
@@ -55,36 +55,10 @@ def core_send(address: str = "q") -> bytes:
     return packet("send", message=Message(address, b""), requires_response=False, correlation=-1)
 
 
-@scenario("CORE: pings")
-def core_pings(n: int) -> Feed:
-    return core().measure(packet("ping", core_codec.LIVENESS, connection_ttl=60_000) * n)
-
-
-@scenario("CORE: messages without consumers")
-def core_messages(n: int) -> Feed:
-    return core().measure(core_send() * n)
-
-
-@scenario("CORE: messages, byte by byte")
-def core_bytes(n: int) -> Feed:
-    return core().measure(core_send() * (n // 8), piece=1)
-
-
 @scenario("CORE: parts of large messages")
 def core_large(n: int) -> Feed:
     data = (1).to_bytes(4) + b"x" + b"\1" + b"\0" + (-1).to_bytes(8, signed=True)
     return core().measure(core_codec.frame(SEND_CONTINUATION, core_codec.FIRST, data) * n)
-
-
-@scenario("CORE: requests for credit")
-def core_requests(n: int) -> Feed:
-    return core().measure(packet("request-producer-credits", credits=1, address="q") * n)
-
-
-@scenario("CORE: credit of a consumer")
-def core_credits(n: int) -> Feed:
-    feed = core(packet("create-consumer", consumer=0, queue="q", requires_response=True))
-    return feed.measure(packet("consumer-credits", consumer=0, credits=1) * n)
 
 
 @scenario("CORE: acknowledgements up to each")
@@ -103,54 +77,6 @@ def core_individual_acks(n: int) -> Feed:
         packet("acknowledge-one", consumer=0, message=number, requires_response=False)
         for number in reversed(numbers)
     )
-
-
-@scenario("CORE: consumers made, then closed")
-def core_consumers(n: int) -> Feed:
-    feed = core().measure(
-        packet("create-consumer", consumer=id, queue="q", requires_response=False)
-        for id in range(n)
-    )
-    return feed.measure(packet("close-consumer", consumer=id) for id in range(n))
-
-
-@scenario("CORE: session-start with many consumers")
-def core_starts(n: int) -> Feed:
-    feed = core(
-        *(
-            packet("create-consumer", consumer=id, queue="q", requires_response=False)
-            for id in range(n)
-        )
-    )
-    return feed.measure(packet("session-start") * n)
-
-
-@scenario("CORE: rollback with many consumers")
-def core_rollbacks(n: int) -> Feed:
-    feed = core(
-        *(
-            packet("create-consumer", consumer=id, queue="q", requires_response=False)
-            for id in range(n)
-        )
-    )
-    return feed.measure(packet("rollback", **{"last-delivered": False}) * n)
-
-
-@scenario("CORE: queues made")
-def core_queues(n: int) -> Feed:
-    return core().measure(core_queue(f"q{number}") for number in range(n))
-
-
-@scenario("CORE: queries for a queue that is not there, many addresses")
-def core_queries(n: int) -> Feed:
-    feed = core()
-    feed.send(*(core_send(f"a{number}") for number in range(n)))
-    return feed.measure(packet("queue-query", queue="none") * n)
-
-
-@scenario("CORE: messages in one transaction, then commit")
-def core_transacted(n: int) -> Feed:
-    return core(auto_commit_sends=False).measure(core_send() * n + packet("commit"))
 
 
 Q = queue("Q")
@@ -230,52 +156,6 @@ def openwire_ack(type: int, last: int, first: int | None = None, **fields: Any) 
     )
 
 
-@scenario("OpenWire: signs of life")
-def openwire_keepalive(n: int) -> Feed:
-    return openwire().measure(command("KeepAliveInfo") * n)
-
-
-@scenario("OpenWire: signs of life, byte by byte")
-def openwire_bytes(n: int) -> Feed:
-    return openwire().measure(command("KeepAliveInfo") * (n // 8), piece=1)
-
-
-@scenario("OpenWire: messages without consumers")
-def openwire_messages(n: int) -> Feed:
-    return openwire().measure(openwire_message(number) for number in range(n))
-
-
-@scenario("OpenWire: acknowledgements up to each")
-def openwire_acks(n: int) -> Feed:
-    return openwire_deliveries(n).measure(openwire_ack(2, number) for number in range(n))
-
-
-@scenario("OpenWire: acknowledgements of one by range, the newest first")
-def openwire_ranges(n: int) -> Feed:
-    return openwire_deliveries(n).measure(
-        openwire_ack(2, number, number) for number in reversed(range(n))
-    )
-
-
-@scenario("OpenWire: a long range delivered, again and again")
-def openwire_delivered(n: int) -> Feed:
-    return openwire_deliveries(n).measure(openwire_ack(0, n - 1, 0) * n)
-
-
-@scenario("OpenWire: individual acknowledgements, the newest first")
-def openwire_individual(n: int) -> Feed:
-    return openwire_deliveries(n).measure(openwire_ack(4, number) for number in reversed(range(n)))
-
-
-@scenario("OpenWire: consumers made, then removed")
-def openwire_consumers(n: int) -> Feed:
-    feed = openwire().measure(openwire_consumer(value) for value in range(n))
-    return feed.measure(
-        command("RemoveInfo", objectId=identity("ConsumerId", value=value, sessionId=1))
-        for value in range(n)
-    )
-
-
 @scenario("OpenWire: sessions made and removed in turn, many consumers and producers")
 def openwire_sessions(n: int) -> Feed:
     feed = openwire(*(openwire_consumer(value) for value in range(n)))
@@ -306,3 +186,80 @@ def transaction(number: int) -> Structure:
         "LocalTransactionId",
         {"value": number, "connectionId": Structure("ConnectionId", {"value": "ID:1"})},
     )
+
+
+SCENARIOS.update(
+    {
+        "CORE: pings": lambda n: core().measure(
+            packet("ping", core_codec.LIVENESS, connection_ttl=60_000) * n
+        ),
+        "CORE: messages without consumers": lambda n: core().measure(core_send() * n),
+        "CORE: messages, byte by byte": lambda n: core().measure(core_send() * (n // 8), piece=1),
+        "CORE: requests for credit": lambda n: core().measure(
+            packet("request-producer-credits", credits=1, address="q") * n
+        ),
+        "CORE: credit of a consumer": lambda n: core(
+            packet("create-consumer", consumer=0, queue="q", requires_response=True)
+        ).measure(packet("consumer-credits", consumer=0, credits=1) * n),
+        "CORE: consumers made, then closed": lambda n: (
+            core()
+            .measure(
+                packet("create-consumer", consumer=id, queue="q", requires_response=False)
+                for id in range(n)
+            )
+            .measure(packet("close-consumer", consumer=id) for id in range(n))
+        ),
+        "CORE: session-start with many consumers": lambda n: core(
+            *(
+                packet("create-consumer", consumer=id, queue="q", requires_response=False)
+                for id in range(n)
+            )
+        ).measure(packet("session-start") * n),
+        "CORE: rollback with many consumers": lambda n: core(
+            *(
+                packet("create-consumer", consumer=id, queue="q", requires_response=False)
+                for id in range(n)
+            )
+        ).measure(packet("rollback", **{"last-delivered": False}) * n),
+        "CORE: queues made": lambda n: core().measure(
+            core_queue(f"q{number}") for number in range(n)
+        ),
+        "CORE: queries for a queue that is not there, many addresses": lambda n: (
+            core()
+            .after(*(core_send(f"a{number}") for number in range(n)))
+            .measure(packet("queue-query", queue="none") * n)
+        ),
+        "CORE: messages in one transaction, then commit": lambda n: core(
+            auto_commit_sends=False
+        ).measure(core_send() * n + packet("commit")),
+        "OpenWire: signs of life": lambda n: openwire().measure(command("KeepAliveInfo") * n),
+        "OpenWire: signs of life, byte by byte": lambda n: openwire().measure(
+            command("KeepAliveInfo") * (n // 8), piece=1
+        ),
+        "OpenWire: messages without consumers": lambda n: openwire().measure(
+            openwire_message(number) for number in range(n)
+        ),
+        "OpenWire: acknowledgements up to each": lambda n: openwire_deliveries(n).measure(
+            openwire_ack(2, number) for number in range(n)
+        ),
+        "OpenWire: acknowledgements of one by range, the newest first": lambda n: (
+            openwire_deliveries(n).measure(
+                openwire_ack(2, number, number) for number in reversed(range(n))
+            )
+        ),
+        "OpenWire: a long range delivered, again and again": lambda n: openwire_deliveries(
+            n
+        ).measure(openwire_ack(0, n - 1, 0) * n),
+        "OpenWire: individual acknowledgements, the newest first": lambda n: openwire_deliveries(
+            n
+        ).measure(openwire_ack(4, number) for number in reversed(range(n))),
+        "OpenWire: consumers made, then removed": lambda n: (
+            openwire()
+            .measure(openwire_consumer(value) for value in range(n))
+            .measure(
+                command("RemoveInfo", objectId=identity("ConsumerId", value=value, sessionId=1))
+                for value in range(n)
+            )
+        ),
+    }
+)

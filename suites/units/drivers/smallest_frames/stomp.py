@@ -4,7 +4,7 @@ from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.harness.protocols.websocket import codec as websocket_codec
 from brokerproof.harness.protocols.websocket.codec import Op
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
-from brokerproof.suites.units.drivers.smallest_frames.feed import Feed, scenario
+from brokerproof.suites.units.drivers.smallest_frames.feed import SCENARIOS, Feed, scenario
 
 STOMP = Settings()
 BLOCKING = Settings(
@@ -27,16 +27,6 @@ def stomp_messages(count: int, subscribe: bytes) -> tuple[Feed, list[bytes]]:
     return feed, [line[4:] for line in sent.split(b"\n") if line.startswith(b"ack:")]
 
 
-@scenario("STOMP: ends of line")
-def stomp_eols(n: int) -> Feed:
-    return stomp().measure(b"\n" * n * 8)
-
-
-@scenario("STOMP: ends of line, byte by byte")
-def stomp_eol_bytes(n: int) -> Feed:
-    return stomp().measure(b"\n" * n, piece=1)
-
-
 @scenario("STOMP: header lines")
 def stomp_header_lines(n: int) -> Feed:
     frames = (
@@ -44,83 +34,6 @@ def stomp_header_lines(n: int) -> Feed:
         for at in range(0, n, 900)
     )
     return stomp().measure(frames)
-
-
-@scenario("STOMP: header lines, byte by byte")
-def stomp_header_bytes(n: int) -> Feed:
-    return stomp().measure(b"SEND\ndestination:q\n" + b"a:\n" * min(999, n // 8), piece=1)
-
-
-@scenario("STOMP: one header line, byte by byte")
-def stomp_long_line(n: int) -> Feed:
-    return stomp().measure(b"SEND\na:" + b"x" * n, piece=1)
-
-
-@scenario("STOMP: SEND without consumers")
-def stomp_sends(n: int) -> Feed:
-    return stomp().measure(b"SEND\ndestination:q\ndestination-type:ANYCAST\n\n\0" * n)
-
-
-@scenario("STOMP: SEND to new addresses")
-def stomp_addresses(n: int) -> Feed:
-    return stomp().measure(
-        b"SEND\ndestination:%d\ndestination-type:ANYCAST\n\n\0" % number for number in range(n)
-    )
-
-
-@scenario("STOMP: a body, byte by byte")
-def stomp_body(n: int) -> Feed:
-    return stomp().measure(b"SEND\ndestination:q\n\n" + b"x" * n + b"\0", piece=1)
-
-
-@scenario("STOMP: a body with its length, byte by byte")
-def stomp_counted_body(n: int) -> Feed:
-    return stomp().measure(
-        b"SEND\ndestination:q\ncontent-length:%d\n\n" % n + b"x" * n + b"\0", piece=1
-    )
-
-
-@scenario("STOMP: BEGIN, then ABORT")
-def stomp_transactions(n: int) -> Feed:
-    return stomp().measure(
-        b"%b\ntransaction:%d\n\n\0" % (command, number)
-        for command in (b"BEGIN", b"ABORT")
-        for number in range(n)
-    )
-
-
-@scenario("STOMP: SEND in one transaction, then COMMIT")
-def stomp_transacted(n: int) -> Feed:
-    return stomp().measure(
-        b"BEGIN\ntransaction:t\n\n\0"
-        + b"SEND\ndestination:q\ntransaction:t\n\n\0" * n
-        + b"COMMIT\ntransaction:t\n\n\0"
-    )
-
-
-@scenario("STOMP: SUBSCRIBE to one queue, then UNSUBSCRIBE")
-def stomp_subscriptions(n: int) -> Feed:
-    return stomp().measure(
-        frame
-        for begin in (b"SUBSCRIBE\ndestination:q\nsubscription-type:ANYCAST\n", b"UNSUBSCRIBE\n")
-        for frame in (b"%bid:%d\n\n\0" % (begin, number) for number in range(n))
-    )
-
-
-@scenario("STOMP: SUBSCRIBE to one topic, then UNSUBSCRIBE, the newest first")
-def stomp_topic(n: int) -> Feed:
-    feed = stomp().measure(
-        b"SUBSCRIBE\ndestination:t\nsubscription-type:MULTICAST\nid:%d\n\n\0" % number
-        for number in range(n)
-    )
-    return feed.measure(b"UNSUBSCRIBE\nid:%d\n\n\0" % number for number in reversed(range(n)))
-
-
-@scenario("STOMP: UNSUBSCRIBE by destination in 1.0, the newest first")
-def stomp_by_destination(n: int) -> Feed:
-    feed = stomp("1.0")
-    feed.send(*(b"SUBSCRIBE\nid:%d\ndestination:%d\n\n\0" % (at, at) for at in range(n)))
-    return feed.measure(b"UNSUBSCRIBE\ndestination:%d\n\n\0" % at for at in reversed(range(n)))
 
 
 @scenario("STOMP: ACK of each, client-individual, the oldest first")
@@ -181,29 +94,79 @@ def websocket() -> Feed:
     return feed
 
 
-@scenario("WebSocket: fragments of one byte")
-def websocket_fragments(n: int) -> Feed:
-    feed = websocket().measure(websocket_codec.encode(Op.BINARY, b"\n", mask=MASK, fin=False))
-    return feed.measure(
-        websocket_codec.encode(Op.CONTINUATION, b"\n", mask=MASK, fin=False) for _ in range(n)
-    )
-
-
-@scenario("WebSocket: empty fragments")
-def websocket_empty(n: int) -> Feed:
-    feed = websocket().measure(websocket_codec.encode(Op.BINARY, b"", mask=MASK, fin=False))
-    return feed.measure(
-        websocket_codec.encode(Op.CONTINUATION, b"", mask=MASK, fin=False) for _ in range(n)
-    )
-
-
-@scenario("WebSocket: pings")
-def websocket_pings(n: int) -> Feed:
-    return websocket().measure(websocket_codec.encode(Op.PING, b"", mask=MASK, fin=True) * n)
-
-
-@scenario("WebSocket: a frame, byte by byte")
-def websocket_bytes(n: int) -> Feed:
-    return websocket().measure(
-        websocket_codec.encode(Op.BINARY, b"\n" * min(n, 65_000), mask=MASK, fin=True), piece=1
-    )
+SCENARIOS.update(
+    {
+        "STOMP: ends of line": lambda n: stomp().measure(b"\n" * n * 8),
+        "STOMP: ends of line, byte by byte": lambda n: stomp().measure(b"\n" * n, piece=1),
+        "STOMP: header lines, byte by byte": lambda n: stomp().measure(
+            b"SEND\ndestination:q\n" + b"a:\n" * min(999, n // 8), piece=1
+        ),
+        "STOMP: one header line, byte by byte": lambda n: stomp().measure(
+            b"SEND\na:" + b"x" * n, piece=1
+        ),
+        "STOMP: SEND without consumers": lambda n: stomp().measure(
+            b"SEND\ndestination:q\ndestination-type:ANYCAST\n\n\0" * n
+        ),
+        "STOMP: SEND to new addresses": lambda n: stomp().measure(
+            b"SEND\ndestination:%d\ndestination-type:ANYCAST\n\n\0" % number for number in range(n)
+        ),
+        "STOMP: a body, byte by byte": lambda n: stomp().measure(
+            b"SEND\ndestination:q\n\n" + b"x" * n + b"\0", piece=1
+        ),
+        "STOMP: a body with its length, byte by byte": lambda n: stomp().measure(
+            b"SEND\ndestination:q\ncontent-length:%d\n\n" % n + b"x" * n + b"\0", piece=1
+        ),
+        "STOMP: BEGIN, then ABORT": lambda n: stomp().measure(
+            b"%b\ntransaction:%d\n\n\0" % (command, number)
+            for command in (b"BEGIN", b"ABORT")
+            for number in range(n)
+        ),
+        "STOMP: SEND in one transaction, then COMMIT": lambda n: stomp().measure(
+            b"BEGIN\ntransaction:t\n\n\0"
+            + b"SEND\ndestination:q\ntransaction:t\n\n\0" * n
+            + b"COMMIT\ntransaction:t\n\n\0"
+        ),
+        "STOMP: SUBSCRIBE to one queue, then UNSUBSCRIBE": lambda n: stomp().measure(
+            frame
+            for begin in (
+                b"SUBSCRIBE\ndestination:q\nsubscription-type:ANYCAST\n",
+                b"UNSUBSCRIBE\n",
+            )
+            for frame in (b"%bid:%d\n\n\0" % (begin, number) for number in range(n))
+        ),
+        "STOMP: SUBSCRIBE to one topic, then UNSUBSCRIBE, the newest first": lambda n: (
+            stomp()
+            .measure(
+                b"SUBSCRIBE\ndestination:t\nsubscription-type:MULTICAST\nid:%d\n\n\0" % number
+                for number in range(n)
+            )
+            .measure(b"UNSUBSCRIBE\nid:%d\n\n\0" % number for number in reversed(range(n)))
+        ),
+        "STOMP: UNSUBSCRIBE by destination in 1.0, the newest first": lambda n: (
+            stomp("1.0")
+            .after(*(b"SUBSCRIBE\nid:%d\ndestination:%d\n\n\0" % (at, at) for at in range(n)))
+            .measure(b"UNSUBSCRIBE\ndestination:%d\n\n\0" % at for at in reversed(range(n)))
+        ),
+        "WebSocket: fragments of one byte": lambda n: (
+            websocket()
+            .measure(websocket_codec.encode(Op.BINARY, b"\n", mask=MASK, fin=False))
+            .measure(
+                websocket_codec.encode(Op.CONTINUATION, b"\n", mask=MASK, fin=False)
+                for _ in range(n)
+            )
+        ),
+        "WebSocket: empty fragments": lambda n: (
+            websocket()
+            .measure(websocket_codec.encode(Op.BINARY, b"", mask=MASK, fin=False))
+            .measure(
+                websocket_codec.encode(Op.CONTINUATION, b"", mask=MASK, fin=False) for _ in range(n)
+            )
+        ),
+        "WebSocket: pings": lambda n: websocket().measure(
+            websocket_codec.encode(Op.PING, b"", mask=MASK, fin=True) * n
+        ),
+        "WebSocket: a frame, byte by byte": lambda n: websocket().measure(
+            websocket_codec.encode(Op.BINARY, b"\n" * min(n, 65_000), mask=MASK, fin=True), piece=1
+        ),
+    }
+)
