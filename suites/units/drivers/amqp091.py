@@ -156,3 +156,11 @@ class Driver:
             if answer.name == "basic.get-empty":
                 return found
             found.append(answer.body)
+
+
+def with_queue(settings: Settings | None = None, **arguments: Any) -> tuple[Driver, int]:
+    """A broker, and a connection that has declared the queue q."""
+    driver = Driver(settings)
+    conn = driver.connect()
+    driver.declare(conn, "q", **arguments)
+    return driver, conn

@@ -1,6 +1,8 @@
 """Drives a reference broker by hand in unit tests: bytes in, effects out, an instant that only the
 test moves."""
 
+from typing import Self
+
 from hypothesis import settings as hypothesis_settings
 
 from brokerproof.harness.model.broker_io import (
@@ -73,6 +75,11 @@ class Driver:
     def connect(self, conn: int, version: str = "1.2", headers: str = "") -> list[Effect]:
         self.open(conn)
         return self.feed(conn, f"CONNECT\naccept-version:{version}\nhost:h\n{headers}\n\0")
+
+    def connected(self, *conns: int) -> Self:
+        for conn in conns:
+            self.connect(conn)
+        return self
 
     def gone(self, conn: int) -> list[Effect]:
         return self.note(self.broker.handle(self.now, PeerGone(conn, CloseHow.EOF)))

@@ -33,8 +33,7 @@ ROW = FamilyRow(lambda settings: settings.name == "dropping", assemble)
 
 
 def arrived(name: str) -> list[str]:
-    driver = Driver(Settings(name=name))
-    driver.connect(1)
+    driver = Driver(Settings(name=name)).connected(1)
     driver.feed(1, subscribe())
     effects = driver.feed(1, send("body", headers="receipt:r\n"))
     assert "RECEIPT" in [frame.command for frame in frames(effects, 1)]

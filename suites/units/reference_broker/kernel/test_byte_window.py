@@ -6,8 +6,7 @@ from brokerproof.suites.units.drivers.broker import Driver, frames, send, subscr
 
 
 def test_of_a_repeated_header_the_first_counts() -> None:
-    driver = Driver()
-    driver.connect(1)
+    driver = Driver().connected(1)
     headers = "consumer-window-size:0\nconsumer-window-size:-1\n"
     driver.feed(1, subscribe(ack="client", headers=headers))
     assert len(frames(driver.feed(1, send("m") * 3), 1)) == 1
@@ -19,7 +18,6 @@ def test_of_a_repeated_header_the_first_counts() -> None:
 )
 @pytest.mark.parametrize("header", ["consumer-window-size", "activemq.prefetchSize"])
 def test_what_is_no_window_is_refused(header: str, value: str) -> None:
-    driver = Driver()
-    driver.connect(1)
+    driver = Driver().connected(1)
     driver.feed(1, subscribe(headers=f"{header}:{value}\n"))
     assert (driver.observed, driver.closed) == (["ARTEMIS-STOMP-window-1"], [1])

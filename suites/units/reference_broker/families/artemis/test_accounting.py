@@ -70,9 +70,7 @@ def test_what_is_given_up_without_dead_letters_is_gone() -> None:
 @pytest.mark.parametrize("verb", ["ACK", "NACK"])
 @pytest.mark.parametrize("end", ["COMMIT", "ABORT", "UNSUBSCRIBE", "gone"])
 def test_a_queue_that_is_deleted_takes_everything_with_it(verb: str, end: str) -> None:
-    driver = Driver()
-    driver.connect(1)
-    driver.connect(2)
+    driver = Driver().connected(1, 2)
     driver.feed(
         1,
         subscribe(

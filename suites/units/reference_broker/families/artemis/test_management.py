@@ -14,8 +14,7 @@ def driver() -> Driver:
     """Connection 1 asks, and gets answers; 2 sends; addresses under full. refuse from 1000 bytes
     on."""
     full = AddressSetting("full.#", max_size_bytes=1000, address_full_policy=FullPolicy.FAIL)
-    made = Driver(Settings(address_settings=(full,)))
-    made.connect(1)
+    made = Driver(Settings(address_settings=(full,))).connected(1)
     made.feed(1, subscribe("a", destination="answers"))
     made.connect(2)
     return made

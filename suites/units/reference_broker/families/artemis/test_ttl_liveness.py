@@ -34,8 +34,7 @@ def closing(driver: Driver, conn: int, until: Instant) -> Instant | None:
     ],
 )  # fmt: skip
 def test_the_pass_at_which_silence_ends(ttl: int, heard_at: int, closed_at: int) -> None:
-    driver = Driver(settings(ttl))
-    driver.connect(1)
+    driver = Driver(settings(ttl)).connected(1)
     driver.now = ms(heard_at)
     driver.feed(1, "\n")
     assert driver.at(ms(closed_at) - 1) == []
@@ -60,8 +59,7 @@ def test_the_pass_at_which_silence_ends(ttl: int, heard_at: int, closed_at: int)
 def test_silence_ends_inside_its_interval(
     start: Instant, offset: Instant, ttl: int, interval: int
 ) -> None:
-    driver = Driver(settings(ttl, interval), start=start)
-    driver.connect(1)
+    driver = Driver(settings(ttl, interval), start=start).connected(1)
     driver.now = heard = start + min(offset, ms(ttl))
     driver.feed(1, "\n")
     passes = max(1, -(-ttl // interval))
@@ -85,8 +83,7 @@ def test_any_byte_keeps_a_connection_alive_and_one_nanosecond_too_late_does_not(
 
 def test_a_ttl_of_a_year_costs_nothing() -> None:
     year = 365 * 24 * 3600 * 1000
-    driver = Driver(settings(year, interval=1))
-    driver.connect(1)
+    driver = Driver(settings(year, interval=1)).connected(1)
     assert driver.broker.next_deadline() == ms(year)
     assert closing(driver, 1, ms(year)) == ms(year)
 

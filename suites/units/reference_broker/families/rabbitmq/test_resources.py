@@ -14,7 +14,7 @@ from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.runtime.control_input import Control
 from brokerproof.reference_broker.settings.parameters import with_parameters
-from brokerproof.suites.units.drivers.amqp091 import Driver
+from brokerproof.suites.units.drivers.amqp091 import Driver, with_queue
 
 GIB = 1024**3
 
@@ -74,9 +74,7 @@ def test_a_disk_limit_relative_to_memory() -> None:
 
 
 def test_memory_is_looked_at_every_second_and_limits_count_at_once() -> None:
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q")
+    driver, conn = with_queue()
     driver.feed(ResourcesRead(100, 1000))
     driver.feed(ResourcesRead(401, 1000))
     driver.advance_to(seconds(1) - 1)
@@ -125,9 +123,7 @@ def test_who_publishes_is_not_read_and_others_go_on() -> None:
 
 
 def test_several_alarms_and_a_message_without_a_body() -> None:
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q")
+    driver, conn = with_queue()
     _under_alarm(driver)
     driver.feed(LimitsSet(disk=10**13))
     driver.publish(conn, "q", b"")  # complete with its header: it is taken before reading stops
@@ -157,9 +153,7 @@ def test_heart_beats_while_blocked() -> None:
 
 
 def test_a_blocked_connection_may_go() -> None:
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q")
+    driver, conn = with_queue()
     _under_alarm(driver)
     driver.publish(conn, "q", b"x")
     driver.feed(PeerGone(conn, CloseHow.RESET))
@@ -169,9 +163,7 @@ def test_a_blocked_connection_may_go() -> None:
 
 def test_limits_come_from_the_configuration() -> None:
     settings = with_parameters(rabbitmq_conf.default(), memory_high_watermark=0)
-    driver = Driver(settings)
-    conn = driver.connect()
-    driver.declare(conn, "q")
+    driver, conn = with_queue(settings)
     driver.feed(ResourcesRead(1, 1000))
     driver.publish(conn, "q", b"x")
     assert driver.unread == {conn}

@@ -22,7 +22,7 @@ from brokerproof.reference_broker.protocols.amqp091.framing import (
     frame,
 )
 from brokerproof.reference_broker.settings.parameters import with_parameters
-from brokerproof.suites.units.drivers.amqp091 import Driver
+from brokerproof.suites.units.drivers.amqp091 import Driver, with_queue
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,7 @@ def test_topics(key: str, fitting: list[str], others: list[str]) -> None:
 
 
 def test_messages_expire_at_the_head_of_their_queue() -> None:
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q", x_message_ttl=1000, x_dead_letter_exchange="amq.fanout")
+    driver, conn = with_queue(x_message_ttl=1000, x_dead_letter_exchange="amq.fanout")
     driver.declare(conn, "dead")
     driver.send(conn, "queue.bind", {"queue": "dead", "exchange": "amq.fanout"})
     driver.got(conn)
@@ -65,9 +63,7 @@ def test_messages_expire_at_the_head_of_their_queue() -> None:
 
 
 def test_a_message_that_comes_back_keeps_its_instant() -> None:
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q", x_message_ttl=1000)
+    driver, conn = with_queue(x_message_ttl=1000)
     driver.publish(conn, "q", b"x")
     driver.send(conn, "basic.get", {"queue": "q"})
     assert driver.got(conn)[0].body == b"x"
@@ -77,9 +73,7 @@ def test_a_message_that_comes_back_keeps_its_instant() -> None:
 
 
 def test_a_lifetime_of_0_lives_only_with_a_consumer() -> None:
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q")
+    driver, conn = with_queue()
     driver.publish(conn, "q", b"nobody", expiration="0")
     assert driver.count(conn, "q") == 0
     driver.send(conn, "basic.consume", {"queue": "q", "no-ack": True})
@@ -89,9 +83,7 @@ def test_a_lifetime_of_0_lives_only_with_a_consumer() -> None:
 
 
 def test_a_queue_of_no_use_expires() -> None:
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q", x_expires=1000)
+    driver, conn = with_queue(x_expires=1000)
     driver.advance_to(ms(900))
     assert driver.count(conn, "q") == 0  # a use: the time begins anew
     driver.send(conn, "basic.consume", {"queue": "q", "consumer-tag": "c"})
@@ -273,9 +265,7 @@ def test_a_body_in_many_frames_costs_linear_time(monkeypatch: pytest.MonkeyPatch
         return None if received is None else (*received[:2], CountedBytes(received[2]))
 
     monkeypatch.setattr(FrameParser, "next", counted)
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q")
+    driver, conn = with_queue()
     method = codec.encode_method("basic.publish", {"exchange": "", "routing-key": "q"})
     head = codec.encode_content_header(frames)
     driver.write(conn, frame(METHOD, 1, method) + frame(HEADER, 1, head))
@@ -341,9 +331,7 @@ def test_confirms_leave_before_the_close_that_ends_their_channel(
     channel: int, last: str, fields: dict[str, object]
 ) -> None:
     """Publishes and the method that ends the channel or the connection arrive in one read."""
-    driver = Driver()
-    conn = driver.connect()
-    driver.declare(conn, "q")
+    driver, conn = with_queue()
     driver.send(conn, "confirm.select")
     driver.got(conn)
     publish = codec.encode_method("basic.publish", {"exchange": "", "routing-key": "q"})

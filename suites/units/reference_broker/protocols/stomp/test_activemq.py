@@ -86,8 +86,7 @@ def test_a_subscription_gets_as_many_messages_as_its_prefetch(
         policy(name, queue_prefetch=3, topic_prefetch=5, durable_topic_prefetch=4)
         for name in ("queue://Q", "topic://T")
     ]
-    driver = Driver(settings(configured(*entries)))
-    driver.connect(1)
+    driver = Driver(settings(configured(*entries))).connected(1)
     driver.connect(2, headers="client-id:c\n")
     driver.feed(2, subscribe(to, headers=durable))
     got = messages(driver.feed(1, "".join(send(str(number), to) for number in range(9))), 2)

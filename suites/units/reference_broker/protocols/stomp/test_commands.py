@@ -149,8 +149,7 @@ def test_a_1_0_subscription_without_id() -> None:
 
 
 def test_a_message_to_the_byte() -> None:
-    driver = Driver()
-    driver.connect(1)
+    driver = Driver().connected(1)
     driver.feed(1, "SUBSCRIBE\nid:s\\c1\ndestination:t\nack:client\n\n\0")
     effects = driver.feed(
         1,

@@ -53,8 +53,7 @@ versions = st.sampled_from([None, "1.0", "1.1", "1.2"])
 @patient
 @given(versions, st.lists(chunk, max_size=12))
 def test_any_bytes(version: str | None, chunks: list[bytes]) -> None:
-    driver = Driver(SMALL)
-    driver.connect(1)
+    driver = Driver(SMALL).connected(1)
     driver.feed(1, subscribe(ack="client", destination="witness"))
     if version is None:
         driver.open(2)
@@ -109,9 +108,7 @@ def test_input_for_connections_that_are_not_there() -> None:
 
 
 def test_a_peer_that_does_not_read_subscribes_and_waits() -> None:
-    driver = Driver()
-    driver.connect(1)
-    driver.connect(2)
+    driver = Driver().connected(1, 2)
     driver.feed(1, send("a") + send("b"))
     driver.broker.handle(0, WritePaused(2))
     assert [

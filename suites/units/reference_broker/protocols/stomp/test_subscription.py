@@ -29,8 +29,7 @@ def error(driver: Driver, conn: int, data: str) -> str:
 def driver() -> Driver:
     """A broker with a producer, 9, and a client, 1, that has a durable subscription and has
     gone."""
-    made = Driver()
-    made.connect(9)
+    made = Driver().connected(9)
     client(made, 1)
     made.feed(1, subscribe() + "DISCONNECT\n\n\0")
     return made
