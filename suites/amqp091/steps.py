@@ -144,3 +144,17 @@ def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: st
 
 def _connection_closed(peer: Amqp091Peer) -> bool:
     return any(reply.name == "connection.close" for reply in peer.inbox)
+
+
+def record_close(target: Bench, peer: Amqp091Peer, behaviour: str) -> None:
+    """Record the close that answers what was sent last. It stays in the inbox, to be judged."""
+
+    def closes() -> list[str]:
+        names = ("channel.close", "connection.close")
+        return [
+            f"{reply.name} {reply['reply-code']}" for reply in peer.inbox if reply.name in names
+        ]
+
+    target.wait_until(lambda: peer.ended is not None or bool(closes()), PATIENCE)
+    for answer in closes():
+        target.record_behaviour(behaviour, answer)

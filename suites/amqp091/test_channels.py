@@ -16,6 +16,7 @@ from brokerproof.suites.amqp091.steps import (
     eventually,
     fill,
     queue_of,
+    record_close,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
 from brokerproof.suites.api import Bench, case, over
@@ -50,6 +51,7 @@ def test_a_channel_is_opened_once(target: Bench) -> None:
 @case(CHANNEL_NOT_OPEN, needs={"amqp091"})
 @over(
     examples=6,
+    always=lambda target: [{"name": "queue.declare", "closed": False}],
     name=st.sampled_from(["basic.qos", "queue.declare", "basic.get", "tx.select"]),
     closed=st.booleans(),
 )
@@ -62,6 +64,8 @@ def test_a_method_on_a_channel_that_is_not_open_is_an_error(
     if closed:
         peer.close_channel(2)
     peer.send(name, {}, channel=2 if closed else 9)
+    if name == "queue.declare":
+        record_close(target, peer, "amqp091.channel-not-open")
     peer.refused(CONNECTION, 504, proves=CHANNEL_NOT_OPEN)
 
 

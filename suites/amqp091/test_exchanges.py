@@ -16,6 +16,7 @@ from brokerproof.suites.amqp091.steps import (
     drained,
     exchange_of,
     queue_of,
+    record_close,
 )
 from brokerproof.suites.api import Bench, Target, case, over
 from brokerproof.suites.api.amqp091 import method
@@ -199,6 +200,7 @@ def test_names_and_types_that_cannot_be(target: Bench) -> None:
     peer.refused(EXCEPTION, 403, proves=EXCHANGE_NAME_RESERVED)
     peer = target.amqp091()
     peer.send("exchange.declare", {"exchange": target.fresh_name(), "type": "x-nobodys"}, channel=1)
+    record_close(target, peer, "amqp091.unknown-exchange-type")
     peer.refused(CONNECTION, 503, proves=EXCHANGE_TYPE_UNKNOWN)
 
 

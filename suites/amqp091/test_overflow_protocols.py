@@ -89,6 +89,9 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
         "the fourth message was refused by the queue and confirmed to the client",
     )
     observed = "an ERROR" if error is not None else peer.instead()
+    if confirmed or error is not None or peer.ended is not None:
+        answer = "confirms" if confirmed else "refuses"
+        target.record_behaviour("stomp.send-to-full-queue", answer)
     target.record_finding(
         STOMP_SEND_ERROR,
         error is not None,

@@ -17,6 +17,7 @@ from brokerproof.suites.amqp091.steps import (
     exchange_of,
     fill,
     queue_of,
+    record_close,
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, Typed, method
@@ -71,9 +72,11 @@ def test_what_is_not_implemented_is_told(target: Bench, immediate: bool) -> None
     peer = target.amqp091()
     if immediate:
         peer.publish(b"x", queue_of(peer), immediate=True)
+        record_close(target, peer, "amqp091.immediate")
         peer.refused(CONNECTION, 540, proves=IMMEDIATE_NOT_IMPLEMENTED)
     else:
         peer.send("basic.qos", {"prefetch-size": 1000}, channel=1)
+        record_close(target, peer, "amqp091.prefetch-size")
         peer.refused(CONNECTION, 540, proves=PREFETCH_SIZE_NOT_IMPLEMENTED)
 
 

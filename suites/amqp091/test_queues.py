@@ -18,6 +18,7 @@ from brokerproof.suites.amqp091.steps import (
     eventually,
     fill,
     queue_of,
+    record_close,
 )
 from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Typed, either, method
@@ -195,6 +196,7 @@ def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
     """queue.declare of a new queue named amq.* is an exception, 403 ACCESS_REFUSED."""
     peer = target.amqp091()
     peer.send("queue.declare", {"queue": f"amq.{target.fresh_name()}"}, channel=1)
+    record_close(target, peer, "amqp091.reserved-queue-name")
     peer.refused(EXCEPTION, 403, proves=QUEUE_NAME_RESERVED)
 
 
@@ -300,6 +302,7 @@ def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
     peer.send(
         "queue.declare", {"exclusive": True, "arguments": {"x-queue-type": "nobodys"}}, channel=1
     )
+    record_close(target, peer, "amqp091.unknown-queue-type")
     peer.refused(CHANNEL, 406, proves=QUEUE_ARGUMENT_INVALID)
 
 

@@ -267,6 +267,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
         bounds,
         since,
     )
+    target.record_behaviour("amqp.end-of-silent-client", "close" if close else "cut")
     target.record_finding(
         TIMEOUT_CLOSES_WITH_ERROR,
         close is not None and close.condition is not None,

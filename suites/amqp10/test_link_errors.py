@@ -86,6 +86,10 @@ def impossible(node: Node, kind: str) -> tuple[bool, dict[str, Any]]:
     return SENDER, {"target": None}
 
 
+def _side(role: bool) -> str:
+    return "source" if role is RECEIVER else "target"
+
+
 IMPOSSIBLE = (
     "a source without address",
     "a source that is dynamic and has an address",
@@ -116,6 +120,10 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         answer = peer.watch_for(
             either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close"))
         )
+        if answer is not None:
+            makes = answer.name == "attach" and answer.kind(_side(role)) is not None
+            taken = "makes" if makes else {"attach": "detach"}.get(answer.name, answer.name)
+            target.record_behaviour(f"amqp.{kind.replace(' ', '-')}", taken)
         if answer is None or answer.name != "attach":
             observed = peer.instead() if answer is None else answer.brief()
             target.record_finding(
@@ -124,7 +132,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
                 f"{kind} was answered with {observed}, should be attach and detach",
             )
             return
-        mine = "source" if role is RECEIVER else "target"
+        mine = _side(role)
         if answer.kind(mine) is not None:
             target.record_not_applicable(
                 (REFUSED_ATTACH, LINK_ERROR_DETACHES),
@@ -238,6 +246,7 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
     ):
         observed = other.instead() if answer is None else answer.brief()
         target.record_note(f"the second attach did not succeed: {observed}")
+        target.record_behaviour(f"amqp.another-{where}", "refuses")
         target.record_not_applicable(LINK_STOLEN, "no second attach of a link's name succeeds")
         return
     gone = peer.watch_for(ending("detach"))
@@ -248,6 +257,8 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         and gone.condition == STOLEN
         and gone.get("closed") is True
     )
+    effect = "steals" if fine else "keeps-both" if gone is None else "other"
+    target.record_behaviour(f"amqp.another-{where}", effect)
     target.record_finding(
         LINK_STOLEN, fine, f"attached again on another {where}: the first link got {observed}"
     )
@@ -451,6 +462,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         )
 
     target.wait_until(lambda: large() or over(), PATIENCE)
+    target.record_behaviour("amqp.too-large-for-receiver", "refuses" if over() else "sends")
     if not over():
         target.record_note("the broker sends it: the receiver ends the link")
         target.record_not_applicable(MAX_MESSAGE_SIZE, "the broker sent it: ours is the error")

@@ -343,6 +343,7 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
     peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
     peer.flow(link, echo=True)
     answer = peer.watch_for(frame("flow", link=link), within=QUIET * 10)
+    target.record_behaviour("amqp.echo", "ignores" if answer is None else "answers")
     target.record_finding(
         ECHO_ANSWERED,
         answer is not None,

@@ -428,6 +428,9 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
     high = ttl - (asked - stored) // NS_PER_MS + 1
     margin = 0 if target.virtual else 50
     fine = left is not None and low - margin <= left <= high + margin
+    rest = "counts-down" if fine else {None: "none", ttl: "unchanged"}.get(left)
+    if rest:
+        target.record_behaviour("amqp.rest-of-ttl", rest)
     target.record_finding(
         TTL_REMAINING,
         fine,

@@ -217,6 +217,11 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     for delivery in back:
         peer.disposition(delivery)
     _, _, elsewhere = again(target, peer, link, node, 1, elsewhere=True)
+    if barred in bodies(back):
+        target.record_behaviour("amqp.undeliverable-here", "same-link")
+    else:
+        next_one = "another-link" if bodies(elsewhere) == [barred] else "no-link"
+        target.record_behaviour("amqp.undeliverable-here", next_one)
     target.record_finding(
         MADE_AVAILABLE,
         bodies(elsewhere) == [barred],
@@ -250,6 +255,8 @@ def test_annotations_of_modified_are_merged(
     target.control(len(back) == 1, f"after modified {len(back)} arrived again")
     have = back[0].message.map("message-annotations")
     fits = all(have.get(key) == value for key, value in (own | new).items())
+    if fits or not new.keys() & have.keys() - own.keys():
+        target.record_behaviour("amqp.annotations-of-modified", "merges" if fits else "drops")
     target.record_finding(
         ANNOTATIONS_MERGED,
         fits,

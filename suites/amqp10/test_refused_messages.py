@@ -77,6 +77,8 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
         payload = message(small_addresses.body(0, 3000))
         delivery = peer.transfer(link, payload, rcv_settle_mode=FIRST)
         outcome = _outcome(target, peer, link, delivery)
+        if outcome is not None:
+            target.record_behaviour(f"amqp.{kind.replace(' ', '-')}", outcome)
         if outcome is None and (peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox))):
             target.record_not_applicable(SETTLED, f"{kind} ended it: {peer.instead()}")
             return

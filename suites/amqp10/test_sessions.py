@@ -107,6 +107,8 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
             f"a flow with handle {handle}",
             UNATTACHED,
         )
+        if answer is not None:
+            target.record_behaviour("amqp.flow-for-no-link", answer.name)
         if answer is None or answer.name != "end":
             return
         peer.end(session, answered=False)
@@ -193,6 +195,8 @@ def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
         first = peer.sender(target.node())
         peer.attach(role, target.node(), handle=first.handle, answered=False)
         answer = peer.watch_for(either(frame("end"), frame("close"), frame("attach")))
+        if answer is not None:
+            target.record_behaviour("amqp.handle-in-use", answer.name)
         condition = None if answer is None else answer.condition
         target.record_finding(
             HANDLE_IN_USE,

@@ -209,6 +209,8 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
     link = peer.attach(RECEIVER, node, snd_settle_mode=mode)
     assert link.answer is not None
     agreed = link.answer.get("snd-settle-mode", 2)
+    modes = {SETTLED: "settled", UNSETTLED: "unsettled"}
+    target.record_behaviour(f"amqp.asked-{modes[mode]}", modes.get(agreed, "mixed"))
     peer.flow(link, link_credit=len(sizes))
     got = collect(target, peer, link, len(sizes), quiet=0)
     target.control(

@@ -33,6 +33,10 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
         WIRE_FORMAT_FIRST, theirs["version"] >= 1, f"its version is {theirs['version']}"
     )
     options = read_map(theirs["marshalledProperties"] or b"\0\0\0\0")
+    target.record_behaviour("openwire.version", theirs["version"])
+    for field in ("MaxFrameSize", "MaxInactivityDuration"):
+        if field in options:
+            target.record_behaviour(f"openwire.{field}", options[field].value)
     kinds = {name: options[name].kind for name in ENCODINGS if name in options}
     target.record_finding(
         WIRE_FORMAT_FIRST,

@@ -139,6 +139,10 @@ def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: s
     for peer in (consumer, other):
         peer.close_socket(CloseHow.RESET)
     left = [left_in(target, queue, version, 1) for queue in (own, theirs)]
+    settled = {(True, True): "nothing", (False, True): "own", (True, False): "theirs"}
+    kept = settled.get((bool(left[0]), bool(left[1])))
+    if kept:
+        target.record_behaviour("stomp.ack-of-anothers-message", kept)
     target.record_finding(
         KEPT_WITHOUT_ACK[version],
         left == [[b"own"], [b"theirs"]],
@@ -164,6 +168,9 @@ def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
     error = error_from(consumer) if confirmed else None
     fine = not confirmed or (error is None and consumer.ended is None)
     answer = "refused" if not confirmed else "confirmed"
+    if command == "ACK":
+        stands = "confirms" if fine else "confirms-then-refuses"
+        target.record_behaviour("stomp.settled-twice", stands if confirmed else "refuses")
     detail = f"{answer}, and then {error.brief() if error else consumer.instead()}"
     target.record_finding(ONLY_PROCESSED[version], fine, f"{command} once more: {detail}")
 
@@ -180,6 +187,9 @@ def test_an_ack_behind_unsubscribe_is_refused_or_settles(target: Bench, version:
     confirmed = refusal(consumer, receipt) is None
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 0 if confirmed else 1)
+    effect = ("confirms-in-vain" if left else "settles") if confirmed else "refuses"
+    if confirmed or left:
+        target.record_behaviour("stomp.ack-behind-unsubscribe", effect)
     target.record_finding(
         ONLY_PROCESSED[version],
         not (confirmed and left),
@@ -237,6 +247,9 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
     consumer.close_socket(CloseHow.RESET)
     left_one, left_two = left_in(target, one, version, 3), left_in(target, two, version, 0)
     target.control(b"two2" not in left_two, "what was acknowledged should stay away")
+    scope = {0: "connection", 3: "subscription"}.get(len(left_one))
+    if scope and not left_two:
+        target.record_behaviour("stomp.scope-of-ack", scope)
     target.record_finding(
         CUMULATIVE[version], not left_two, f"the acknowledged subscription left {left_two!r}"
     )

@@ -126,6 +126,8 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
     peer.send("SEND", (("destination", to.name), *to.send_headers), b"smuggled")
     admitted = peer.watch_for(CONNECTED) is not None
     seen = fate_of_stranger(target, peer)
+    stays = "closes" if seen.ended is not None else "stays-open"
+    target.record_behaviour("stomp.wrong-passcode", "admits" if admitted else stays)
     if admitted:
         target.record_finding(
             MAY_REFUSE[version], False, "the client was admitted with a wrong passcode"
@@ -158,6 +160,8 @@ def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) 
         judged[before] = peer.watch_for(CONNECTED) is not None
     if judged["wrong"]:
         return  # this server lets anybody in: nothing can be seen
+    counts = "is-dropped" if judged[" "] else "counts"
+    target.record_behaviour("stomp.blank-before-passcode", counts)
     target.record_finding(
         BLANKS_ARE_KEPT[version],
         not judged[" "],

@@ -170,6 +170,11 @@ def test_a_body_longer_than_content_length_is_no_frame(
     after.publish(to, b"after")
     consumer.message(body=b"after")
     delivered = [message.body for message in consumer.take_messages()]
+    if body[:-missing] in delivered:
+        target.record_behaviour("stomp.short-content-length", "cuts-the-body")
+    elif seen.refused or not seen.answered:
+        taken = "refuses" if seen.refused else "waits"
+        target.record_behaviour("stomp.short-content-length", taken)
     target.record_finding(
         NO_NUL_AFTER_BODY[version],
         (seen.refused or not seen.answered) and body[:-missing] not in delivered,
@@ -206,6 +211,9 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
     seen = fate(target, offender)
     accepted()
     delivered = [message.body for message in consumer.take_messages()]
+    if length == "four" and (delivered or seen.refused):
+        taken = "delivers" if delivered else "refuses"
+        target.record_behaviour("stomp.content-length-in-letters", taken)
     if delivered and seen.error is None and seen.ended is None:
         target.record_not_applicable(
             FAILED_SEND[version], f"content-length:{length!r} was processed: {delivered}"

@@ -203,6 +203,7 @@ def test_a_name_without_a_client_id_is_refused(target: Bench, version: str, head
             fields,
             refuses=OUTLIVES_BY_VERSION[version],
             answers=FAILED_SUBSCRIBE.get(version, ()),
+            behaviour="stomp.durable-without-client-id",
         )
 
 
@@ -376,6 +377,8 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
     )
     second.send("SUBSCRIBE", fields)
     shared = second.watch_for(frame("RECEIPT", {"receipt-id": receipt})) is not None
+    if shared or second.ended is not None or second.inbox:
+        target.record_behaviour("stomp.durable-in-use", "shares" if shared else "refuses")
     publish_all(producer, topic, numbered(6))
     target.wait_until(lambda: first.messages_seen + second.messages_seen >= 6, QUIET)
     received = bodies(collect(target, first, 1)) + bodies(second.take_messages())
@@ -414,6 +417,8 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
     if confirmed:
         producer.publish(other, b"m")
         received = bodies(collect(target, again, 1))
+        if received == [b"m"]:
+            target.record_behaviour("stomp.durable-of-another-topic", "serves")
         words = (
             f"SUBSCRIBE to {other.name} under the name of a subscription to {one.name} was"
             " confirmed"
@@ -428,6 +433,8 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
         goes(target, again)
     else:
         answer = again.take(frame("ERROR"))
+        if answer is not None:
+            target.record_behaviour("stomp.durable-of-another-topic", "refuses")
         closed = target.wait_until(lambda: again.ended is not None, QUIET)
         target.record_finding(
             REFUSED_WITH_ERROR,
@@ -500,6 +507,7 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
         fields = (("id", "0"), ("destination", topic.name), *topic.subscribe_headers, (NAME, "s"))
         receipt = offend(peer, "SUBSCRIBE", (*fields, ("selector", f"colour = '{colour}'")))
         if got and refusal(peer, receipt) is not None:
+            target.record_behaviour("stomp.durable-with-another-selector", "refuses")
             target.record_not_applicable(SELECTED, "the other selector is refused")
             return
         for sent in ("red", "blue"):
@@ -508,6 +516,9 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
         target.control(got[:1] == [b"red"], f"colour = 'red' got {got!r}")
         goes(target, peer)
     delete(target, who, ["s"])
+    second = {b"red": "keeps-the-first", b"blue": "takes-the-second"}.get(b"".join(got[1:]))
+    if second:
+        target.record_behaviour("stomp.durable-with-another-selector", second)
     target.record_finding(
         SELECTED, got == [b"red", b"blue"], f"by red and then by blue arrived {got!r}"
     )

@@ -198,6 +198,8 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
         target.record_held(BODY_OPTIONAL[version], answer.error, words)
         target.record_behaviour("stomp.error-body", "has-one" if size else "empty")
         if size or value is not None:
+            length = "no-length" if value is None else "length"
+            target.record_behaviour("stomp.error-content-length", length)
             target.record_finding(BODY_LENGTH[version], value == str(size), words)
 
 

@@ -272,7 +272,13 @@ def undefined_characters(version: str) -> st.SearchStrategy[str]:
 
 
 @case(UNDEFINED)
-@over(examples=30, behind=undefined_characters("1.1"), place=st.sampled_from(PLACES), where=cuts(4))
+@over(
+    examples=30,
+    always=lambda target: [{"behind": letter, "place": "value", "where": ()} for letter in "rt"],
+    behind=undefined_characters("1.1"),
+    place=st.sampled_from(PLACES),
+    where=cuts(4),
+)
 def test_an_undefined_escape_is_a_fatal_error(
     target: Bench, version: str, behind: str, place: str, where: tuple[Cut, ...]
 ) -> None:
@@ -324,6 +330,9 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
     offender = target.stomp(version)
     write_in_pieces(target, offender, send_frame(escape, "refused", b"not sent"), where)
     seen = fate(target, offender)
+    behaviour = {"\\t": "stomp.undefined-escape", "\\r": "stomp.escaped-cr-in-1.1"}.get(escape)
+    if behaviour and place == "value" and (seen.refused or seen.answered):
+        target.record_behaviour(behaviour, "refuses" if seen.refused else "accepts")
     # The case ends here on a violation: our consumer could not read the accepted message.
     target.require(
         UNDEFINED[version], seen.ended is not None, f"{escape!r} in a {place} of SEND: {seen}"

@@ -199,6 +199,9 @@ def test_the_first_entry_of_a_repeated_header_counts(
     )
     message = consumer.message(body=b"body", proves=requirements)
     values = [value for name, value in message.headers if name == "x-word"]
+    kept = {("first",): "first", ("first", *later): "all", (later[-1],): "last"}.get(tuple(values))
+    if kept:
+        target.record_behaviour("stomp.repeated-header", kept)
     target.record_finding(
         requirements,
         values[:1] == ["first"],
@@ -256,6 +259,9 @@ def test_the_first_of_several_content_lengths_counts(target: Bench, version: str
     producer.send("SEND", headers, body)
     message = consumer.watch_for(frame("MESSAGE"), within=seconds(5))
     received = "nothing" if message is None else f"{message.body!r}"
+    if message is not None and message.body in (body, body[:3]):
+        counted = "first" if message.body == body else "last"
+        target.record_behaviour("stomp.repeated-content-length", counted)
     target.record_finding(
         FIRST_COUNTS[version],
         message is not None and message.body == body,

@@ -44,6 +44,9 @@ def test_a_message_has_the_headers_it_needs(
         peer.subscribe(place, "s", ack=ack)
         peer.publish(place, b"body")
         message = peer.message(proves=target.cited)
+        if (version, routing, ack) == ("1.2", RoutingType.ANYCAST, "client"):
+            added = {name for name, _ in message.headers} - {name for name, _ in place.send_headers}
+            target.record_behaviour("stomp.message-headers", " ".join(sorted(added)))
         for name, requirement in needed.items():
             target.record_finding(
                 requirement,
@@ -120,6 +123,8 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
         if not _confirmed_with(target, peer, queue, "message-id", body):
             return
     ids = [message.get("message-id") for message in collect(target, peer, 2)]
+    if len(ids) == 2:
+        target.record_behaviour("stomp.message-id", "keeps" if "mine" in ids else "replaces")
     target.record_finding(
         UNIQUE_MESSAGE_ID[version],
         len(set(ids)) == 2 and all(ids),
@@ -136,6 +141,8 @@ def _confirmed_with(
     peer.send("SEND", fields, body)
     answer = peer.watch_for(either(frame("RECEIPT"), ERROR))
     confirmed = answer is not None and answer.command == "RECEIPT"
+    if answer is not None and not confirmed:
+        target.record_behaviour(f"stomp.{name}", "refuses")
     if not confirmed:
         detail = f"a SEND with {name} was refused: {answer or peer.instead()}"
         target.record_not_applicable(target.cited, detail)
@@ -160,6 +167,8 @@ def test_a_header_of_send_does_not_take_the_place_of_the_servers(
         if not _confirmed_with(target, peer, queue, name, b"with it"):
             return
         value = peer.message(body=b"with it").get(name)
+        taken = "keeps" if value == "mine" else "replaces"
+        target.record_behaviour(f"stomp.{name}", taken)
         detail = f"SEND had {name}:mine, MESSAGE has {name}:{value}"
         target.record_finding(ids[version], value != "mine", detail)
 
@@ -214,6 +223,8 @@ def test_a_message_has_a_content_length_although_its_send_had_none(
     )
     message = peer.message(proves=LENGTH[version])
     length = message.get("content-length")
+    if version == "1.2":
+        target.record_behaviour("stomp.content-length-where-none", "adds" if length else "omits")
     target.record_finding(
         LENGTH[version],
         length == "6",
@@ -248,6 +259,10 @@ def test_a_second_connect_is_not_answered_with_connected(
         peer.send(command, target.connect_headers(version))
         offend(peer, "BEGIN", {"transaction": peer.transaction})
         answer = peer.watch_for(either(frame("CONNECTED"), ERROR, frame("RECEIPT")))
+        reactions = {"CONNECTED": "connects", "RECEIPT": "ignores"}
+        if answer is not None or peer.ended is not None:
+            reaction = reactions.get(answer.command if answer else "", "refuses")
+            target.record_behaviour("stomp.second-connect", reaction)
         target.record_finding(
             CONNECTED_ONCE[version],
             answer is None or answer.command != "CONNECTED",

@@ -160,6 +160,9 @@ def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
     published = [message.brief() for message in consumer.take_messages()]
+    if seen.refused or not (seen.answered or receipted or published):
+        reaction = "refuses" if seen.refused else "waits"
+        target.record_behaviour("stomp.first-frame-no-connect", reaction)
     received = f"; receipted: {receipted}, published: {published or 'nothing'}"
     target.record_finding(
         MAY_REFUSE[version],

@@ -102,7 +102,16 @@ def test_a_send_to_an_odd_destination_is_taken_or_refused(
         peer = target.stomp(version)
         peer.publish(target.destination(), b"to a usual destination")
         headers = {"destination": ODD_DESTINATIONS[name], "content-length": "7"}
-        refused(target, peer, "SEND", headers, b"nowhere", refuses=(), answers=FAILED_SEND[version])
+        refused(
+            target,
+            peer,
+            "SEND",
+            headers,
+            b"nowhere",
+            refuses=(),
+            answers=FAILED_SEND[version],
+            behaviour=f"stomp.destination-{name}" if name in ("empty", "long") else "",
+        )
 
 
 @case(FAILED_SEND, needs={"transactions"})
@@ -118,7 +127,16 @@ def test_a_send_in_a_transaction_that_was_never_begun_is_refused(
         peer.publish(queue, b"accepted", {"transaction": peer.transaction}, receipt=False)
         peer.settle()
         fields = (("destination", queue.name), *queue.send_headers, ("transaction", "never begun"))
-        refused(target, peer, "SEND", fields, b"lost", refuses=failed, answers=failed)
+        refused(
+            target,
+            peer,
+            "SEND",
+            fields,
+            b"lost",
+            refuses=failed,
+            answers=failed,
+            behaviour="stomp.send-in-unknown-transaction",
+        )
 
 
 @case(USER_HEADERS, ALL_HEADERS)

@@ -251,6 +251,10 @@ def test_what_was_not_acknowledged_is_not_consumed(
     held(target, consumer, queue, 3, "client")
     consumer.close_socket(how)
     again = left_in(target, queue, version, 3)
+    if sorted(again) == sent:
+        target.record_behaviour(
+            "stomp.returned", "in-order" if again == sent else "in-another-order"
+        )
     target.record_finding(
         UNSETTLED_IS_KEPT[version],
         sorted(again) == sent,
@@ -276,7 +280,10 @@ def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     holder, other = (first, second) if first.inbox else (second, first)
     holder.message(body=b"one")
     holder.close_socket(CloseHow.RESET)
-    arrived = bodies(receive(target, other, 1))
+    messages = receive(target, other, 1)
+    arrived = bodies(messages)
+    for message in messages:
+        target.record_behaviour("stomp.redelivered", message.get("redelivered") or "no header")
     taken = "next-client" if arrived else "no-client"
     target.record_behaviour("stomp.held-by-a-lost-client", taken)
     target.record_finding(

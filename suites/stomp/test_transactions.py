@@ -280,6 +280,8 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     again = consumer.take_messages()  # a server may hand it out again at once
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
+    effect = "undone" if again or left else "stays"
+    target.record_behaviour("stomp.ack-in-aborted-transaction", effect)
     target.record_finding(
         ACKS[version],
         left == [b"one"],
