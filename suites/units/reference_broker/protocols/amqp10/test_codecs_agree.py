@@ -83,33 +83,17 @@ def harness_reads(data: bytes) -> Neutral:
     return harness_neutral(what)
 
 
-BROKER_TYPES: dict[type, str] = {
-    type(None): "null",
-    bool: "boolean",
-    int: "long",
-    float: "double",
-    str: "string",
-    bytes: "binary",
-    list: "list",
-    dict: "map",
-    broker.Pairs: "map",
-    broker.Array: "array",
-    broker.Described: "described",
+ALIKE = ("ubyte", "ushort", "uint", "ulong", "byte", "short", "timestamp", "char", "symbol")
+DECIMALS = ("decimal32", "decimal64", "decimal128")
+PYTHON_TYPES: dict[type, str] = {
+    **{type(None): "null", bool: "boolean", int: "long", float: "double"},
+    **{str: "string", bytes: "binary", list: "list", dict: "map"},
+}
+BROKER_TYPES = PYTHON_TYPES | {
+    **{broker.Pairs: "map", broker.Array: "array", broker.Described: "described"},
     **{
-        kind: kind.__name__.lower()
-        for kind in (
-            *(
-                broker.Ubyte,
-                broker.Ushort,
-                broker.Uint,
-                broker.Ulong,
-                broker.Byte,
-                broker.Short,
-                broker.Int,
-            ),
-            *(broker.Timestamp, broker.Float, broker.Char, broker.Symbol, broker.Uuid),
-            *(broker.Decimal32, broker.Decimal64, broker.Decimal128),
-        )
+        getattr(broker, name.capitalize()): name
+        for name in (*ALIKE, *DECIMALS, "int", "float", "uuid")
     },
 }
 
@@ -148,32 +132,10 @@ def broker_reads(data: bytes) -> Neutral:
     return broker_neutral(value)
 
 
-PROTON_TYPES: dict[type, str] = {
-    type(None): "null",
-    bool: "boolean",
-    int: "long",
-    float: "double",
-    str: "string",
-    bytes: "binary",
-    list: "list",
-    dict: "map",
-    UUID: "uuid",
-    proton.ubyte: "ubyte",
-    proton.ushort: "ushort",
-    proton.uint: "uint",
-    proton.ulong: "ulong",
-    proton.byte: "byte",
-    proton.short: "short",
-    proton.int32: "int",
-    proton.char: "char",
-    proton.timestamp: "timestamp",
-    proton.float32: "float",
-    proton.decimal32: "decimal32",
-    proton.decimal64: "decimal64",
-    proton.decimal128: "decimal128",
-    proton.symbol: "symbol",
-    proton.Described: "described",
-    proton.Array: "array",
+PROTON_TYPES = PYTHON_TYPES | {
+    **{UUID: "uuid", proton.int32: "int", proton.float32: "float"},
+    **{proton.Described: "described", proton.Array: "array"},
+    **{getattr(proton, name): name for name in (*ALIKE, *DECIMALS)},
 }
 PROTON_SIZES = {"decimal32": 4, "decimal64": 8}
 
