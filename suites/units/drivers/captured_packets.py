@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import dpkt
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from brokerproof.harness.capture.conversion import Converter
 from brokerproof.harness.capture.packet_order import Series
@@ -211,6 +213,20 @@ class Plan:
     double: int | None = None
     overrun: bool = False
     silent: bool = False
+
+
+QUIET = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+PLANS = st.builds(
+    Plan,
+    count=st.integers(1, 7),
+    size=st.sampled_from([0, 40, 300]),
+    lose=st.none() | st.integers(0, 5),
+    double=st.none() | st.integers(0, 5),
+    overrun=st.booleans(),
+    silent=st.booleans(),
+)
 
 
 def session(plan: Plan, wire: Wire | None = None) -> Wire:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import Vantage
@@ -16,6 +16,8 @@ from brokerproof.harness.trace.facts import Key, Sent
 from brokerproof.reports.judging import amqp
 from brokerproof.suites.units.drivers.captured_packets import (
     GROUND,
+    PLANS,
+    QUIET,
     Plan,
     Segment,
     Wire,
@@ -28,21 +30,6 @@ from brokerproof.suites.units.drivers.captured_packets import (
     session,
     surely,
     without,
-)
-
-QUIET = settings(
-    deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
-
-
-PLANS = st.builds(
-    Plan,
-    count=st.integers(1, 7),
-    size=st.sampled_from([0, 40, 300]),
-    lose=st.none() | st.integers(0, 5),
-    double=st.none() | st.integers(0, 5),
-    overrun=st.booleans(),
-    silent=st.booleans(),
 )
 
 
