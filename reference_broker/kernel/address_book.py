@@ -152,7 +152,10 @@ class AddressBook:
         address = self.by_name.get(name) or self.open(name, {RoutingType.ANYCAST}, configured=False)
         address.routing.add(RoutingType.ANYCAST)
         attempts = self._rules.of(name).max_delivery_attempts
-        made = queue(name, RoutingType.ANYCAST, RoundRobin(), attempts, lambda queue, entry: None)
+        made = queue(
+            *(name, RoutingType.ANYCAST, RoundRobin(), attempts, lambda queue, entry: None),
+            *(self.serving, self._expires),
+        )
         self._register(made, address)
         address.bind(made)
         return made
@@ -164,13 +167,13 @@ class AddressBook:
         def dead_letter(queue: Queue, entry: Entry) -> None:
             self._dead_letter(address.name, entry)
 
-        queue = self._new_queue(name, routing, RoundRobin(), attempts, dead_letter)
+        queue = self._new_queue(
+            *(name, routing, RoundRobin(), attempts, dead_letter, self.serving, self._expires)
+        )
         self._register(queue, address)
         return queue
 
     def _register(self, queue: Queue, address: Address) -> None:
-        queue.serving = self.serving
-        queue.clock = self._expires
         self._queues.setdefault(queue.name, OrderedDict())[queue] = address
 
     def record(self, address: Address, queue: Queue) -> None:

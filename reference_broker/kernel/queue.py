@@ -174,6 +174,121 @@ class RoundRobin:
         return [consumer for consumer in self._turns if consumer.has_room()]
 
 
+class ReadyEntries(deque[Entry]):
+    """The entries in memory that wait for a consumer, sorted by their order."""
+
+    __slots__ = ()
+
+    def behind(self, order: int) -> int:
+        """The place of the first entry behind ``order``."""
+        return bisect.bisect_right(self, order, key=attrgetter("order"))
+
+    def put_back(self, back: list[Entry]) -> None:
+        """Merge in ``back``, which is sorted."""
+        if not back or not self or back[-1].order < self[0].order:
+            self.extendleft(reversed(back))
+        elif len(back) <= _FEW:
+            # A merge would cost each single entry that comes back the length of the queue.
+            for entry in back:
+                self.insert(self.behind(entry.order), entry)
+        else:
+            merged = list(heapq.merge(back, self, key=attrgetter("order")))
+            self.clear()
+            self.extend(merged)
+
+
+class Selection:
+    """Who of the consumers may have which entry. ``choosy`` is true if not everybody may have
+    everything; ``looked`` has up to which order a consumer has looked at what waits then."""
+
+    def __init__(self, dispatcher: RoundRobin) -> None:
+        self.choosy = False
+        self.selectors: dict[Consumer, Selector] = {}
+        self.looked: dict[Consumer, int] = {}
+        self._barring = False
+        self._dispatcher = dispatcher
+
+    def add(self, consumer: Consumer, selector: Selector) -> None:
+        """``consumer`` may have what ``selector`` selects."""
+        self.selectors[consumer] = selector
+        self.choosy = True
+
+    def remove(self, consumer: Consumer) -> None:
+        """``consumer`` gets nothing more."""
+        self.selectors.pop(consumer, None)
+        self.looked.pop(consumer, None)
+        self.choosy = self._barring or bool(self.selectors)
+        if not self.choosy:
+            self.looked.clear()
+
+    def may_have(self, entry: Entry, consumer: Consumer) -> bool:
+        """True if ``entry`` may go to ``consumer``."""
+        if entry.barred is not None and consumer in entry.barred:
+            return False
+        selector = self.selectors.get(consumer)
+        return selector is None or selector.matches(entry.message)
+
+    def note_looked(self, order: int) -> None:
+        """Consumers with room have looked at all that waits up to ``order``."""
+        for consumer in self._dispatcher.with_room():
+            self.looked[consumer] = order
+
+    def look_again(self, order: int) -> None:
+        """Have consumers look at what waits behind ``order``."""
+        for consumer, looked in self.looked.items():
+            self.looked[consumer] = min(looked, order)
+
+    def came_back(self, back: list[Entry]) -> None:
+        """``back``, which is sorted, waits again."""
+        if not self._barring and any(entry.barred is not None for entry in back):
+            self._barring = self.choosy = True
+        if back and self.choosy:
+            self.look_again(back[0].order - 1)
+
+
+class Browsers:
+    """The browsers of ``queue``, of which ``ready`` waits in memory."""
+
+    def __init__(self, queue: Queue, ready: ReadyEntries) -> None:
+        self.joined: dict[Browser, None] = {}
+        self._queue = queue
+        self._ready = ready
+
+    def add(self, browser: Browser) -> None:
+        """``browser`` joins and sees what waits."""
+        self.joined[browser] = None
+        self.offer(browser)
+
+    def remove(self, browser: Browser) -> None:
+        """``browser`` sees nothing more."""
+        del self.joined[browser]
+        if self._queue.behind is not None:
+            self._queue.behind.stop_browsing(browser)
+
+    def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
+        """Return the number of waiting messages that ``browser`` has not seen and ``selector``
+        selects. Messages on pages are counted as for :meth:`Queue.available`."""
+        place = self._ready.behind(browser.cursor)
+        if selector is None:
+            return max(0, len(self._queue) - place - max(0, browser.cursor - self._queue.order))
+        unseen = islice(self._ready, place, place + _MOST_COUNTED)
+        return sum(selector.matches(entry.message) for entry in unseen)
+
+    def offer(self, browser: Browser) -> None:
+        """Shows ``browser`` what it has not seen, as long as it has room."""
+        queue, ready = self._queue, self._ready
+        place = ready.behind(browser.cursor)
+        while place < len(ready) and browser.has_room():
+            entry = ready[place]
+            browser.cursor = entry.order
+            if queue.unstored is not None:
+                browser.wait_for(max(entry.batch, queue.batch))
+            browser.show(entry)
+            place += 1
+        if queue.behind is not None and place >= len(ready) and browser.has_room():
+            queue.behind.browse(browser)
+
+
 class Queue:
     """One queue. ``dead_letter`` takes a message that failed ``max_attempts`` times; 0 or less is
     no limit.
@@ -183,7 +298,10 @@ class Queue:
     there is no store; ``behind`` is what lies on pages. ``unstored`` gathers what an input brought
     into being, for the store to number with the input's batch; None where nothing survives a
     restart. ``batch`` is the batch that stores the queue itself, or that it had a consumer.
+    ``clock`` returns the nanoseconds since 1970; None where messages do not expire.
     """
+
+    new_ready: type[ReadyEntries] = ReadyEntries
 
     def __init__(
         self,
@@ -192,6 +310,8 @@ class Queue:
         dispatcher: RoundRobin,
         max_attempts: int,
         dead_letter: Callable[[Queue, Entry], None],
+        serving: Serving | None = None,
+        clock: Callable[[], Instant] | None = None,
     ) -> None:
         self.name = name
         self.routing = routing
@@ -199,26 +319,23 @@ class Queue:
         self.id = 0
         self.durable = False
         self.behind: PagedTail | None = None
-        self.serving = Serving()
+        self.serving = Serving() if serving is None else serving
         self.unstored: list[Numbered] | None = None
         self.batch = 0
         self.on_consumer: Callable[[], None] | None = None
         """Called before a consumer sees anything."""
-        self.clock: Callable[[], Instant] | None = None
-        """Returns the nanoseconds since 1970; None where messages do not expire."""
+        self.clock = clock
         self.unsettled = 0
         """Entries that are with a consumer, or with a transaction, and may come back."""
         self._dispatcher = dispatcher
         self._max_attempts = max_attempts
         self._dead_letter = dead_letter
-        self._ready: deque[Entry] = deque()
+        self._ready = self.new_ready()
         self._order = 0
-        self._browsers: dict[Browser, None] = {}
         self._on_read: list[Callable[[], None]] = []
-        self._choosy = self._barring = self._discarded = False
-        self._selectors: dict[Consumer, Selector] = {}
-        self._looked: dict[Consumer, int] = {}
-        """In a choosy queue: up to which order a consumer has looked at what waits."""
+        self._discarded = False
+        self._selection = Selection(dispatcher)
+        self.browsers = Browsers(self, self._ready)
 
     def __len__(self) -> int:
         """Messages that wait for a consumer."""
@@ -247,9 +364,8 @@ class Queue:
     @property
     def in_use(self) -> bool:
         """True if anybody consumes, or any message is here or may come back."""
-        return (
-            len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0 or bool(self._browsers)
-        )
+        used = len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0
+        return used or bool(self.browsers.joined)
 
     def enqueue(
         self,
@@ -269,13 +385,13 @@ class Queue:
             entry.notes = source_entry.notes
         if self.unstored is not None:
             self.unstored.append(entry)
-        if not self._ready and not self._choosy:
+        if not self._ready and not self._selection.choosy:
             consumer = self._dispatcher.pick()
             if consumer is not None:
                 self.hand(consumer, entry)
                 return
         self._ready.append(entry)
-        if self._browsers or self._choosy:
+        if self.browsers.joined or self._selection.choosy:
             self.dispatch()
 
     def refuses(self, message: Message) -> bool:
@@ -303,8 +419,7 @@ class Queue:
             consumer.wait_for(self.batch)
         self._dispatcher.add(consumer)
         if selector is not None:
-            self._selectors[consumer] = selector
-            self._choosy = True
+            self._selection.add(consumer, selector)
         self.dispatch()
 
     def get(self, consumer: Consumer) -> None:
@@ -320,19 +435,15 @@ class Queue:
     def remove_consumer(self, consumer: Consumer) -> None:
         """``consumer`` gets nothing more. What it holds must be settled separately."""
         self._dispatcher.remove(consumer)
-        self._selectors.pop(consumer, None)
-        self._looked.pop(consumer, None)
-        self._choosy = self._barring or bool(self._selectors)
-        if not self._choosy:
-            self._looked.clear()
+        self._selection.remove(consumer)
 
     def dispatch(self) -> None:
         """Serves consumers until nothing waits or none has room. To be called whenever room may
         have grown."""
         self._serve()
         self.read_on()
-        for browser in tuple(self._browsers):
-            self.offer_to_browser(browser)
+        for browser in tuple(self.browsers.joined):
+            self.browsers.offer(browser)
 
     def read_on(self) -> None:
         """Serves consumers who have room from what is behind memory."""
@@ -361,13 +472,13 @@ class Queue:
         return expires > 0 and expires * NS_PER_MS <= self.clock()
 
     def _serve(self) -> None:
-        ready = self._ready
-        while ready and not self._choosy and not self._interrupted():
+        ready, selection = self._ready, self._selection
+        while ready and not selection.choosy and not self._interrupted():
             consumer = self._dispatcher.pick()
             if consumer is None:
                 break
             self._hand_share(consumer, ready.popleft())
-        if ready and self._choosy:
+        if ready and selection.choosy:
             self._choose()
 
     def _hand_share(self, consumer: Consumer, entry: Entry) -> None:
@@ -384,77 +495,32 @@ class Queue:
     def _choose(self) -> None:
         """Dispatches where not everybody may have everything. Who delivers may put an entry back,
         in its old place."""
-        ready, looked, dispatcher = self._ready, self._looked, self._dispatcher
-        begin = min(
-            (looked.get(consumer, 0) for consumer in dispatcher.with_room()), default=self._order
-        )
-        place = self._behind(begin)
+        ready, selection, dispatcher = self._ready, self._selection, self._dispatcher
+        looked = (selection.looked.get(consumer, 0) for consumer in dispatcher.with_room())
+        place = ready.behind(min(looked, default=self._order))
         while place < len(ready):
             entry = ready[place]
             if self._interrupted():
-                self._note_looked(entry.order - 1)
+                selection.note_looked(entry.order - 1)
                 return
-            consumer = dispatcher.pick_of(partial(self._may_have, entry))
+            consumer = dispatcher.pick_of(partial(selection.may_have, entry))
             if consumer is not None:
                 del ready[place]
-                looked[consumer] = entry.order
+                selection.looked[consumer] = entry.order
                 self._hand_share(consumer, entry)
             elif dispatcher.with_room():
                 place += 1
             else:
                 return
-        self._note_looked(self._order)
-
-    def _note_looked(self, order: int) -> None:
-        """Consumers with room have looked at all that waits up to ``order``."""
-        for consumer in self._dispatcher.with_room():
-            self._looked[consumer] = order
-
-    def _may_have(self, entry: Entry, consumer: Consumer) -> bool:
-        if entry.barred is not None and consumer in entry.barred:
-            return False
-        selector = self._selectors.get(consumer)
-        return selector is None or selector.matches(entry.message)
-
-    def add_browser(self, browser: Browser) -> None:
-        """``browser`` joins and sees what waits."""
-        self._browsers[browser] = None
-        self.offer_to_browser(browser)
-
-    def remove_browser(self, browser: Browser) -> None:
-        """``browser`` sees nothing more."""
-        del self._browsers[browser]
-        if self.behind is not None:
-            self.behind.stop_browsing(browser)
+        selection.note_looked(self._order)
 
     def available(self, consumer: Consumer) -> int:
         """Return the number of waiting messages that ``consumer`` may have. With a selector this
         is counted among the first :data:`_MOST_COUNTED` in memory."""
-        if not self._choosy:
+        if not self._selection.choosy:
             return len(self)
-        return sum(self._may_have(entry, consumer) for entry in islice(self._ready, _MOST_COUNTED))
-
-    def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
-        """Return the number of waiting messages that ``browser`` has not seen and ``selector``
-        selects. Messages on pages are counted as for ``available``."""
-        place = self._place(browser)
-        if selector is None:
-            return max(0, len(self) - place - max(0, browser.cursor - self._order))
-        unseen = islice(self._ready, place, place + _MOST_COUNTED)
-        return sum(selector.matches(entry.message) for entry in unseen)
-
-    def offer_to_browser(self, browser: Browser) -> None:
-        """Shows ``browser`` what it has not seen, as long as it has room."""
-        place = self._place(browser)
-        while place < len(self._ready) and browser.has_room():
-            entry = self._ready[place]
-            browser.cursor = entry.order
-            if self.unstored is not None:
-                browser.wait_for(max(entry.batch, self.batch))
-            browser.show(entry)
-            place += 1
-        if self.behind is not None and place >= len(self._ready) and browser.has_room():
-            self.behind.browse(browser)
+        may_have = self._selection.may_have
+        return sum(may_have(entry, consumer) for entry in islice(self._ready, _MOST_COUNTED))
 
     @property
     def is_untouched(self) -> bool:
@@ -476,13 +542,6 @@ class Queue:
             return False
         self._on_read.append(then)
         return True
-
-    def _place(self, browser: Browser) -> int:
-        return self._behind(browser.cursor)
-
-    def _behind(self, order: int) -> int:
-        """The place of the first entry that waits behind ``order``."""
-        return bisect.bisect_right(self._ready, order, key=attrgetter("order"))
 
     def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
         """Ends deliveries. What comes back is *not* dispatched: a caller may have more to give back
@@ -530,19 +589,5 @@ class Queue:
 
     def _take_back(self, back: list[Entry]) -> None:
         back.sort(key=attrgetter("order"))
-        if not self._barring and any(entry.barred is not None for entry in back):
-            self._barring = self._choosy = True
-        if back and self._choosy:
-            before = back[0].order - 1
-            for consumer, looked in self._looked.items():
-                self._looked[consumer] = min(looked, before)
-        if not back or not self._ready or back[-1].order < self._ready[0].order:
-            self._ready.extendleft(reversed(back))
-        elif len(back) <= _FEW:
-            # A merge would cost each single entry that comes back the length of the queue.
-            for entry in back:
-                self._ready.insert(self._behind(entry.order), entry)
-        else:
-            merged = list(heapq.merge(back, self._ready, key=attrgetter("order")))
-            self._ready.clear()  # the same deque: somebody may be in the middle of it
-            self._ready.extend(merged)
+        self._selection.came_back(back)
+        self._ready.put_back(back)

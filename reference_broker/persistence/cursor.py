@@ -255,7 +255,7 @@ class PageCursor:
         else:
             for browser, glance in tuple(self._glances.items()):
                 if glance.number == page.number:
-                    self.queue.offer_to_browser(browser)
+                    self.queue.browsers.offer(browser)
 
     # --- what was read ----------------------------------------------------------------------------
 

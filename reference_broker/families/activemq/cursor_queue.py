@@ -41,7 +41,7 @@ class CursorQueue(Queue):
     @property
     def is_served(self) -> bool:
         """True if a message that comes now goes straight to a consumer."""
-        return not self._ready and not self._choosy and bool(self._dispatcher.with_room())
+        return not self._ready and not self._selection.choosy and bool(self._dispatcher.with_room())
 
     def enqueue(
         self,
@@ -118,8 +118,7 @@ class CursorQueue(Queue):
             laid == self._order - cleared[0].order + 1
         ):  # they will have these numbers again, when they come back
             self._order -= laid
-            for consumer, looked in self._looked.items():
-                self._looked[consumer] = min(looked, self._order)
+            self._selection.look_again(self._order)
 
     def _lay(self, spool: Spool, entry: Entry) -> bool:
         """``entry`` goes to disk, or is dropped where that has no room for it."""

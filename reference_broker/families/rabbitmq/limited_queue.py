@@ -16,14 +16,13 @@ that. A message that comes back keeps its instant.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
-from brokerproof.reference_broker.kernel.queue import Consumer, Queue
+from brokerproof.reference_broker.kernel.queue import Consumer, Queue, ReadyEntries
 
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 OVERFLOWS = (DROP_HEAD, REJECT, REJECT_DLX)
@@ -41,7 +40,7 @@ class Limits:
     ttl: Duration | None = None
 
 
-class _Measured(deque[Entry]):
+class _Measured(ReadyEntries):
     """The entries that wait, and the bytes of their bodies."""
 
     size = 0
@@ -83,10 +82,10 @@ class LimitedQueue(Queue):
     why."""
 
     limits = Limits()
+    new_ready = _Measured
 
     def __init__(self, *options: Any) -> None:
         super().__init__(*options)
-        self._ready = self._measured = _Measured()
         self.now: Callable[[], Instant] = lambda: 0
         self.wake: Callable[[Instant], None] = lambda _: None
         self.dead: Callable[[Queue, Message, str], None] = lambda queue, message, why: None
@@ -96,7 +95,8 @@ class LimitedQueue(Queue):
     @property
     def size(self) -> int:
         """Bytes of the bodies that wait."""
-        return self._measured.size
+        assert isinstance(self._ready, _Measured)
+        return self._ready.size
 
     def in_memory(self) -> list[Entry]:
         """Return the waiting entries that have not been paged out, oldest first."""
@@ -115,7 +115,7 @@ class LimitedQueue(Queue):
     def _above(self, messages: int, size: int) -> bool:
         length, most = self.limits.length, self.limits.size
         return (length is not None and len(self._ready) + messages > length) or (
-            most is not None and self._measured.size + size > most
+            most is not None and self.size + size > most
         )
 
     def enqueue(

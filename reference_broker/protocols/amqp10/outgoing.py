@@ -130,7 +130,7 @@ class OutgoingLink(Link):
         self.session.send(answer)
         self._stopped = False
         if self.copies:
-            self.queue.add_browser(self)
+            self.queue.browsers.add(self)
         else:
             self.queue.add_consumer(
                 self, self._selector if self.queue.routing is RoutingType.ANYCAST else None
@@ -283,7 +283,7 @@ class OutgoingLink(Link):
         if self._stopped:
             return
         if self.copies:
-            self.queue.offer_to_browser(self)
+            self.queue.browsers.offer(self)
         else:
             self.queue.dispatch()
         if self._drain_due and self.credit.credit and self.queue.when_read(self.offer):
@@ -314,7 +314,9 @@ class OutgoingLink(Link):
         flow.delivery_count = self.credit.count
         flow.link_credit = self.credit.credit
         waiting = (
-            self.queue.unseen(self, self._selector) if self.copies else self.queue.available(self)
+            self.queue.browsers.unseen(self, self._selector)
+            if self.copies
+            else self.queue.available(self)
         )
         flow.available = min(UINT_MAX, waiting)
         flow.drain = self.credit.drain
@@ -387,7 +389,7 @@ class OutgoingLink(Link):
         self._stopped = True
         self.session.blocked.pop(self, None)
         if self.copies:
-            self.queue.remove_browser(self)
+            self.queue.browsers.remove(self)
         else:
             self.queue.remove_consumer(self)
 

@@ -95,7 +95,7 @@ class CoreConsumer:
     def attach(self) -> None:
         """Join the queue."""
         if self.browses:
-            self.queue.add_browser(self)
+            self.queue.browsers.add(self)
         else:
             self.queue.add_consumer(self, self._selector)
 
@@ -151,7 +151,7 @@ class CoreConsumer:
     def offer(self) -> None:
         """Take waiting messages as far as they can be sent."""
         if self.browses:
-            self.queue.offer_to_browser(self)
+            self.queue.browsers.offer(self)
         else:
             self.queue.dispatch()
 
@@ -187,6 +187,6 @@ class CoreConsumer:
     def close(self) -> None:
         """Leave the queue. Nothing is sent from here on."""
         if self.browses:
-            self.queue.remove_browser(self)
+            self.queue.browsers.remove(self)
         else:
             self.queue.remove_consumer(self)

@@ -109,7 +109,7 @@ class OpenWireConsumer:
         """Join the queue. The consumer's selector picks from a shared queue; a topic's own queue
         filters on entry."""
         if self.browses:
-            self.queue.add_browser(self)
+            self.queue.browsers.add(self)
             self._finish()
         else:
             self.queue.add_consumer(self, self._selector if self.queue.filter is None else None)
@@ -164,13 +164,17 @@ class OpenWireConsumer:
     def offer(self) -> None:
         """Take waiting messages as far as they can be sent."""
         if self.browses:
-            self.queue.offer_to_browser(self)
+            self.queue.browsers.offer(self)
             self._finish()
         else:
             self.queue.dispatch()
 
     def _finish(self) -> None:
-        if not self._ended and self.has_room() and not self.queue.unseen(self, self._selector):
+        if (
+            not self._ended
+            and self.has_room()
+            and not self.queue.browsers.unseen(self, self._selector)
+        ):
             self._ended = True
             self.nothing()
 
@@ -221,7 +225,7 @@ class OpenWireConsumer:
         """Leave the queue. Unacknowledged messages go back: as failed deliveries up to the message
         ``last``, all of them for None."""
         if self.browses:
-            self.queue.remove_browser(self)
+            self.queue.browsers.remove(self)
             return
         self.queue.remove_consumer(self)
         entries = list(self._out.values())

@@ -246,7 +246,7 @@ def copies_come_again(reached, self):
         self.copies
         and not self._stopped
         and self.cursor
-        and self.queue.unseen(self, self._selector) == 0
+        and self.queue.browsers.unseen(self, self._selector) == 0
     ):
         self.cursor = 0
 

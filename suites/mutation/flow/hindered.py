@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.queue import Queue, Selection
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.amqp091.consumer import Prefetch as Amqp091Prefetch
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
@@ -103,10 +103,10 @@ def shut_windows_shut_the_next(patch, reached):
             consumer.has_room = lambda: False
 
 
-@hindered.result(Queue, "_may_have", breaks=f"{WINDOW} {CREDIT}")
+@hindered.result(Selection, "may_have", breaks=f"{WINDOW} {CREDIT}")
 def choosy_consumers_take_turns(right, self, entry, consumer):
     """A message that a selector refuses waits although another consumer would take it."""
-    return False if self._selectors else right
+    return False if self.selectors else right
 
 
 @hindered.override(Queue, "_choose", breaks=FIFO)
@@ -116,7 +116,9 @@ def the_youngest_beside_a_choosy_consumer(original, reached, self):
     self._ready.reverse()
     reached(order != list(self._ready))
     original(self)
-    self._ready = type(self._ready)(sorted(self._ready, key=lambda entry: entry.order))
+    ready = sorted(self._ready, key=lambda entry: entry.order)
+    self._ready.clear()
+    self._ready.extend(ready)
 
 
 @hindered.mutant(EACH_ONCE)

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.families.artemis.accounting import AddressAcco
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.families.artemis.family import ArtemisFamily
 from brokerproof.reference_broker.kernel.admission import Verdict
-from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.queue import Browsers, Queue
 from brokerproof.reference_broker.persistence.page_files import PageFiles
 from brokerproof.reference_broker.persistence.pages import PageLimits, PagingStore
 from brokerproof.reference_broker.persistence.router_store import Stored
@@ -68,19 +68,20 @@ class _Nothing:
 @paging.override(Queue, "dispatch", breaks="ARTEMIS-PAGING-5")
 def selectors_see_memory_alone(original, reached, self):
     """A queue whose consumers have selectors reads nothing from its pages."""
-    if reached(self._choosy and self.behind is not None and self.behind.left):
+    if reached(self._selection.choosy and self.behind is not None and self.behind.left):
         self._serve()
     else:
         original(self)
 
 
-@paging.override(Queue, "offer_to_browser", breaks="ARTEMIS-PAGING-4")
+@paging.override(Browsers, "offer", breaks="ARTEMIS-PAGING-4")
 def browsers_see_memory_alone(original, reached, self, browser):
     """A browser does not see what lies on pages."""
-    behind, self.behind = self.behind, None
+    queue = self._queue
+    behind, queue.behind = queue.behind, None
     reached(behind is not None and behind.left)
     original(self, browser)
-    self.behind = behind
+    queue.behind = behind
 
 
 # --- how much -------------------------------------------------------------------------------------

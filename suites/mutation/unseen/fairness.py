@@ -73,10 +73,10 @@ def one_link_resumes_when_the_window_opens(original, reached, self):
 def what_comes_back_was_looked_at(original, reached, self, back):
     """Where consumers have selectors, a message that comes back is not offered to those who have
     looked past it."""
-    looked = dict(self._looked)
+    looked = dict(self._selection.looked)
     original(self, back)
-    if reached(looked != self._looked):
-        self._looked.update(looked)
+    if reached(looked != self._selection.looked):
+        self._selection.looked.update(looked)
 
 
 # --- producers ------------------------------------------------------------------------------------
@@ -224,8 +224,8 @@ def the_last_of_the_blocked_links_is_passed_over(reached, self):
 def the_oldest_that_comes_back_was_looked_at(reached, self, back):
     """Where consumers have selectors, of several messages that come back the oldest is not offered
     to those who have looked past it."""
-    if len(back) > 1 and self._looked:
+    if len(back) > 1 and self._selection.looked:
         oldest = min(entry.order for entry in back)
-        for consumer, looked in self._looked.items():
+        for consumer, looked in self._selection.looked.items():
             if reached(looked < oldest):
-                self._looked[consumer] = oldest
+                self._selection.looked[consumer] = oldest

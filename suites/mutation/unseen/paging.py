@@ -47,7 +47,7 @@ def browsers_skip_the_first_of_a_page(original, reached, self, glance: _Glance):
 @breaks("ARTEMIS-PAGING-5 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
 def what_a_selector_passed_over_is_lost(original, reached, self, consumer):
     """Paged messages that a consumer with a selector passed over are done with when it leaves."""
-    selector = self._selectors.get(consumer)
+    selector = self._selection.selectors.get(consumer)
     original(self, consumer)
     if selector is None:
         return

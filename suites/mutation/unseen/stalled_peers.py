@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.queue import Selection
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
@@ -107,18 +107,15 @@ def credit_of_a_stalled_consumer_is_lost(self, credits):
     return self._session.connection.held and credits > 0
 
 
-@stalled_peers.after(Queue, "_note_looked", breaks=f"ARTEMIS-STOMP-selector-1 {HANDED}")
+@stalled_peers.after(Selection, "note_looked", breaks=f"ARTEMIS-STOMP-selector-1 {HANDED}")
 def a_stalled_consumer_counts_as_having_looked(reached, self, order):
     """What passes a queue with selectors while a consumer's peer does not read is never offered to
     that consumer."""
     for consumer in self._dispatcher._turns:
         window = getattr(consumer, "window", None)
         if window is not None and consumer.has_room != window.has_room:
-            reached(
-                self._looked.get(consumer, 0) < order
-                and any(self._may_have(entry, consumer) for entry in self._ready)
-            )
-            self._looked[consumer] = order
+            reached(self.looked.get(consumer, 0) < order)
+            self.looked[consumer] = order
 
 
 @stalled_peers.mutant("AMQP10-READING-OUT-01 AMQP10-OUT-03")

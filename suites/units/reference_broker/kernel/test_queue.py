@@ -65,10 +65,10 @@ def test_those_that_leave_are_not_searched_for_among_the_others() -> None:
     peers = [Leaver() for _ in range(100)]
     for peer in peers:
         queue.add_consumer(peer)
-        queue.add_browser(peer)
+        queue.browsers.add(peer)
     for peer in reversed(peers):
         queue.remove_consumer(peer)
-        queue.remove_browser(peer)
+        queue.browsers.remove(peer)
     assert not queue.in_use
     assert Leaver.comparisons == 0
 

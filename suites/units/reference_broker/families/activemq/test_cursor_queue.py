@@ -207,10 +207,10 @@ def test_who_looks_on_sees_what_lies_on_disk_and_sees_it_once() -> None:
     producer, early, late = driver.connect(), Watcher(), Watcher()
     sent = bodies(400)
     driver.fill(producer, sent[:2])
-    driver.queue.add_browser(early)
+    driver.queue.browsers.add(early)
     assert early.seen == sent[:2]
     driver.fill(producer, sent[2:])
-    driver.queue.add_browser(late)
+    driver.queue.browsers.add(late)
     driver.wait()
     assert early.seen == late.seen == sent
     assert len(driver.queue) == len(sent), "nothing was taken away"
