@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from brokerproof.harness.catalogue import deviations, extensions, requirement_te
 from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.commands.cli import cli
 from brokerproof.harness.results import records
+from brokerproof.suites.units.drivers.commands import command
 
 DEVIATION = """
 [[deviation]]
@@ -81,13 +81,9 @@ def test_a_run_collects_the_cases_of_a_package(shop: Path, tmp_path: Path) -> No
     broken.write_text(broken.read_text().replace("received == sent", "received != sent"))
     (shop / "shop_cases" / "deviations" / "artemis.toml").write_text(DEVIATION)
     path = os.pathsep.join([str(shop), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "brokerproof.harness.commands.cli", "run", "--suite", "shop"]
+    options = "--target reference --seed 1 --json --no-report"
     ran = subprocess.run(
-        [
-            *command,
-            *["--target", "reference", "--seed", "1", "--json", "--no-report", "--out"],
-            str(out),
-        ],
+        command(f"run --suite shop {options} --out {out}"),
         capture_output=True,
         text=True,
         check=False,

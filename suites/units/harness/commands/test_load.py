@@ -27,28 +27,18 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.trace.stamp import read as stamped
 
 
-def run(folder: Path, *options: str) -> tuple[int, dict[str, object]]:
-    arguments = [
-        "--target",
-        "reference-real",
-        "--seed",
-        "1",
-        "--out",
-        str(folder),
-        "--json",
-        *options,
-    ]
+def run(
+    folder: Path, options: str, target: str = "reference-real"
+) -> tuple[int, dict[str, object]]:
+    arguments = ["--target", target, "--seed", "1", "--out", str(folder), "--json"]
+    arguments += options.split()
     done = CliRunner().invoke(load, arguments, standalone_mode=False, catch_exceptions=False)
     return done.return_value, json.loads(done.stdout)
 
 
 def test_two_drivers_record_one_load_that_the_oracles_find_nothing_in(tmp_path: Path) -> None:
-    code, told = run(
-        tmp_path / "run",
-        *("--messages", "200", "--producers", "3", "--consumers", "2", "--connections", "4"),
-        "--drivers",
-        "2",
-    )
+    options = "--messages 200 --producers 3 --consumers 2 --connections 4 --drivers 2"
+    code, told = run(tmp_path / "run", options)
     assert code == 0
     assert told["sent"] == told["confirmed"] == told["received"] == told["settled"] == 200
     events = read.case(tmp_path / "run", "reference-real", "load")
@@ -77,22 +67,8 @@ def test_two_drivers_record_one_load_that_the_oracles_find_nothing_in(tmp_path: 
 
 
 def test_amqp_with_cuts_is_recorded_so_that_its_oracles_can_judge_it(tmp_path: Path) -> None:
-    code, told = run(
-        tmp_path / "run",
-        *(
-            "--protocol",
-            "amqp",
-            "--rate",
-            "300",
-            "--duration",
-            "1500ms",
-            "--producers",
-            "2",
-            "--consumers",
-            "2",
-        ),
-        *("--fault", "cut:400ms", "--size", "100..900"),
-    )
+    options = "--protocol amqp --rate 300 --duration 1500ms --producers 2 --consumers 2"
+    code, told = run(tmp_path / "run", f"{options} --fault cut:400ms --size 100..900")
     assert told["sent"], told
     assert told["received"] >= told["confirmed"]  # type: ignore[operator]
     assert told["faults"]["cut"] >= 1  # type: ignore[index]
@@ -127,34 +103,12 @@ def test_an_unreachable_broker_is_a_set_up_that_failed(tmp_path: Path) -> None:
 
 
 def test_amqp_0_9_1_with_cuts_is_recorded_so_that_what_came_can_be_told(tmp_path: Path) -> None:
-    arguments = [
-        "--target",
-        "reference-rabbitmq-real",
-        "--protocol",
-        "amqp091",
-        "--rate",
-        "300",
-        "--duration",
-        "1500ms",
-    ]
-    arguments += [
-        "--producers",
-        "2",
-        "--consumers",
-        "2",
-        "--connections",
-        "3",
-        "--fault",
-        "cut:400ms",
-        "--ack",
-        "client",
-    ]
-    arguments += ["--seed", "1", "--out", str(tmp_path / "run"), "--json"]
-    done = CliRunner().invoke(load, arguments, standalone_mode=False, catch_exceptions=False)
-    told = json.loads(done.stdout)
+    options = "--protocol amqp091 --rate 300 --duration 1500ms --producers 2 --consumers 2"
+    options += " --connections 3 --fault cut:400ms --ack client"
+    _, told = run(tmp_path / "run", options, "reference-rabbitmq-real")
     assert not told["errors"], told
-    assert told["faults"]["cut"] >= 1
-    assert told["received"] >= told["confirmed"] > 100
+    assert told["faults"]["cut"] >= 1  # type: ignore[index]
+    assert told["received"] >= told["confirmed"] > 100  # type: ignore[operator]
     events = read.case(tmp_path / "run", "reference-rabbitmq-real", "load")
     frames = [event for event in events if isinstance(event, FrameSent | FrameReceived)]
     published = {stamped(frame.body) for frame in frames if frame.command == "basic.publish"}

@@ -5,7 +5,6 @@ import functools
 import gzip
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -14,8 +13,9 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 import pytest
 
-from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.suites.units.drivers.commands import command
+from brokerproof.suites.units.drivers.targets import started
 
 PASSCODE = "Unlikely/Canary+7f3d9c"
 CASES = "authentication or security or opening"
@@ -88,14 +88,9 @@ def test_no_file_of_a_run_holds_the_passcode(
     reported = name == "reference-rabbitmq"  # the fewest cases
     target = _target(home, name)
     out = tmp_path / "run"
-    command = ["run", "--target", str(target), "--seed", "1", "--out", str(out)]
-    command += ["--effort", "smoke"]
-    command += ["--case", CASES, *([] if reported else ["--no-report"])]
-    done = subprocess.run(
-        [sys.executable, "-m", "brokerproof.harness.commands.cli", *command],
-        capture_output=True,
-        check=False,
-    )
+    options = f"--seed 1 --effort smoke --case '{CASES}' {'' if reported else '--no-report'}"
+    line = command(f"run --target {target} --out {out} {options}")
+    done = subprocess.run(line, capture_output=True, check=False)
     assert done.returncode in (0, 1, 2), done.stderr.decode()
     kept = [path for path in out.rglob("*") if path.is_file()]
     names = {path.name for path in kept}
@@ -116,26 +111,15 @@ def test_no_file_of_a_run_by_url_and_no_script_holds_the_passcode(
     monkeypatch.setenv("CANARY", PASSCODE)
     home, out = tmp_path / "target", tmp_path / "run"
     home.mkdir()
-    broker = target_file.load(str(_target(home, "reference-real")))
-    broker.start(home)
-    assert isinstance(broker, SocketTarget)
-    (host, stomp), (_, amqp) = broker.endpoints["stomp"], broker.endpoints["amqp"]
-    # It is no RabbitMQ: a case fails, and leaves a counterexample with its scripts.
-    url = f"stomp://brokerproof@{host}:{stomp}?like=rabbitmq&passcode_env=CANARY&local=true"
-    command = ["run", "--target", f"{url},amqp://{host}:{amqp}", "--seed", "1", "--effort", "smoke"]
-    command += ["--case", "rabbitmq_heart_beats or what_is_no_sasl"]
-    try:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-m", "brokerproof.harness.commands.cli"),
-                *command,
-                *("--no-report", "--out", str(out)),
-            ],
-            capture_output=True,
-            check=False,
-        )
-    finally:
-        broker.stop()
+    with started(str(_target(home, "reference-real")), home) as broker:
+        assert isinstance(broker, SocketTarget)
+        (host, stomp), (_, amqp) = broker.endpoints["stomp"], broker.endpoints["amqp"]
+        # It is no RabbitMQ: a case fails, and leaves a counterexample with its scripts.
+        url = f"stomp://brokerproof@{host}:{stomp}?like=rabbitmq&passcode_env=CANARY&local=true"
+        options = "--seed 1 --effort smoke --case 'rabbitmq_heart_beats or what_is_no_sasl'"
+        where = f"--target '{url},amqp://{host}:{amqp}' --out {out}"
+        line = command(f"run {where} {options} --no-report")
+        done = subprocess.run(line, capture_output=True, check=False)
     assert done.returncode == 1, done.stderr.decode()
     kept = [path for path in out.rglob("*") if path.is_file()]
     assert {".py", ".jsonl", ".parquet"} <= {path.suffix for path in kept}

@@ -19,18 +19,14 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.units.drivers import toml_tables
+from brokerproof.suites.units.drivers.commands import command
 
 TABLES = toml_tables.beside(__file__)
 
 
-def brokerproof(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def brokerproof(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "brokerproof.harness.commands.cli", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        command(line), cwd=cwd, capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -53,27 +49,9 @@ def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
-    arguments = (
-        "run",
-        "--target",
-        "reference",
-        "--suite",
-        "flow",
-        "--effort",
-        "smoke",
-        "--seed",
-        "3",
-        "--no-report",
-    )
-    ran = brokerproof(
-        *arguments,
-        "--case",
-        "chapter or (consumer_window and minus_one)",
-        "--out",
-        "run",
-        "--json",
-        cwd=tmp_path,
-    )
+    line = "run --target reference --suite flow --effort smoke --seed 3 --no-report"
+    cases = "chapter or (consumer_window and minus_one)"
+    ran = brokerproof(f"{line} --case '{cases}' --out run --json", tmp_path)
     assert ran.returncode == 0, ran.stderr
     summary = json.loads(ran.stdout)
     assert summary["verdicts"] == {"PASS": 2}
@@ -86,21 +64,19 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     first, second = path.read_text().splitlines(keepends=True)
     path.write_text(first + second[:30])
     with run_folder.alone(tmp_path / "run"):
-        beside = brokerproof("run", "--out", "run", "--resume", cwd=tmp_path)
+        beside = brokerproof("run --out run --resume", tmp_path)
     assert beside.returncode == 4
     assert "run: a run is being written there" in beside.stderr
     assert "footer" in run_folder.read(tmp_path / "run"), "it was left alone"
-    again = brokerproof(
-        "run", "--out", "run", "--resume", "--no-report", cwd=tmp_path
-    )  # as it was asked for
+    again = brokerproof("run --out run --resume --no-report", tmp_path)  # as it was asked for
     assert again.returncode == 0, again.stderr
     assert again.stdout.strip() == "run"
     assert len(list(records.read(tmp_path / "run"))) == 2
     path.write_text("garbled\n" + path.read_text())
-    other = brokerproof("run", "--out", "run", "--resume", "--seed", "4", cwd=tmp_path)
+    other = brokerproof("run --out run --resume --seed 4", tmp_path)
     assert other.returncode == 4
     assert "has seed 3; omit --seed" in other.stderr
-    garbled = brokerproof(*arguments, "--out", "run", "--resume", cwd=tmp_path)
+    garbled = brokerproof(f"{line} --out run --resume", tmp_path)
     assert garbled.returncode == 4
     assert "results.ndjson, line 1: is no result" in garbled.stderr
 

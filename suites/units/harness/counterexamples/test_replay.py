@@ -49,6 +49,7 @@ from brokerproof.reports.model.index_model import CaseRow
 from brokerproof.reports.sources.runs import Run as ReportedRun
 from brokerproof.suites.flow.test_consumer_window import Plan
 from brokerproof.suites.stomp.malformations import KINDS
+from brokerproof.suites.units.drivers.targets import started
 
 MUST = "STOMP12-HDR-17"
 
@@ -193,27 +194,12 @@ def test_a_case_that_changed_is_not_run(kept: Path, registered: Callable[..., Ca
 
 
 def test_the_raw_script_decides_against_a_real_broker(kept: Path) -> None:
-    target = target_file.load("reference-real")
-    facts = target.start(kept.parent)
-    try:
-        script = kept.with_name(case_file.read(kept).header["raw_script"])
-        address = facts.endpoint.split()[0].removeprefix("stomp://")
-        done = subprocess.run(
-            [
-                sys.executable,
-                str(script),
-                address,
-                "--login",
-                "brokerproof",
-                "--passcode",
-                "brokerproof",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    finally:
-        target.stop()
+    script = kept.with_name(case_file.read(kept).header["raw_script"])
+    login = ["--login", "brokerproof", "--passcode", "brokerproof"]
+    with started("reference-real", kept.parent) as target:
+        host, port = target.endpoints["stomp"]  # type: ignore[attr-defined]
+        command = [sys.executable, str(script), f"{host}:{port}", *login]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "It came as expected." in done.stdout
 

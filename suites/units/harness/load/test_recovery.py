@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import ConnectionOpened
 from brokerproof.harness.trace.stamp import stamp
+from brokerproof.suites.units.drivers.commands import command
 
 STOMP = protocols.NUMBERS["stomp"]
 LOOKS = 300
@@ -150,22 +150,8 @@ def test_a_tape_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_a_killed_driver_recorded_is_recovered(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    options = [
-        "--target",
-        "reference-real",
-        "--rate",
-        "400",
-        "--duration",
-        "10m",
-        "--out",
-        str(run),
-        "--seed",
-        "1",
-    ]
-    with subprocess.Popen(
-        [sys.executable, "-m", "brokerproof.harness.commands.cli", "load", *options],
-        stderr=subprocess.PIPE,
-    ) as load:
+    options = f"--target reference-real --rate 400 --duration 10m --out {run} --seed 1"
+    with subprocess.Popen(command(f"load {options}"), stderr=subprocess.PIPE) as load:
         written = run / "tape" / "0" / "00000000"
         for _ in range(LOOKS):
             if written.exists() and written.stat().st_size > 100_000:

@@ -27,6 +27,7 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.session.forked_workers import Workers, heaviest_first
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.suites.units.drivers.commands import command
 
 MUST = "STOMP12-HDR-17"
 
@@ -181,35 +182,15 @@ def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> Non
     )
     for name in ("ready", "never"):
         os.mkfifo(tmp_path / name)
-    subset = (
-        "--suite",
-        "crossing",
-        "--case",
-        "settlement",
-        "--effort",
-        "smoke",
-        "--seed",
-        "5",
-        "--no-report",
-        "-n",
-        "2",
-        "--out",
-        "run",
+    line = command(
+        "run --target blocking.target.toml --suite crossing --case settlement --effort smoke"
+        " --seed 5 --no-report -n 2 --out run"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "brokerproof.harness.commands.cli",
-        "run",
-        "--target",
-        "blocking.target.toml",
-        *subset,
-    ]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     folder = tmp_path / "run"
     ready = os.open(tmp_path / "ready", os.O_RDONLY | os.O_NONBLOCK)
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             ended = os.pidfd_open(process.pid)
@@ -231,7 +212,7 @@ def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> Non
     assert sorted(traced(folder, "blocking")) == sorted(before)
     (tmp_path / "never").unlink()
     again = subprocess.run(
-        [*command, "--resume"],
+        [*line, "--resume"],
         cwd=tmp_path,
         env=environment,
         stderr=subprocess.PIPE,
