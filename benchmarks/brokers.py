@@ -1,8 +1,6 @@
 """The brokers that benchmarks measure: each a process of its own on 127.0.0.1, which ends with
 ours."""
 
-from __future__ import annotations
-
 import functools
 import json
 import sys

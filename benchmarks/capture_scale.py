@@ -7,8 +7,6 @@ twice, once in either direction. One of them is not delivered, which has to be f
 process of its own, whose tree is watched (``judge_scale.py``). The capture is removed again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import struct

@@ -1,7 +1,5 @@
 """What the peers of ``throughput.py`` need to know of a protocol."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

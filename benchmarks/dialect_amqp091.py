@@ -1,8 +1,6 @@
 """AMQP 0-9-1 as the benchmarks speak it: publisher confirms, a prefetch, each delivery acknowledged
 by its own basic.ack."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any

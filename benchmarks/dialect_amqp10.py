@@ -1,8 +1,6 @@
 """AMQP 1.0 as the benchmarks speak it: transfers as far as credit and session window go, each
 message accepted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dialect import Dialect, Failed, Job, Step

@@ -1,8 +1,6 @@
 """Artemis's CORE as the benchmarks speak it: every send answered, credit in bytes, each message
 acknowledged by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

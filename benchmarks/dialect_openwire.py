@@ -1,8 +1,6 @@
 """OpenWire as the benchmarks speak it: every message answered, a prefetch, each message
 acknowledged by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

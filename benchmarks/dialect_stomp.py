@@ -1,8 +1,6 @@
 """STOMP 1.2 as the benchmarks speak it: frames are told apart by their NULs, which no body of
 theirs has."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -15,8 +15,6 @@ call. 10**9 events need 4.2 GB of disk.
 Every recording has five anomalies in it, and an engine that does not find each of them has failed.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -8,8 +8,6 @@ on the other, so neither peer holds it. The consumer comes when the producer is 
 VmRSS of the broker's process, looked at every 20 ms.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -11,8 +11,6 @@ reference broker of the other kind instead, whose queues have 4 MiB of memory: w
 persistent is spooled, and with ``--durable`` it is left in the store.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

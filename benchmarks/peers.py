@@ -11,8 +11,6 @@ Both read the same monotonic clock of the host, so the producer's first instant 
 last can be subtracted. What a protocol writes and how it is read is its :class:`dialect.Dialect`.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Sequence

@@ -13,8 +13,6 @@ the broker in its own; neither is bound to a core. With ``--rate`` the driver is
 as it can be. Exit 1 if the median of any protocol is 10 % or more.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -8,8 +8,6 @@ checkouts, it compares their reference brokers instead, and ratios are those of 
 See README.md beside this file for what is measured.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

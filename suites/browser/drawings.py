@@ -3,8 +3,6 @@
 Not collected with the rest, since it needs Chromium: name the file, or run ``tox -e browser``.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

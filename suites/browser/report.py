@@ -5,8 +5,6 @@ Not collected with the rest, since it needs Chromium: name the file, or run ``to
 ``BROKERPROOF_SHOTS=FOLDER`` it leaves a picture of each page there, at both widths, light and dark.
 """
 
-from __future__ import annotations
-
 import html
 import os
 import re

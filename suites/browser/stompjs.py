@@ -4,8 +4,6 @@ Not collected with the rest, since it needs Chromium and npm: name the file, or 
 browser``.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
 from brokerproof.harness.clients.client_event import ClientEvent, event_named

@@ -4,8 +4,6 @@ Fields are small numbers and the names that other frames use, so that frames mee
 a boundary number or text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random

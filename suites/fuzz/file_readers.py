@@ -4,8 +4,6 @@ Seeds are shipped files and freshly recorded ones. A reader gets the path of a d
 what it read as its commands do; it returns, or raises one of its refusals with one sentence.
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import io

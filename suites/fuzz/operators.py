@@ -4,8 +4,6 @@ An operator is a function of a random source and a seed (and of the corpus, to s
 boundaries rather than formats; a format's own operators stand with its reader.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -12,8 +12,6 @@ finding is made shorter, in process, and written to ``fixtures/vectors/protocols
 ``test_protocol_fuzz.py`` plays it for ever.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -6,8 +6,6 @@ than :data:`MOST_SECONDS` for one input, is a finding like an exception. A findi
 ``fixtures/vectors/files/READER/``, where ``test_file_readers.py`` tries it for ever.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import multiprocessing

@@ -11,8 +11,6 @@ Events are data, so that a scene can be played again and made shorter. The invar
 * when the peers are gone nothing of them is left but messages.
 """
 
-from __future__ import annotations
-
 import gc
 import signal
 import time

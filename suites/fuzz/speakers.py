@@ -5,8 +5,6 @@ other frames use, so that they meet, and now and then a boundary number or text.
 structure is the business of :mod:`brokerproof.suites.fuzz.operators`.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Sequence

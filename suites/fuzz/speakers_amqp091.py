@@ -1,7 +1,5 @@
 """Frames of AMQP 0-9-1 for the protocol fuzzer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from random import Random

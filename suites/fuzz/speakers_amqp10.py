@@ -1,7 +1,5 @@
 """Frames of AMQP 1.0 for the protocol fuzzer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """Packets of CORE and commands of OpenWire for the protocol fuzzer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import Any

@@ -4,8 +4,6 @@ and what else JMS has.
 Not collected with the rest, since it needs a JDK and the jars of ActiveMQ: name the file.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import case
 from brokerproof.harness.clients import jms

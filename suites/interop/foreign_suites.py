@@ -7,8 +7,6 @@ RabbitMQ's usual ports of this machine, which must be free, and forwarders stand
 ends otherwise on the two brokers must be in :data:`DIFFERENCES`, and what is there must differ.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

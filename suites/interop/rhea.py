@@ -5,8 +5,6 @@ Not collected with the rest, since it needs node and npm: name the file, or run 
 rhea has no transactions.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

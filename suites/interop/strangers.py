@@ -4,8 +4,6 @@ Not collected with the rest, since it needs the package coilmq, Maven, a JDK and
 or ``tox -e strangers``.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

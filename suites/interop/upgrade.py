@@ -4,8 +4,6 @@ Not collected with the rest, since it needs Maven and starts brokers: name the f
 upgrade``. The commands are those of the tutorial's last step.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """All mutants, by name, and the controls that stand beside them."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``brokerproof mutants``: which seeded faults the suites catch, and through which requirement."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from importlib.metadata import version

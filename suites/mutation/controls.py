@@ -1,8 +1,6 @@
 """Four controls: what is right must pass everything, at its own pace too, and what is wrong
 throughout must pass nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from brokerproof.harness.model.broker_io import PeerGone

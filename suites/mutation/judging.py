@@ -12,8 +12,6 @@ READING kills nothing. A failed control accuses nobody and kills nothing either,
 fails on a mutant and on no honest broker has noticed it.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Everything happens in virtual time and is a function of seed and effort: two run
 matrix.
 """
 
-from __future__ import annotations
-
 import enum
 import logging
 import signal

@@ -3,8 +3,6 @@
 ``tox -e foreign-mutants`` runs it: it needs Maven and a JDK, and no checkout.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import zipfile

@@ -3,8 +3,6 @@
 python -m brokerproof.suites.mutation.real_broker NAME [options of brokerproof broker]
 """
 
-from __future__ import annotations
-
 import sys
 
 from brokerproof.reference_broker.__main__ import main

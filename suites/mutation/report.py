@@ -1,7 +1,5 @@
 """The kill matrix as data (``mutants.json``) and as a table for a terminal."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ One line is one mutant: its name, a colon, and why nothing can or should kill it
 lines that begin with # are for people.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

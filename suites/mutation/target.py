@@ -1,7 +1,5 @@
 """A mutant as a target: ``--target mutant:NAME`` judges one like any broker."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Bytecode mutants: the choice of cases, and what counts as a kill."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The cases that put clients on trial are judged by what they catch: no honest client is accused,
 and every fault of the small client is found, by a requirement that it breaks."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

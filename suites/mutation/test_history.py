@@ -1,7 +1,5 @@
 """Pairs of releases: the lists that are shipped, and when a pair counts as told apart."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ With BROKERPROOF_STYLES_PART=1 every case of the protocol runs, else every forti
 BROKERPROOF_STYLES_SEED draws other examples.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

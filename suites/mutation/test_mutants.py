@@ -1,8 +1,6 @@
 """The suites are judged by what they catch: every mutant is killed, the controls behave, and the
 lists tell the truth."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

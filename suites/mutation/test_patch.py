@@ -1,8 +1,6 @@
 """Replacements in the broker's code are in force while a mutated broker works, and gone
 afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import MutableMapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A host that is too late for a measurement makes a case INCONCLUSIVE, which prove
 mutant: such a case is run again. On a host that is kept busy no case may take a mutant for right.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Faults on the wire: each is caught on the reference broker, and a link without a fault changes
 nothing."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ notice.
 A MAY is not among them: whatever a broker does about it kills nothing.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 among ten million events: each is found and named with its witness. See ``tox -e judge-scale``; it
 needs 300 MB of disk and some minutes."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

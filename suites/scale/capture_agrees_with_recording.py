@@ -5,8 +5,6 @@ Not collected with the rest, since it needs tcpdump and the right to capture: na
 ``tox -e captures``. With ``BROKERPROOF_CAPTURES=FOLDER`` the captures stay there.
 """
 
-from __future__ import annotations
-
 from typing import TypeGuard
 
 from brokerproof.harness.cases.bench import Bench

@@ -1,8 +1,6 @@
 """The report and the judges on a real standalone Spark cluster of two workers on this machine; see
 ``tox -e cluster``."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

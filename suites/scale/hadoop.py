@@ -6,8 +6,6 @@ which talks here to a few lines that answer as a NameNode and a DataNode do, but
 ``tox -e cluster``.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

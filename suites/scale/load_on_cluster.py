@@ -1,8 +1,6 @@
 """A load whose drivers are tasks on a real standalone Spark cluster of two workers on this machine;
 see ``tox -e cluster``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

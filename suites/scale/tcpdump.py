@@ -1,8 +1,6 @@
 """tcpdump on the loopback interface while a case runs, and what comes of it beside what the harness
 recorded itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -9,8 +9,6 @@ names one of the damaged files. Exit 1 when something was hidden. The checker sh
 the broker. An interrupt (SIGINT) ends it with the figures so far.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

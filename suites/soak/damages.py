@@ -4,8 +4,6 @@ Files are bytes by their paths below the data folder. Nothing here is shared wit
 is taken for a row of records, each with 14 bytes in front of it that have its length.
 """
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Callable, Mapping

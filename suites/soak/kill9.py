@@ -11,8 +11,6 @@ mark of a redelivery, when anything was delivered and is lost, or when a transac
 part. The profile rabbitmq keeps everything in memory: there nothing may be left.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -6,8 +6,6 @@ options, and then what that process prints. The process before it is waited for 
 it before they ask for another one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

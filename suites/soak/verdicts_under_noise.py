@@ -6,8 +6,6 @@ core is loaded by a process that does nothing else. A case that says PASS in one
 another accuses the host, not the broker: exit 1. INCONCLUSIVE is what a noisy host may make of a
 case, and how often it did is told. Runs differ by their seeds."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -5,8 +5,6 @@ accelerated clock.
 Needs a JDK, and what the target ``rabbitmq`` needs.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -8,8 +8,6 @@ played again, with more patience, before it counts. A cluster that the grammar's
 explain is a failure.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import secrets

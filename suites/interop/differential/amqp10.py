@@ -5,8 +5,6 @@ asked for. Of errors it has the condition only where a sentence of the standard 
 error, and behind an end or close, a conversation is over.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 from collections.abc import Iterator, Mapping, Sequence

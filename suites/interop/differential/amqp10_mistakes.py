@@ -1,8 +1,6 @@
 """Performatives of AMQP 1.0 with mistakes in them: fields that are absent, of another type, or
 impossible, messages that are none, and frames that no verb would send."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

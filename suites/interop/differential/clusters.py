@@ -1,7 +1,5 @@
 """Clusters of disagreements between a broker and the reference, and their explanations."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import sys

@@ -1,7 +1,5 @@
 """Grammars: how conversations of a protocol are drawn, and how one is played."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

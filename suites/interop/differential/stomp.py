@@ -4,8 +4,6 @@ A transcript leaves out what brokers may choose: ids, texts, further headers. An
 whether the connection closes behind it is left to the suite ``stomp.errors``.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """Faults behind the answer that an AMQP 1.0 case waits for: the answer is right, and what follows
 is not."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection, State

@@ -1,7 +1,5 @@
 """Faults of AMQP 0-9-1: prefetch, confirms, limits of queues, heartbeats, what is redelivered."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology

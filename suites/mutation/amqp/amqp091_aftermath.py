@@ -1,8 +1,6 @@
 """Faults behind the answer that an AMQP 0-9-1 case waits for: the answer is right, and what follows
 is not."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from pamqp import commands

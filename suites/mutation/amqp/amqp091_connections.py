@@ -1,8 +1,6 @@
 """Faults of AMQP 0-9-1's connections and channels: heartbeats, limits that were agreed on, what an
 error ends, closing."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from pamqp import commands

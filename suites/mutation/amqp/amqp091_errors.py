@@ -1,8 +1,6 @@
 """Faults of AMQP 0-9-1's exceptions: mistakes of a client that have no consequence, or the wrong
 one."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from pamqp import commands

@@ -1,8 +1,6 @@
 """Faults of AMQP 0-9-1 that only some history of one channel shows: deliveries that are settled
 late, together, again, or behind the end of their consumer."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from brokerproof.harness.model.enums import Outcome

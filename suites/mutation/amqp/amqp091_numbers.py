@@ -1,7 +1,5 @@
 """Faults in numbers that AMQP 0-9-1 clients send: signs, zeros and the ends of a type."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from brokerproof.reference_broker.protocols.amqp091 import publishing

@@ -1,8 +1,6 @@
 """Faults of AMQP 0-9-1's messages: confirms, transactions, prefetch of a channel, rejecting,
 getting, consumers that end."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from brokerproof.harness.model.enums import Outcome

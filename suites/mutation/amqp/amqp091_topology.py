@@ -1,7 +1,5 @@
 """Faults of AMQP 0-9-1's exchanges, bindings, queues and contents."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from brokerproof.reference_broker.families.rabbitmq.exchanges import Exchange, Exchanges

@@ -1,7 +1,5 @@
 """Faults of transactions whose outcomes belong to links that have closed."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction

@@ -1,7 +1,5 @@
 """Faults of AMQP connections: frames, their limits, opening and closing, idle time-outs, SASL."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.harness.model.time import ms

@@ -1,7 +1,5 @@
 """Faults of AMQP credit: what a receiver gives, how a drain is answered, and what producers get."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.kernel.credit import ReceiverCredit, SenderCredit
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink

@@ -1,8 +1,6 @@
 """Help for mutants of AMQP: frames on their way out, changed; and mistakes of a peer, passed
 over."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.reference_broker.protocols.amqp10 import performatives

@@ -1,7 +1,5 @@
 """Faults in numbers that AMQP 1.0 clients send: signs, widths, zeros and sums that run over."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink

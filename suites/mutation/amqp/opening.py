@@ -1,7 +1,5 @@
 """Faults of how AMQP 1.0 connections begin: protocol headers, SASL frames, the first frame."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection, State

@@ -1,7 +1,5 @@
 """Faults of what a refused message leaves behind: its delivery, its link, its credit."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.messaging import Rejected
 from brokerproof.reference_broker.protocols.amqp10.session import Session

@@ -1,7 +1,5 @@
 """Faults of AMQP sessions and links: both windows, handles, attaching, detaching, stealing."""
 
-from __future__ import annotations
-
 from functools import partial
 from unittest import mock
 

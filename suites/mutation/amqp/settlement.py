@@ -1,8 +1,6 @@
 """Faults of AMQP settlement: ranges, outcomes and what they make of a message, its place and its
 count; transactions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from unittest import mock

@@ -1,8 +1,6 @@
 """Faults of AMQP transfers: what names a delivery, what settles it, what aborts it, and what
 messages carry."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from unittest import mock

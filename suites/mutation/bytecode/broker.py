@@ -1,7 +1,5 @@
 """A real Artemis whose JVM runs the mutation agent, and cases run on it one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``brokerproof mutants --bytecode TARGET``: the suites against PIT's mutants of a real Artemis."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -4,8 +4,6 @@ A case in real time mostly waits, so brokers beside each other cost little; case
 one after the other, because what a case does to a mutant must not look like another case's.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence

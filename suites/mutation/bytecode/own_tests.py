@@ -6,8 +6,6 @@ classes as they are, and then on every mutant in DIR those that run its line, un
 happens in one JVM with the mutation agent; each of these tests starts a broker of its own in it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The cases that are run on a mutant: those that run its line, for as long as its turn lasts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from brokerproof.suites.mutation.bytecode.agent import BytecodeMutant

@@ -1,8 +1,6 @@
 """The files of a run of bytecode mutants: one JSON object a line, appended as soon as it is known,
 so that a run goes on where an earlier one stopped."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import json

@@ -4,8 +4,6 @@ one habit and gets the habit first; its docstring is the fault in one sentence.
 The ids that a fault breaks are those of 1.2, or of the version in which it shows.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable

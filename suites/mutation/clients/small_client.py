@@ -5,8 +5,6 @@ It does what the specifications ask and no more. Each of its habits is a method 
 own, so that a style or a fault replaces just that.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

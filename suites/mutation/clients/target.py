@@ -1,7 +1,5 @@
 """A style or a fault of the small client as a target: ``--target small-client:NAME``."""
 
-from __future__ import annotations
-
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.targets.client.virtual import VirtualClientTarget
 from brokerproof.harness.targets.target import Identity

@@ -1,8 +1,6 @@
 """Faults of RabbitMQ's flow control: alarms and their marks, who is held back by them, paging, flow
 between processes."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from brokerproof.reference_broker.families.rabbitmq.paging import PagingOut

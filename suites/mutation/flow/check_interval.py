@@ -1,7 +1,5 @@
 """Faults of how ActiveMQ looks for silent STOMP clients, once an interval."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.reference_broker.families.activemq.inactivity import NEVER, InactivityMonitor

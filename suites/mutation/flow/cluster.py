@@ -4,8 +4,6 @@ these make of it.
 Each broker of a cluster has the fault.
 """
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.kernel.alarms import DISK, HERE, Alarms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle

@@ -1,7 +1,5 @@
 """Faults of the books of an address: what is charged twice, never freed, or freed too much."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from brokerproof.harness.model.enums import Outcome

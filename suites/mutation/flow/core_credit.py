@@ -1,8 +1,6 @@
 """Faults of the two kinds of credit in bytes that the CORE protocol has: of consumers, and of
 producers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.harness.model.enums import FullPolicy

@@ -1,8 +1,6 @@
 """Faults of CORE's consumers that only some history of one session shows: credit that is given
 while it stands still, deliveries that are settled in part, rolled back, or delivered again."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit, CoreConsumer
 from brokerproof.reference_broker.protocols.core.session import Session

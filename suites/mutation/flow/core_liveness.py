@@ -1,7 +1,5 @@
 """Faults of CORE's connection TTL: whose it is, what a ping is good for, and what -1 means."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
 from brokerproof.reference_broker.protocols.core import codes
 from brokerproof.reference_broker.protocols.core.connection import TTL_MS, CoreConnection

@@ -1,7 +1,5 @@
 """Faults in numbers that CORE clients send: signs, widths and values that nobody expects."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import ms
 from brokerproof.reference_broker.protocols.core import codes
 from brokerproof.reference_broker.protocols.core.connection import CoreConnection

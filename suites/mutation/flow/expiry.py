@@ -1,7 +1,5 @@
 """Faults of expiry: messages whose life never ends, or ends for some of them alone."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from brokerproof.harness.model.time import NS_PER_MS

@@ -1,8 +1,6 @@
 """Faults of addresses that are full: what is counted, when it is enough, what happens then, and how
 it goes on."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from brokerproof.harness.model.enums import FullPolicy

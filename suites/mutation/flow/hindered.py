@@ -1,7 +1,5 @@
 """Faults that show only while another client hinders: what waits with it, and what it spoils."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

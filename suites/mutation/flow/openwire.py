@@ -1,8 +1,6 @@
 """Faults of OpenWire: what is negotiated and answered, windows of producers, prefetch, signs of
 life, what is no command."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from brokerproof.reference_broker.families.activemq.inactivity import NEVER, InactivityMonitor

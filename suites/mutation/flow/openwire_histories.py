@@ -1,8 +1,6 @@
 """Faults of OpenWire that only some history of one consumer shows: deliveries that were seen,
 settled in part, or given back."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.protocols.openwire.client import Client

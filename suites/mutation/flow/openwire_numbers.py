@@ -1,7 +1,5 @@
 """Faults in numbers that OpenWire clients send: signs, widths and values that nobody expects."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.openwire.client import Client
 from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer, Prefetch

@@ -1,8 +1,6 @@
 """Faults of queues whose messages are on pages, that only some history of their consumers shows:
 pages are not invisible to what comes back, to windows, and to acknowledgements."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.persistence.cursor import PageRef

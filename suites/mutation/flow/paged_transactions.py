@@ -1,7 +1,5 @@
 """Faults of transactions at an address that pages: their messages, and the pages they are on."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.persistence.pages import PagingStore

@@ -1,8 +1,6 @@
 """Faults of paging: what comes back from pages, who sees what lies there, how much may, which
 addresses page, and the files."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from unittest import mock

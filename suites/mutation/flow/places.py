@@ -1,8 +1,6 @@
 """Faults of windows, acknowledgements and order that only subscriptions of a topic have, durable
 ones among them, and of credit that only topics, paged addresses and nodes made on request have."""
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Faults of producer flow control as ActiveMQ has it: who waits, from when on, for how long, and
 how it goes on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.reference_broker.families.activemq.cursor import (

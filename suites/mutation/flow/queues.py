@@ -1,7 +1,5 @@
 """Faults of queues: order, loss, doubles, and who is served."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Any
 from unittest import mock

@@ -1,7 +1,5 @@
 """Faults in finding the address of a destination and its kind."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.harness.model.enums import RoutingType

@@ -1,7 +1,5 @@
 """Faults towards peers that do not read: who waits with them, and what they lose."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.suites.mutation.mutant import Group

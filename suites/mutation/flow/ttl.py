@@ -1,7 +1,5 @@
 """Faults of the arithmetic of the connection TTL."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.reference_broker.protocols.stomp.frame import Version

@@ -1,7 +1,5 @@
 """Faults of the watch over silent connections."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.harness.model.time import NS_PER_MS, ms

@@ -7,8 +7,6 @@ it is in the list for. Exit 1 when a pair is not told apart: the case does not f
 the reason that the list gives, or does not pass on the other.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence

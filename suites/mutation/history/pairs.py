@@ -11,8 +11,6 @@ One ``[[pair]]`` each::
     after = "artemis-history@2.10.1"        # one that has it no more
 """  # noqa: E501
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Faults of acknowledgement: which messages an ACK settles, and how it names them."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import AckMode, Outcome
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue

@@ -1,7 +1,5 @@
 """Faults behind the answer that a case waits for: the answer is right, and what follows is not."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection

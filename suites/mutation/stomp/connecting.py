@@ -1,7 +1,5 @@
 """Faults in opening a session."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.reference_broker.protocols.stomp import grammar, refusal

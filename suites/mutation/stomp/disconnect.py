@@ -1,7 +1,5 @@
 """Faults at the end of a session."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS

@@ -1,7 +1,5 @@
 """Faults of durable subscriptions and of selectors."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.kernel.address_book import AddressBook
 from brokerproof.reference_broker.kernel.router import DurableSubscriptions, Router
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS

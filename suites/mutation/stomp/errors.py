@@ -1,7 +1,5 @@
 """Faults of ERROR: what it says, and what becomes of the connection."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection

@@ -1,7 +1,5 @@
 """Faults in escaping header text, on the way in and on the way out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.reference_broker.protocols.stomp import grammar

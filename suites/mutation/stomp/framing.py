@@ -1,7 +1,5 @@
 """Faults in reading frames: where they begin and end, their lines and their bodies."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

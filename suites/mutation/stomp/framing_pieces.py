@@ -1,7 +1,5 @@
 """Faults in reading frames that come in pieces."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser

@@ -1,8 +1,6 @@
 """Faults of STOMP that only some history of one subscription shows: deliveries that come again, in
 another order, or behind many others."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import AckMode
 from brokerproof.reference_broker.kernel.credit import ByteWindow
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription

@@ -1,7 +1,5 @@
 """Faults at the limits of frames."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group

@@ -1,7 +1,5 @@
 """Faults of MESSAGE: what its headers say and what they leave out."""
 
-from __future__ import annotations
-
 import re
 
 from brokerproof.harness.model.enums import AckMode

@@ -1,7 +1,5 @@
 """Faults of NACK."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest import mock
 

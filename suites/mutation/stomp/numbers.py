@@ -1,7 +1,5 @@
 """Faults in numbers that STOMP clients send in headers: signs, widths and zeros."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.frame import Frame

@@ -1,7 +1,5 @@
 """Faults of RabbitMQ's STOMP heartbeats."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.reference_broker.families.rabbitmq.missed_checks import TwoMissedChecks

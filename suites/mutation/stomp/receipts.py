@@ -1,7 +1,5 @@
 """Faults of receipts."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder

@@ -1,7 +1,5 @@
 """Faults with what comes back: its place, its mark, its count, and whether it comes back at all."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 from typing import Any
 

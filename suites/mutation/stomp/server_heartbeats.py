@@ -1,7 +1,5 @@
 """Faults of the server's own heartbeats."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.kernel.liveness import Beats
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group, breaks

@@ -1,7 +1,5 @@
 """STOMP answers done wrong: faults that several groups of mutants share."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 

@@ -1,7 +1,5 @@
 """Faults in making subscriptions and ending them."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.frame import Version

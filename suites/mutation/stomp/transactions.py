@@ -1,7 +1,5 @@
 """Faults of transactions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.harness.model.enums import AckMode, Outcome

@@ -1,7 +1,5 @@
 """Faults in reading frames with commands that no version lists: what follows them suffers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.reference_broker.protocols.stomp import refusal

@@ -1,7 +1,5 @@
 """Faults of STOMP over WebSocket: the handshake, frames in both directions, and the end."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

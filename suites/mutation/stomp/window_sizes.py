@@ -1,7 +1,5 @@
 """Faults of consumer windows: which size is taken."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from brokerproof.harness.model.enums import AckMode

@@ -1,7 +1,5 @@
 """Faults of consumer windows: what is charged, what is given back, and sizes that are special."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from brokerproof.harness.model.enums import AckMode

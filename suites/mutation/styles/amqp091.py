@@ -1,8 +1,6 @@
 """Legal styles of AMQP 0-9-1: choices that the specification leaves open, made otherwise than the
 reference makes them. Each says what it chooses, and where the text leaves it open."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from brokerproof.harness.model.time import ms

@@ -1,8 +1,6 @@
 """Legal styles of AMQP 1.0: choices that parts 2 to 5 leave open, made otherwise than the reference
 makes them. Each says what it chooses, and where the text leaves it open."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from brokerproof.reference_broker.protocols.amqp10 import outgoing, session

@@ -3,8 +3,6 @@
 A style is written as a mutant is, and is no fault: no sentence of a specification forbids it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path

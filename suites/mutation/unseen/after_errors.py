@@ -1,8 +1,6 @@
 """Faults of what comes after an error: on its connection, for its neighbours, its messages and its
 names."""
 
-from __future__ import annotations
-
 from pamqp import commands as methods
 
 from brokerproof.harness.model.enums import Outcome

@@ -1,7 +1,5 @@
 """Faults that show from some amount on, or after some time, and not before."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from brokerproof.harness.model.enums import Outcome

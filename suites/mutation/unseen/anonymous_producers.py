@@ -1,7 +1,5 @@
 """Faults of producers without an address of their own, which name one in each message."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.admission import Verdict

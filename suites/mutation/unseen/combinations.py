@@ -1,7 +1,5 @@
 """Faults of two options together, of the order of long histories, and of turns."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType

@@ -1,7 +1,5 @@
 """Faults of configuration: edges of limits, settings that overlap, and what they inherit."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from unittest import mock

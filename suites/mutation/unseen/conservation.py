@@ -1,7 +1,5 @@
 """Faults of what has to be as before when all is over: memory, counts, credit and windows."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.activemq.cursor import Cursor
 from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue, claim_of

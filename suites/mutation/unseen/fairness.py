@@ -1,7 +1,5 @@
 """Faults of fairness: who waits is forgotten, or served out of turn."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin, Serving

@@ -1,7 +1,5 @@
 """Faults of heartbeats and timeouts while a peer is held back, and after."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from brokerproof.reference_broker.kernel.alarms import Alarms

@@ -1,8 +1,6 @@
 """Faults of limits: one too many, one too few, measured at the wrong thing, or only where the
 limited thing comes in one piece."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue

@@ -1,8 +1,6 @@
 """Faults of numbers that a client sends: cut to fewer bits, taken with a sign, or 0 taken for
 none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue

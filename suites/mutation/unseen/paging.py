@@ -1,7 +1,5 @@
 """Faults of pages that show: what a message had before it lay on one, and has not afterwards."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 from brokerproof.reference_broker.kernel.message import Envelope

@@ -1,8 +1,6 @@
 """Faults of the order of frames at set-up and end: what is pipelined, what comes too early, and
 what comes behind the end."""
 
-from __future__ import annotations
-
 from pamqp import commands as methods
 
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel

@@ -1,7 +1,5 @@
 """Faults around peers that stop reading: what they miss, what they lose, and what others see."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.queue import Selection
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel

@@ -1,7 +1,5 @@
 """Faults of flow control where transactions hold messages, credit or room."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from unittest import mock
 

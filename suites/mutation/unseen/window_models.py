@@ -1,7 +1,5 @@
 """Faults of windows, credit, prefetch and settlement that only a sequence of moves shows."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.kernel.credit import SenderCredit

@@ -1,7 +1,5 @@
 """Faults on the wire of AMQP 1.0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from brokerproof.harness.protocols.amqp10 import codec

@@ -1,8 +1,6 @@
 """``brokerproof mutants --wire TARGET``: which faults on the wire of a broker the suites catch, and
 through what."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from dataclasses import asdict

@@ -1,8 +1,6 @@
 """Runs cases against a target behind each rewriting link, one after the other, until one catches
 the fault."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

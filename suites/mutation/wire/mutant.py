@@ -11,8 +11,6 @@ One instance serves one connection. It calls ``reached`` wherever something else
 came.
 """
 
-from __future__ import annotations
-
 import inspect
 import random
 from collections.abc import Callable, Iterable, Mapping

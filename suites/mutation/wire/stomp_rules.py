@@ -1,7 +1,5 @@
 """Faults on the wire of STOMP."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from brokerproof.harness.model.time import Duration, seconds

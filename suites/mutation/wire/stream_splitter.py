@@ -5,8 +5,6 @@ Unlike the readers of peers this loses nothing: the raw bytes of all units, in o
 stream. What it cannot cut (another protocol, bytes that are no frame) it passes on as it comes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias

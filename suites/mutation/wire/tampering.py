@@ -7,8 +7,6 @@ twice, in another order, cut short or with one field changed, and be slow to clo
 Clients with sockets of their own (stomp.py, Proton's) go past it.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

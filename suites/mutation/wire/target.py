@@ -1,8 +1,6 @@
 """A wire mutant as a target: ``--target wire:NAME@TARGET`` judges TARGET through a link that
 rewrites."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace

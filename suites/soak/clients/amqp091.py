@@ -1,7 +1,5 @@
 """An AMQP 0-9-1 client of the soak, with the harness's codec."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any

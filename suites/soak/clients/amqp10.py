@@ -1,7 +1,5 @@
 """An AMQP 1.0 client of the soak, with the harness's codec."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -5,8 +5,6 @@ confirmation. Sans I/O.
 returns what to send. What is asked for before the session is ready is sent when it is.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A client of Artemis's CORE protocol for the soak, with the harness's codec."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """An OpenWire client of the soak, with the harness's codec."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

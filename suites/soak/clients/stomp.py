@@ -1,7 +1,5 @@
 """A STOMP client of the soak."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
