@@ -42,7 +42,7 @@ class StompTrial:
         self.driver = Driver(bench, 0, "driver")
         target = bench.target
         if not isinstance(target, TriesClients):
-            raise ControlFailed("the target is no client")
+            raise ControlFailed("the target is not a client")
         self._begun = target.begin_trial(bench.world, self.driver, self._accepted)
         self.driver.use(self._begun.driver)
         ready(self.driver)

@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--brokerproof-allow-harm",
         action="store_true",
-        help="run cases that may leave a broker unusable on one that brokerproof did not start",
+        help="run cases that may leave a broker unusable, even one that brokerproof did not start",
     )
     group.addoption(
         "--brokerproof-resume",

@@ -126,8 +126,8 @@ def _fits(words: str, case: Selectable) -> bool:
         if "[" in words:  # an id of another case: its brackets may hold spaces and operators
             return False
         raise BadSelection(
-            f"{words!r} is no expression; give an id as it is printed, or words with and, or, not"
-            " and parentheses"
+            f"{words!r} is not an expression; give an id as printed, or words with and, or, not and"
+            " parentheses"
         ) from None
 
 

@@ -80,9 +80,7 @@ def load_listed(path: Path | None = None) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for entry in entries(path, "uncovered", _ENTRY, values, text):
         if entry.text("id") in reasons:
-            raise BadData(
-                f"{entry.where}: {entry.text('id')} stands in the list twice; remove one of them"
-            )
+            raise BadData(f"{entry.where}: {entry.text('id')} is listed twice; remove one of them")
         reasons[entry.text("id")] = entry.text("reason")
     return reasons
 

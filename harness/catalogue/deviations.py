@@ -210,14 +210,14 @@ def _deviations(entry: Entry) -> list[Deviation]:
         for id in named
     ]
     if control and (any(named) or not texts["case"]):
-        raise BadData(f"{entry.where}: control speaks of a case; name that and no requirement")
+        raise BadData(f"{entry.where}: control needs a case and no requirement")
     if not control and not all(named):
         raise BadData(
             f"{entry.where}: requirement is missing; a deviation names the sentence it breaks, or"
             " several with commas between them"
         )
     if harm and not texts["case"]:
-        raise BadData(f"{entry.where}: harm speaks of a case; name that")
+        raise BadData(f"{entry.where}: harm needs a case")
     _check(deviations[0])
     return deviations
 
@@ -236,7 +236,7 @@ def _check(deviation: Deviation) -> None:
             re.compile(deviation.expected)
     except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as problem:
         raise BadData(
-            f"{deviation.where}: expected is no regular expression ({problem}):"
+            f"{deviation.where}: expected is not a regular expression ({problem}):"
             f" {deviation.expected!r}"
         ) from None
     if not _shows(deviation, deviation.example):

@@ -105,7 +105,7 @@ def _read(path: Path) -> Profile:
     except capabilities.BadCapabilities as problem:
         raise BadData(f"{path}: not_offered: {problem}") from None
     if len(set(entry.values["capabilities"])) != len(entry.values["capabilities"]):
-        raise BadData(f"{path}: a capability stands in the list twice; remove one of them")
+        raise BadData(f"{path}: a capability is listed twice; remove one of them")
     for key, value in entry.values["parameters"].items():
         if not isinstance(value, (int, float, str, bool)):
             raise BadData(

@@ -283,8 +283,8 @@ def load(folder: Path | None = None) -> Catalogue:
             requirement = _requirement(document, entry)
             if earlier := requirements.get(requirement.id):
                 raise BadData(
-                    f"{entry.where}: {requirement.id} stands already at {earlier.where}; ids are"
-                    " unique"
+                    f"{entry.where}: {requirement.id} is already defined at {earlier.where}; ids"
+                    " are unique"
                 )
             requirements[requirement.id] = requirement
     return Catalogue(tuple(documents), requirements)
@@ -365,8 +365,7 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
             raise bad("note is missing; say what the text leaves open, as the level is READING")
     elif (level is Level.DOC) != (document.profile is not None):
         raise bad(
-            "level DOC belongs to documents with a profile, and they have no other level but"
-            " READING"
+            "documents with a profile have the levels DOC and READING only; others never have DOC"
         )
     releases = entry.text("releases")
     if releases and document.profile is None:

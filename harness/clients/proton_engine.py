@@ -473,7 +473,9 @@ class ProtonPeer(Conversation[ProtonEvent]):
         """Settle a message: ``modified`` may say that the delivery failed, and that it should not
         come ``here`` again."""
         if outcome not in _STATES:
-            raise ControlFailed(f"{outcome!r} is no outcome; there are {', '.join(_STATES)}")
+            raise ControlFailed(
+                f"{outcome!r} is not an outcome; the outcomes are {', '.join(_STATES)}"
+            )
         delivery = arrived.delivery
         if outcome == "modified":
             delivery.local.failed, delivery.local.undeliverable = failed, not here

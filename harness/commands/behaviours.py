@@ -27,7 +27,7 @@ from brokerproof.harness.results.behaviour_comparison import Row, by_target, sid
 def behaviours(runs: Sequence[Path], differing: bool, as_json: bool) -> None:
     """Compare what the targets of these runs do where a specification leaves it open.
 
-    A behaviour is no promise and gets no verdict. What hurts applications most stands first.
+    A behaviour is no promise and gets no verdict. What hurts applications most comes first.
     """
     columns: dict[str, dict[str, set[str]]] = {}
     for run in runs:

@@ -150,7 +150,8 @@ def socket_target(text: str) -> SocketTarget:
         raise errors.Usage(str(problem)) from None
     if not isinstance(target, SocketTarget):
         raise errors.Usage(
-            f"target {text} has no sockets, and cannot be loaded; use reference-real or a broker"
+            f"target {text} has no sockets, so no load can be put on it; use reference-real or a"
+            " broker"
         )
     return target
 

@@ -93,7 +93,7 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option(
     "--allow-harm",
     is_flag=True,
-    help="Also run cases that may leave a broker unusable on one that brokerproof did not start.",
+    help="Run cases that may leave a broker unusable, even one that brokerproof did not start.",
 )
 @click.option(
     "--baseline",

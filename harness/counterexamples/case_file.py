@@ -139,7 +139,7 @@ def read(path: Path) -> CaseFile:
         if not isinstance(values[-1], dict):
             raise BadCaseFile(f"{path}, line {number}: should be a JSON object")
     if not values or values[0].get("format") != FORMAT:
-        raise BadCaseFile(f"{path}, line 1: is no header; format should be {FORMAT!r}")
+        raise BadCaseFile(f"{path}, line 1: is not a header; format should be {FORMAT!r}")
     header = values[0]
     if header.get("version") != VERSION:
         raise BadCaseFile(

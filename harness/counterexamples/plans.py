@@ -115,7 +115,7 @@ def _decode(stored: Mapping[str, Any]) -> Any:
             if _shown(table[stored["index"]]) != stored["shown"]:
                 raise Unrestorable(f"{inner} has another entry number {stored['index']} now")
             return table[stored["index"]]
-    raise Unrestorable(f"{kind!r} is no form of argument that this version knows")
+    raise Unrestorable(f"{kind!r} is not a form of argument that this version knows")
 
 
 def _shown(value: object) -> str:

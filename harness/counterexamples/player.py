@@ -207,7 +207,7 @@ class Player:
             return
         self._in_vain += self.now() - began
         if needed:
-            raise self._diverged(conn, f"{like} should have come")
+            raise self._diverged(conn, f"{like} did not arrive")
         self.late.append(f"connection {conn}: {like}")
         self._tell(conn, f"… did not come this time: {like}")
 
@@ -272,11 +272,11 @@ class Player:
             if isinstance(part, Ref) and self._referred(part) is None:
                 raise self._diverged(
                     part.conn,
-                    f"MESSAGE number {part.nth} with the header {part.header}, which is to be"
-                    " named now, should have come",
+                    f"MESSAGE number {part.nth} with the header {part.header}, which the next"
+                    " frame names, did not arrive",
                 )
         if conn in self.ended and conn not in self._ended_then:
-            raise self._diverged(conn, "the connection should be open for what is sent now")
+            raise self._diverged(conn, "the connection ended before the next step could write")
         self._act()
         for part in parts:
             if isinstance(part, Ref):

@@ -64,7 +64,7 @@ def import_home(name: str) -> None:
     suite, *middle = current_name(name).split(".")[:-1]
     packages = {suite: f"brokerproof.suites.{suite}" for suite in CONFORMANCE} | extensions.suites()
     if suite not in packages or not middle or not all(part.isidentifier() for part in middle):
-        raise Changed(f"{name!r} is no name of a conformance case")
+        raise Changed(f"{name!r} is not the name of a conformance case")
     *folders, module = middle
     module = ".".join([packages[suite], *folders, f"test_{module}"])
     try:

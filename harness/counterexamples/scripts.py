@@ -302,7 +302,7 @@ def _stomp_py_frame(line: Line, version: str) -> str:
     try:
         body = frame.body.decode()
     except UnicodeDecodeError:
-        raise Inexpressible("a body is no text") from None
+        raise Inexpressible("a body is not text") from None
     headers = ", ".join(
         f"{name!r}: {texts.get(value, repr(value))}" for name, value in frame.headers
     )

@@ -35,7 +35,7 @@ class Range:
         highs = [bound for bound in (self.high, other.high) if bound is not None]
         met = Range(max(lows, default=None), min(highs, default=None))
         if met.low is not None and met.high is not None and met.low > met.high:
-            raise Refuted(f"nothing is in both {self} and {other}")
+            raise Refuted(f"{self} and {other} do not overlap")
         return met
 
     def times(self, other: Range) -> Range:

@@ -220,7 +220,7 @@ class Conductor:
         results = [seat.result for seat in self._seats if seat.result is not None]
         if len(results) < len(self._seats):
             raise LoadFailed(
-                f"{len(self._seats) - len(results)} drivers did not tell what came of their part"
+                f"{len(self._seats) - len(results)} drivers did not report their results"
             )
         self._add_up()
         delivery, confirmation = Latencies(), Latencies()

@@ -34,7 +34,7 @@ def duration(text: str) -> Duration:
     """``500ms``, ``2s``, ``1.5m``, ``1h`` in nanoseconds. Raises :class:`BadPlan`."""
     match = _TIME.fullmatch(text)
     if match is None:
-        raise BadPlan(f"{text!r} is no time; write 500ms, 2s, 1.5m or 1h")
+        raise BadPlan(f"{text!r} is not a time; write 500ms, 2s, 1.5m or 1h")
     return round(float(match[1]) * _UNIT[match[2]])
 
 
@@ -52,7 +52,7 @@ class Sizes:
         sizes = cls(byte_count(low, text), byte_count(high if dots else low, text))
         if not STAMP_BYTES <= sizes.low <= sizes.high <= MOST_BYTES:
             raise BadPlan(
-                f"a size of {text} cannot be had; write one from {STAMP_BYTES} (the stamp that"
+                f"a size of {text} is impossible; write one from {STAMP_BYTES} (the stamp that"
                 f" every body begins with) to {MOST_BYTES} bytes, or LOW..HIGH"
             )
         return sizes
@@ -70,7 +70,7 @@ def byte_count(text: str, whole: str = "") -> int:
     match = _SIZE.fullmatch(text)
     if match is None:
         example = "512, 1k, or 100..10k" if whole else "512, 1k, 8m or 2g"
-        raise BadPlan(f"{whole or text!r} is no size; write {example}")
+        raise BadPlan(f"{whole or text!r} is not a size; write {example}")
     return int(match[1]) * _FACTOR[match[2].lower()]
 
 
@@ -90,8 +90,8 @@ class Fault:
         every, _, lasts = times.partition("/")
         if kind not in FAULTS or (kind == "stall") != bool(lasts):
             raise BadPlan(
-                f"{text!r} is no fault; write cut:EVERY, stall:EVERY/FOR or restart:EVERY, such as"
-                " cut:5s"
+                f"{text!r} is not a fault; write cut:EVERY, stall:EVERY/FOR or restart:EVERY, such"
+                " as cut:5s"
             )
         schedule = cls(kind, duration(every), duration(lasts) if lasts else 0)
         if schedule.every < 10 * NS_PER_MS:

@@ -74,7 +74,7 @@ class Session:
             restarts = [fault.every for fault in self.wishes.faults if fault.kind == "restart"]
             if restarts and self.target.identity.kind == "address":
                 raise BadPlan(
-                    f"target {self.target.identity.name} is not ours to start anew; leave"
+                    f"target {self.target.identity.name} cannot be restarted here; leave"
                     " restart out"
                 )
             terms = plan_builder.terms(self.target, whole.acceptor, self._about_the_record())

@@ -39,9 +39,9 @@ def loads(text: str) -> Any:
     except BadJson:
         raise
     except json.JSONDecodeError as problem:
-        raise BadJson(f"is no JSON (column {problem.pos + 1}: {problem.msg})") from None
+        raise BadJson(f"is not JSON (column {problem.pos + 1}: {problem.msg})") from None
     except (ValueError, RecursionError) as problem:
-        raise BadJson(f"is no JSON ({problem})") from None
+        raise BadJson(f"is not JSON ({problem})") from None
 
 
 def read(path: Path) -> Any:
@@ -86,7 +86,7 @@ def _fraction(text: str) -> float:
 
 
 def _constant(name: str) -> float:
-    raise BadJson(f"has {name}, which is no JSON; write a number")
+    raise BadJson(f"has {name}, which is not JSON; write a number")
 
 
 _DECODER = json.JSONDecoder(

@@ -106,13 +106,13 @@ class Result:
 
 def _object(values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
-        raise TypeError(f"a {type(values).__name__} stands where an object should")
+        raise TypeError(f"a {type(values).__name__} is not an object")
     return values
 
 
 def _list(values: Any) -> list[Any]:
     if not isinstance(values, list):
-        raise TypeError(f"a {type(values).__name__} stands where a list should")
+        raise TypeError(f"a {type(values).__name__} is not a list")
     return values
 
 
@@ -253,4 +253,4 @@ def _parsed(path: Path, number: int, line: bytes) -> Result:
         reason = f"{problem} is missing"
     except (ValueError, TypeError) as problem:
         reason = str(problem)
-    raise UnreadableResults(f"{path}, line {number}: is no result ({reason}); remove the line")
+    raise UnreadableResults(f"{path}, line {number}: is not a result ({reason}); remove the line")

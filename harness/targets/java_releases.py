@@ -50,7 +50,7 @@ class JavaReleases:
         version = self.default_version if version is None else version
         if not _VERSION.fullmatch(version):
             raise SetUpFailed(
-                f"{self.name} {version}: is no release number; name one like {self.default_version}"
+                f"{self.name} {version}: is not a release; name one like {self.default_version}"
             )
         return version
 

@@ -163,7 +163,7 @@ def _repository(environment: Mapping[str, str]) -> str | None:
         root = ElementTree.parse(settings).getroot()
     except ElementTree.ParseError as problem:
         raise SetUpFailed(
-            f"{settings}: is no XML ({problem}); mend it or set BROKERPROOF_MAVEN_REPOSITORY"
+            f"{settings}: is not XML ({problem}); fix it or set BROKERPROOF_MAVEN_REPOSITORY"
         ) from None
     for mirror in root.iterfind("./{*}mirrors/{*}mirror"):
         of = {part.strip() for part in mirror.findtext("{*}mirrorOf", "").split(",")}
@@ -178,7 +178,7 @@ def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None
     wrong, or None."""
     url, target = f"{base}/{coordinates.path}", folder / coordinates.file_name
     if not base.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
-        return f"{base} is no https:// address"
+        return f"{base} is not an https:// address"
     try:
         with (
             urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as answer,

@@ -18,7 +18,7 @@ def call(arguments: list[str], folder: Path, what: str) -> None:
     be had."""
     npm = shutil.which("npm")
     if npm is None:
-        raise SetUpFailed(f"{what} cannot be had without npm on the PATH; install npm")
+        raise SetUpFailed(f"{what} needs npm on the PATH; install npm")
     command = [npm, *arguments, "--loglevel=error"]
     try:
         done = subprocess.run(

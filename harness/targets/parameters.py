@@ -233,7 +233,7 @@ def _of_url(path: Path, element: etree._Element, url: str) -> Iterator[tuple[str
         query = urlsplit(url).query
     except ValueError as problem:
         raise SetUpFailed(
-            f"{path}, line {element.sourceline}: {url!r:.60} is no URL ({problem})"
+            f"{path}, line {element.sourceline}: {url!r:.60} is not a URL ({problem})"
         ) from None
     given = dict(
         pair.partition("=")[::2] for pair in query.replace("&", ";").split(";") if "=" in pair

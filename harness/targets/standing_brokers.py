@@ -188,9 +188,7 @@ def listing() -> list[Listed]:
 
 def _known(name: str) -> _Kind:
     if name not in _KINDS:
-        raise SetUpFailed(
-            f"{name}: is no broker that can be installed here; known are {', '.join(NAMES)}"
-        )
+        raise SetUpFailed(f"{name}: cannot be installed here; these can be: {', '.join(NAMES)}")
     return _KINDS[name]
 
 

@@ -316,7 +316,7 @@ def _check_scope(values: Mapping[str, Any], path: Path) -> None:
     named = [key for key in ("scope", "cases") if key in values]
     if bool(named) != ("others_judged_on" in values):
         raise BadTarget(
-            f"{path}: scope or cases stand together with others_judged_on; name both or neither"
+            f"{path}: scope (or cases) and others_judged_on go together; name both or neither"
         )
     for key in named:
         if not values[key] or not all(isinstance(name, str) for name in values[key]):

@@ -25,7 +25,7 @@ def parsed(config: Path, root_name: str = "a broker.xml") -> etree._ElementTree:
         raise SetUpFailed(f"{config}: {problem}; name {root_name}") from None
     except (etree.XMLSyntaxError, ValueError) as problem:
         line = getattr(problem, "lineno", None) or 1
-        raise SetUpFailed(f"{config}, line {line}: is no XML ({problem})") from None
+        raise SetUpFailed(f"{config}, line {line}: is not XML ({problem})") from None
     return root.getroottree()
 
 

@@ -18,7 +18,7 @@ from brokerproof.harness.trace import events
 from brokerproof.harness.trace.columns import FIELDS, HEADERS, SCHEMA
 
 DAMAGED = (OSError, pa.ArrowException, MemoryError, OverflowError, ValueError)
-"""Exceptions of Arrow for a damaged file. ``ValueError`` includes text that is no UTF-8."""
+"""Exceptions of Arrow for a damaged file. ``ValueError`` includes text that is not UTF-8."""
 MOST_ROWS = 1 << 31
 """Of a segment. The recorder closes one near 50,000."""
 _KINDS = {kind.__name__: kind for kind in events.ALL}
@@ -96,7 +96,7 @@ def row_count(segment: Path) -> int:
 def damaged(segment: Path | str, problem: BaseException) -> str:
     """Return the sentence for a segment that Arrow cannot read."""
     reason = (str(problem).splitlines() or [type(problem).__name__])[0].rstrip(".")
-    return f"{segment}: is no readable Parquet segment ({reason}); delete it or record again"
+    return f"{segment}: is not a readable Parquet segment ({reason}); delete it or record again"
 
 
 def event(row: dict[str, Any]) -> events.Event:

@@ -184,7 +184,7 @@ class Decoder:
             record = RecordHead(number, envelope, arrived, large, sections)
             return RECORDS.of(kind).decode(record, data[rest:])
         except (struct.error, ValueError, IndexError, Malformed) as problem:
-            raise BadBytes(f"what is stored there is no message: {problem}") from None
+            raise BadBytes(f"the stored message cannot be read: {problem}") from None
 
     def _remember(self, head: bytes) -> Envelope:
         envelope = _read_envelope(head)
@@ -237,4 +237,4 @@ def decode_notes(data: bytes) -> Any:
     try:
         return RECORDS.notes.decode(data)
     except (struct.error, ValueError, IndexError, Malformed) as problem:
-        raise BadBytes(f"what is stored there are no notes: {problem}") from None
+        raise BadBytes(f"the stored notes cannot be read: {problem}") from None

@@ -215,7 +215,7 @@ def _quotas(texts: tuple[str, ...]) -> Quotas:
         name, _, number = text.partition("=")
         if name not in known or not (number.isascii() and number.isdecimal() and len(number) < 19):
             raise Refusal(
-                f"--quota: {text!r} is no NAME=NUMBER; names are {', '.join(sorted(known))}"
+                f"--quota: {text!r} is not NAME=NUMBER; the names are {', '.join(sorted(known))}"
             )
         given[name] = int(number)
     return Quotas(**given)
@@ -300,7 +300,7 @@ def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
             )
         if not 0 <= port <= 65535:
             raise BadSetting(
-                f"{port} is no port for the acceptor {name!r}; write a number from 0 to 65535"
+                f"{port} is not a port for the acceptor {name!r}; write a number from 0 to 65535"
             )
     return replace(
         settings,

@@ -26,7 +26,7 @@ def compiled(text: str) -> Evaluate:
         etree.XPath(text)
         holds = etree.XPath(f"boolean({text})")
     except etree.XPathSyntaxError:
-        raise BadXPath("this is no XPath expression") from None
+        raise BadXPath("this is not an XPath expression") from None
 
     def evaluate(subject: Subject) -> Value:
         if not isinstance(subject.body, bytes) or not 0 < len(subject.body) <= BODY:

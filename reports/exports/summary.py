@@ -31,7 +31,7 @@ def markdown(model: Model) -> str:
             lines += ["", f"… and {total - LISTED} more in the report."]
         lines.append("")
     lines.append(
-        f"{model.judged_total} requirements judged, {model.unjudged_total} that could be were not."
+        f"{model.judged_total} requirements judged, {model.unjudged_total} more could have been."
     )
     return "\n".join(lines) + "\n"
 

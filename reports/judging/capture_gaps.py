@@ -62,7 +62,7 @@ _REASONS = {
     "FOREIGN": "carry a protocol that cannot be read here",
     "CLOCK": "went on while the clock of the capturing machine was set back",
     "FAR": (
-        "were captured far from the broker, or at an unknown distance: a silence may be that of"
+        "were captured far from the broker, or at an unknown distance: silence may come from"
         " the network"
     ),
     "ENDS": "went on when the recording ended",

@@ -113,7 +113,7 @@ class Comparison:
         unjudged = {case for case in failing if case in changed and changed[case] is None}
         left = len(failing) - len(new) - len(unjudged)
         if left and self.total > len(self.changes):
-            return "more changed since the baseline than the run recorded, so perhaps new"
+            return "perhaps new: the run recorded only some changes since the baseline"
         parts = [
             (
                 len(new),

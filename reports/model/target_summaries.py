@@ -139,12 +139,12 @@ def _read(path: Path) -> list[dict[str, Any]]:
         parameters = strict_json.read(path)
     except BadInput as problem:
         raise UnreadableRun(
-            f"{path}: is no readable JSON ({problem}); it should be {right}"
+            f"{path}: is not readable JSON ({problem}); it should be {right}"
         ) from None
     if not isinstance(parameters, list) or not all(
         isinstance(parameter, dict) and "parameter" in parameter for parameter in parameters
     ):
-        raise UnreadableRun(f"{path}: is no list of parameters; it should be {right}")
+        raise UnreadableRun(f"{path}: is not a list of parameters; it should be {right}")
     return parameters
 
 

@@ -72,7 +72,7 @@ class Dashboard:
             f"{_lasts(progress)}: {sent:,.0f} sent/s, {received:,.0f} received/s,"
             f" {_latency(progress)}, {numbers['waiting']} unconfirmed, {numbers['held']} unsettled,"
             f" {numbers['credit']} credit; {seen.segments} segments judged, the last in"
-            f" {seen.took / NS_PER_S:.1f} s, {seen.looks} looks at everything, {_violations(seen)}"
+            f" {seen.took / NS_PER_S:.1f} s, {seen.looks} full judgements, {_violations(seen)}"
         )
 
     def table(self, progress: Progress, seen: Seen) -> Table:
@@ -117,7 +117,7 @@ def _latency(progress: Progress) -> str:
 def _judged(seen: Seen) -> str:
     return (
         f"{seen.segments} segments in {seen.batches} batches, the last in"
-        f" {seen.took / NS_PER_S:.1f} s, {seen.looks} looks at everything"
+        f" {seen.took / NS_PER_S:.1f} s, {seen.looks} full judgements"
     )
 
 

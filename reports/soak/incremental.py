@@ -125,7 +125,7 @@ class Suspicions:
             else:
                 self._overdue[key] = _Overdue(now, pending & ~still)
                 suspicions.append(
-                    f"{still.bit_count()} messages of {_flow(key)} have not come, and later ones"
+                    f"{still.bit_count()} messages of {_flow(key)} have not arrived, but later ones"
                     " have"
                 )
         return suspicions

@@ -71,20 +71,20 @@ def read(folder: Path) -> Matrix | None:
         data = strict_json.read(path) if path.exists() else None
     except BadInput as problem:
         raise UnreadableRun(
-            f"{path}: is no kill matrix ({problem}); brokerproof mutants --out writes one"
+            f"{path}: is not a kill matrix ({problem}); brokerproof mutants --out writes one"
         ) from None
     if data is None:
         return None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UnreadableRun(
-            f"{path}: is a kill matrix of another version; write it anew with brokerproof mutants"
+            f"{path}: is a kill matrix of another version; recreate it with brokerproof mutants"
             " --out"
         )
     try:
         return _matrix(data)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UnreadableRun(
-            f"{path}: lacks parts of a kill matrix; write it anew with brokerproof mutants --out"
+            f"{path}: lacks parts of a kill matrix; recreate it with brokerproof mutants --out"
         ) from None
 
 

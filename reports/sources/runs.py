@@ -125,15 +125,15 @@ def open_run(folder: Path) -> Run:
     path = folder / HEADER
     if not path.is_file():
         raise UnreadableRun(
-            f"{folder} is no run folder: it has no {HEADER}; give a folder that `brokerproof run`"
-            " wrote"
+            f"{folder} is not a run folder: it has no {HEADER}; give a folder that"
+            " `brokerproof run` wrote"
         )
     header = _json_object(path)
     if header.get("format") != FORMAT:
         raise UnreadableRun(f"{path}: {wrong_format(header)}")
     name = header.get("run")
     if not isinstance(name, str) or not name:
-        raise UnreadableRun(f"{path}: run is {name!r}; it must be the name of the run")
+        raise UnreadableRun(f"{path}: run is {name!r}; it should be the run's name")
     if header.get("fingerprint") != FINGERPRINT:
         raise UnreadableRun(
             f"{path}: the trace was recorded with the event table {header.get('fingerprint')!r} and"
@@ -150,7 +150,7 @@ def _json_object(path: Path) -> dict[str, Any]:
     try:
         values = strict_json.read(path)
     except BadInput as problem:
-        raise UnreadableRun(f"{path}: is no readable JSON ({problem})") from None
+        raise UnreadableRun(f"{path}: is not readable JSON ({problem})") from None
     if not isinstance(values, dict):
         raise UnreadableRun(f"{path}: holds a {type(values).__name__}; it must be a JSON object")
     return values

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from statistics import mode
 
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.deviations import Deviation
@@ -64,7 +65,7 @@ def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
             return impacts.severity(None), len(order), entry[0].case
         impact = impacts.severity(catalogue[requirement].impact)
         ids = " ".join(deviation.requirement for deviation in entry)
-        return impact, order.index(requirement), ids + _cause(entry) + entry[0].case
+        return impact, order.index(requirement), ids + entry[0].reason + entry[0].case
 
     return sorted(entries, key=rank)
 
@@ -76,11 +77,14 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
         return f"## {impact.words.capitalize()}\n" if impact else UNJUDGED
 
     lines, causes = [f"# Known deviations: {FAMILIES[family]}\n"], dict[str, str]()
+    usual = mode(entry[0].versions for entry in entries)
+    if usual:
+        lines.append(f"Of releases `{usual}`, unless an entry names others.\n")
     for heading, group in groupby(entries, section):
         lines.append(heading)
         for ids, cases in groupby(group, lambda entry: [each.requirement for each in entry]):
             lines += _broken(ids, catalogue) if ids[0] else []
-            for cause, showing in groupby(cases, _cause):
+            for cause, showing in groupby(cases, lambda entry: _cause(entry, usual)):
                 names = (
                     f"`{entry[0].case}`" if entry[0].case else "every case" for entry in showing
                 )
@@ -98,9 +102,9 @@ def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
         yield f"{links} {words}\n"
 
 
-def _cause(entry: Entry) -> str:
+def _cause(entry: Entry, usual: str) -> str:
     first = entry[0]
-    versions = f", releases `{first.versions}`" if first.versions else ""
+    versions = "" if first.versions == usual else f", releases `{first.versions or 'all'}`"
     target = f", target `{first.target}`" if first.target else ""
     limits = ", not in every run" * first.sometimes + ", may end the broker" * first.harm
     reason = f"{first.reason.strip().replace('<', '&lt;')} [Source]({first.link})."

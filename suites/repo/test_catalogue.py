@@ -358,7 +358,7 @@ def _lists() -> list[Path]:
 def test_the_pages_of_known_deviations_are_current() -> None:
     written = {path.name: path.read_text("utf-8") for path in deciding_sentences.FOLDER.iterdir()}
     assert written == deciding_sentences.pages(CATALOGUE), (
-        "docs/reference/known-deviations is out of date: write it anew with"
+        "docs/reference/known-deviations is out of date: recreate it with"
         " python -m brokerproof.suites.repo.deciding_sentences"
     )
 

@@ -93,7 +93,7 @@ def read(payload: bytes) -> Message:
         what, end = types.decode(payload, at)
         if not isinstance(what, Described) or not isinstance(what.descriptor, Value):
             raise Malformed(
-                f"a message has {types.text(what)[:100]} at byte {at}, which is no section"
+                f"a message has {types.text(what)[:100]} at byte {at}, which is not a section"
             )
         name = _section_name(what.descriptor)
         if name is None:

@@ -404,7 +404,7 @@ def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, 
     """Read the bytes behind the constructor ``code``."""
     shape = CONSTRUCTORS.get(code)
     if shape is None:
-        raise Malformed(f"no constructor has the code 0x{code:02x}, which stands before byte {at}")
+        raise Malformed(f"no constructor has the code 0x{code:02x}, before byte {at}")
     if shape.kind == "fixed":
         raw = _take(data, at, end, shape.width, "a", shape.type)
         return Value(shape.type, _fixed_value(shape, raw, at), code), at + shape.width
@@ -460,7 +460,7 @@ def _array(code: int, count: int, data: bytes, at: int, end: int, depth: int) ->
         value, at = _body(element, data, at, end, depth + 1)
         items.append(value)
     if at != end:
-        raise Malformed(f"an array of {count} elements has {end - at} bytes more at byte {at}")
+        raise Malformed(f"an array of {count} elements leaves {end - at} bytes unread at byte {at}")
     return Array(element, tuple(items), tuple(descriptors), code)
 
 
@@ -468,7 +468,7 @@ def _fixed_value(shape: Constructor, data: bytes, at: int) -> Any:
     if shape.form:
         value = struct.unpack(shape.form, data)[0]
         if shape.type == "char" and (value > 0x10FFFF or 0xD800 <= value < 0xE000):
-            raise Malformed(f"a char at byte {at} is no Unicode scalar: 0x{value:x}")
+            raise Malformed(f"a char at byte {at} is not a Unicode scalar: 0x{value:x}")
         return value
     match shape.name:
         case "boolean":

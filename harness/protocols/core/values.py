@@ -77,7 +77,7 @@ class Cursor(java_values.Cursor):
         try:
             text = data.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError as problem:
-            raise Malformed(f"text that is no UTF-8 ({problem.reason})") from None
+            raise Malformed(f"text that is not UTF-8 ({problem.reason})") from None
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

@@ -32,7 +32,7 @@ def text_of(data: bytes) -> str:
     try:
         text = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as problem:
-        raise Malformed(f"text that is no UTF-8 ({problem.reason})") from None
+        raise Malformed(f"text that is not UTF-8 ({problem.reason})") from None
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 

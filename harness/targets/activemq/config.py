@@ -63,7 +63,7 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
             uri = urlsplit(text)
         except ValueError as problem:
             raise SetUpFailed(
-                f"{config}, line {element.sourceline}: {text!r:.60} is no URI ({problem})"
+                f"{config}, line {element.sourceline}: {text!r:.60} is not a URI ({problem})"
             ) from None
         parameters: dict[str, Value] = {"protocols": _PROTOCOLS.get(uri.scheme, uri.scheme.upper())}
         options = dict(parse_qsl(uri.query))

@@ -144,9 +144,7 @@ def _compile(home: Path) -> None:
 def _run(command: Sequence[str], folder: Path, advice: str) -> None:
     tool = command[0]
     if shutil.which(tool) is None:
-        raise SetUpFailed(
-            f"Proton's example brokers cannot be had without {tool} on the PATH; {advice}"
-        )
+        raise SetUpFailed(f"Proton's example brokers need {tool} on the PATH; {advice}")
     try:
         done = subprocess.run(
             command,

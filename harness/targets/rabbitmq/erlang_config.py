@@ -74,7 +74,7 @@ def settings(path: Path) -> list[Setting]:
     reader.mark(".")
     if not isinstance(whole, list) or len(list(_pairs(whole))) != len(whole):
         raise SetUpFailed(
-            f"{path}, line 1: is no list of applications; write [{{rabbit, [{{KEY, VALUE}}]}}]."
+            f"{path}, line 1: is not a list of applications; write [{{rabbit, [{{KEY, VALUE}}]}}]."
         )
     return [
         Setting(application[0], pair[0], pair[1], pair.line)
@@ -106,8 +106,8 @@ class _Reader:
             if match is None:
                 rest = self._text[self._at : self._at + 20].split("\n")[0]
                 raise SetUpFailed(
-                    f"{self._path}, line {self._line()}: {rest!r} is no Erlang term; write a list"
-                    " or a tuple"
+                    f"{self._path}, line {self._line()}: {rest!r} is not an Erlang term; write a"
+                    " list or a tuple"
                 )
             self._at = match.end()
             if match.lastgroup != "space":
@@ -118,7 +118,7 @@ class _Reader:
         token = self._next()
         if token[0] != expected:
             raise SetUpFailed(
-                f"{self._path}, line {self._line()}: {token[0]!r} stands where {expected!r} should"
+                f"{self._path}, line {self._line()}: got {token[0]!r}, expected {expected!r}"
             )
 
     def term(self) -> Any:
@@ -140,7 +140,7 @@ class _Reader:
                 value.line = line
         elif token["mark"]:
             raise SetUpFailed(
-                f"{self._path}, line {self._line()}: {token[0]!r} stands where a term should"
+                f"{self._path}, line {self._line()}: got {token[0]!r}, expected a term"
             )
         elif token["atom"]:
             value = Atom(token["atom"])
@@ -167,7 +167,7 @@ class _Reader:
             return int(digits, abs(int(base))) * (-1 if base.startswith("-") else 1)
         except ValueError:
             raise SetUpFailed(
-                f"{self._path}, line {line}: {text[:40]} is no number; write one like 42, 0.4 or"
+                f"{self._path}, line {line}: {text[:40]} is not a number; write one like 42, 0.4 or"
                 " 16#1F"
             ) from None
 
@@ -183,8 +183,7 @@ class _Reader:
                 return items
             if token != ",":
                 raise SetUpFailed(
-                    f"{self._path}, line {self._line()}: {token!r} stands where {end!r} or ','"
-                    " should"
+                    f"{self._path}, line {self._line()}: got {token!r}, expected {end!r} or ','"
                 )
 
     def _peek(self) -> str:

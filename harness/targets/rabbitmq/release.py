@@ -82,12 +82,12 @@ def find(version: str | None = None) -> Release:
             )
     if not _VERSION.fullmatch(version):
         raise SetUpFailed(
-            f"RabbitMQ {version}: is no release number; name one like {default_version()}"
+            f"RabbitMQ {version}: is not a release number; name one like {default_version()}"
         )
     raise SetUpFailed(
         f"RabbitMQ {version}: is available neither from this machine's package nor from a Debian"
-        f" release; known are {', '.join(suites)}, and BROKERPROOF_RABBITMQ may name the folder of"
-        " any release"
+        f" release; known releases: {', '.join(suites)}, and BROKERPROOF_RABBITMQ may name the"
+        " folder of any release"
     )
 
 
@@ -111,7 +111,7 @@ def version_of(home: Path) -> str:
         if match := _NAME.match(name):
             return match[1]
     raise SetUpFailed(
-        f"{home}: is no RabbitMQ release, for it has no plugins/rabbit-VERSION; {_INSTALL}"
+        f"{home}: is not a RabbitMQ release: it has no plugins/rabbit-VERSION; {_INSTALL}"
     )
 
 

@@ -34,7 +34,7 @@ def _versions(text: str, where: Where) -> tuple[str, ...]:
     for name in names:
         if name not in VERSIONS:
             raise where.bad(
-                f"{name!r} is no version of TLS that is spoken here",
+                f"{name!r} is not a TLS version supported here",
                 f"write some of {','.join(VERSIONS)}",
             )
     return names

@@ -61,7 +61,8 @@ def _mechanisms(text: str, where: Where) -> tuple[str, ...]:
     for name in names:
         if name not in SASL:
             raise where.bad(
-                f"{name!r} is no SASL mechanism of this broker", f"write some of {','.join(SASL)}"
+                f"{name!r} is not a SASL mechanism of this broker",
+                f"write some of {','.join(SASL)}",
             )
     return names
 

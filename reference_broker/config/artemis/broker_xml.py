@@ -360,7 +360,7 @@ class _Reader:
                         parse(condition)
                     except SelectorError as problem:
                         raise where.bad(
-                            f"{condition[:40]!r} is no selector ({problem})", "correct it there"
+                            f"{condition[:40]!r} is not a selector ({problem})", "correct it there"
                         ) from None
                 case "user":
                     maybe_words(self._text(child), where)

@@ -76,11 +76,11 @@ _JVM = "about the Java process"
 _NETWORK = "this broker does not watch the network"
 _MIRROR = "there are no mirrors here"
 _CLUSTER = "this broker is alone"
-_MQTT = "MQTT is not spoken here"
+_MQTT = "MQTT is not supported here"
 _AMQP = "tuning of Artemis's own AMQP engine"
-_OPENWIRE = "OpenWire is not spoken here"
+_OPENWIRE = "OpenWire is not supported here"
 _TCP = "tuning of the socket; the bytes on the wire are the same"
-_HTTP = "of HTTP only the upgrade to WebSocket is spoken here"
+_HTTP = "of HTTP only the upgrade to WebSocket is supported"
 _PAGING = "a queue reads from pages what its consumers have room for, up to max-read-page-bytes"
 _ALONE = "this broker keeps to itself; remove the element"
 
@@ -328,7 +328,7 @@ ACCEPTOR: dict[str, Entry] = {
     "amqpUseCoreSubscriptionNaming": NoEffect(
         boolean, "AMQP subscriptions do not outlive their links here"
     ),
-    "saslLoginConfigScope": NoEffect(words, "only with GSSAPI, which is not spoken here"),
+    "saslLoginConfigScope": NoEffect(words, "only with GSSAPI, which is not supported here"),
     "pubSubPrefix": Refused(
         "the deprecated parameter is not read here; write multicastPrefix instead"
     ),

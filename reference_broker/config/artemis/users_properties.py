@@ -82,5 +82,5 @@ def _lines(path: Path, right: str) -> Iterator[tuple[Where, str, str]]:
         name, equals, value = (part.strip() for part in line.partition("="))
         where = Where(path, number, name if equals else "")
         if not equals or not name:
-            raise where.bad("the line is no user", f"write {right}")
+            raise where.bad("the line is not a user", f"write {right}")
         yield where, name, value

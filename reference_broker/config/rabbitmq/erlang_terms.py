@@ -198,7 +198,7 @@ def _wrong(problem: UnexpectedInput, text: str) -> tuple[str, str]:
     if word == "#":
         return "a map does not belong here", "write a list of {key, value}"
     return (
-        f"{word} is no Erlang term",
+        f"{word} is not an Erlang term",
         "write a list, a tuple, an atom, a string, a binary or a number",
     )
 

@@ -123,7 +123,7 @@ def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
             continue
         match = _LINE.fullmatch(line)
         if match is None:
-            raise Where(path, number).bad("the line is no setting", "write KEY = VALUE")
+            raise Where(path, number).bad("the line is not a setting", "write KEY = VALUE")
         yield Where(path, number, match["key"]), match["key"], match["value"].strip("'")
 
 
@@ -162,7 +162,7 @@ def _byte_size(text: str, where: Where) -> int:
     match = _AMOUNT.fullmatch(text)
     if match is None or match["unit"].lower() not in _UNITS:
         raise where.bad(
-            f"{text} is no amount of bytes",
+            f"{text} is not an amount of bytes",
             "write a number, or one with kB, MB, GB, KiB, MiB or GiB",
         )
     return int(match["count"]) * _UNITS[match["unit"].lower()]

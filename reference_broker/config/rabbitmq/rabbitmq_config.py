@@ -133,7 +133,7 @@ def _listeners(key: str) -> Callable[[Term, Where], Lines]:
     def lines(term: Term, where: Where) -> Lines:
         right = 'write [PORT] or [{"HOST", PORT}]'
         if not isinstance(term, Sequence) or term.is_tuple:
-            raise where.bad(f"{shown(term)} is no list of listeners", right)
+            raise where.bad(f"{shown(term)} is not a list of listeners", right)
         if not term.items:
             yield key, "none"
         for number, listener in enumerate(term.items, 1):

@@ -39,7 +39,7 @@ _ABSENT = ("x-max-priority", "x-single-active-consumer")
 def _whole(least: int, most: int) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         if not isinstance(value, int) or isinstance(value, bool):
-            return "is no integer"
+            return "is not an integer"
         return None if least <= value <= most else f"is not {least} to {most}"
 
     return check

@@ -67,7 +67,7 @@ def _amqplain(response: bytes) -> tuple[str, bytes]:
         TypeError,
         OSError,
     ):
-        raise Refusal(SYNTAX_ERROR, "AMQPLAIN: the response is no table") from None
+        raise Refusal(SYNTAX_ERROR, "AMQPLAIN: the response is not a table") from None
     login, password = table.get("LOGIN"), table.get("PASSWORD")
     if not isinstance(login, str) or not isinstance(password, str):
         raise _refused(AMQPLAIN)

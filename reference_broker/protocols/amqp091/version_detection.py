@@ -72,7 +72,7 @@ class AmqpVersionDetector(DelegatingConnection):
         later = header.startswith(PREFIX + b"\0\0") and header[6] >= 9
         ours = V0_9_1 if later or self._amqp10 is None else V1_0_SASL
         self._shared.outbox.observe(
-            self._conn, "AMQP091-VER-02", f"{header!r} is no protocol header that is spoken here"
+            self._conn, "AMQP091-VER-02", f"{header!r} is not a protocol header known here"
         )
         self._shared.outbox.send(self._conn, ours)
         self._shared.outbox.close(self._conn)

@@ -338,7 +338,7 @@ class AmqpConnection:
         if not any(headers.can_become(received, header) for header in expected):
             self.observe(
                 headers.requirement_of(received),
-                f"{headers.described(received)}: not spoken here now",
+                f"{headers.described(received)}: not accepted now",
             )
             self.send(expected[0])
             self._close()
@@ -632,7 +632,7 @@ def _decoded(body: bytes, known: dict[int, type[Composite]]) -> tuple[Any, int]:
         if kind is None:
             raise Refusal(
                 refusal.NOT_A_PERFORMATIVE,
-                f"descriptor {code} names no performative that can come here",
+                f"descriptor {code} names no performative that is allowed here",
             )
         return kind.read(body, at, DEPTH)
     except (IndexError, struct.error):

@@ -169,7 +169,7 @@ def retire(
         raise Refusal(refusal.NO_TRANSACTION, "the txn-id of a disposition is unknown here")
     outcome = state.outcome if state.outcome is not None else link.default_outcome
     if isinstance(outcome, Declared):
-        raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is no outcome of a message")
+        raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is not an outcome of a message")
     for delivery in deliveries:
         other = delivery.transaction
         if other is not None and other is not transaction:

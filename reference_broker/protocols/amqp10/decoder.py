@@ -144,7 +144,7 @@ def _boolean(data: bytes, at: int, depth: int) -> tuple[Any, int]:
 
 def _char(number: int) -> Char:
     if number > 0x10FFFF or 0xD800 <= number < 0xE000:
-        raise DecodeError(f"0x{number:x} is no Unicode character")
+        raise DecodeError(f"0x{number:x} is not a Unicode character")
     return Char(chr(number))
 
 

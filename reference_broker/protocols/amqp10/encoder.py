@@ -46,7 +46,7 @@ def encode(value: Any) -> bytes:
     """Return any value as bytes."""
     encoder = ENCODERS.get(type(value))
     if encoder is None:
-        raise TypeError(f"{type(value).__name__} stands for no AMQP type")
+        raise TypeError(f"{type(value).__name__} has no AMQP type")
     return encoder(value)
 
 
@@ -146,7 +146,7 @@ def array(value: Any) -> bytes:
     try:
         code, write = _ELEMENTS[value.kind]
     except KeyError:
-        raise TypeError(f"{value.kind.__name__} stands for no AMQP type") from None
+        raise TypeError(f"{value.kind.__name__} has no AMQP type") from None
     start = b"\0" + encode(value.descriptor) if value.described else b""
     if code in (0xA0, 0xA1, 0xA3):
         data = [item if code == 0xA0 else item.encode() for item in value]

@@ -192,7 +192,7 @@ def _descriptor_end(head: bytes) -> int | None:
     kind = head[1]
     if head[0] != 0 or kind not in (0x53, 0x80, 0xA3):
         raise BadMessage(
-            f"a section begins with 0x{head[0]:02x}{kind:02x}, which is no descriptor of one"
+            f"a section begins with 0x{head[0]:02x}{kind:02x}, which is not a section's descriptor"
         )
     if kind == 0xA3:
         return 3 + head[2] if len(head) > 2 and len(head) >= 3 + head[2] else None

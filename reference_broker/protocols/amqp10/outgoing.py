@@ -151,12 +151,13 @@ class OutgoingLink(Link):
         unknown = [outcome for outcome in source.outcomes if outcome not in _SYMBOLS]
         if unknown:
             raise Refusal(
-                refusal.BAD_OUTCOMES, f"{refusal.shown(unknown[0])} is no outcome of a source here"
+                refusal.BAD_OUTCOMES,
+                f"{refusal.shown(unknown[0])} is not an outcome of a source here",
             )
         if source.default_outcome is not None:
             if isinstance(source.default_outcome, Declared):
                 raise Refusal(
-                    refusal.BAD_DEFAULT_OUTCOME, "declared is no outcome of a source here"
+                    refusal.BAD_DEFAULT_OUTCOME, "declared is not an outcome of a source here"
                 )
             self.default_outcome = source.default_outcome
         self.copies = source.distribution_mode == COPY
@@ -338,7 +339,7 @@ class OutgoingLink(Link):
                 return
             state = self.default_outcome
         elif isinstance(state, Declared):
-            raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is no outcome of a message")
+            raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is not an outcome of a message")
         plain = [delivery for delivery in deliveries if delivery.transaction is None]
         for delivery in deliveries:
             if delivery.transaction is not None:

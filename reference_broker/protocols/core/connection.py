@@ -149,7 +149,7 @@ class CoreConnection:
         acknowledged = fields.flag()
         if not codes.OLDEST <= version <= codes.NEWEST:
             detail = (
-                f"version {version} of the protocol is not spoken here; {codes.OLDEST} to"
+                f"version {version} of the protocol is not supported here; {codes.OLDEST} to"
                 f" {codes.NEWEST} are"
             )
             raise Refusal(codes.BAD_VERSION, detail)
@@ -164,7 +164,7 @@ class CoreConnection:
             if login is None or not same:
                 raise Refusal(
                     codes.NOT_ALLOWED,
-                    "a user name and its password are needed here, and what came is no such pair",
+                    "a user name and its password are needed here",
                 )
         if channel < codes.FIRST or channel in self._sessions:
             raise Refusal(

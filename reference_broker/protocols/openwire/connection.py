@@ -171,7 +171,7 @@ class OpenWireConnection:
         )
         delay = options.get("MaxInactivityDurationInitalDelay", 0)
         if not isinstance(theirs, int) or not isinstance(delay, int):
-            raise Malformed("a duration is no number")
+            raise Malformed("a duration is not a number")
         duration = min(ours, theirs)
         if duration > 0:
             first = ms(max(0, min(self._acceptor.openwire.initial_delay_ms, delay)))
@@ -218,7 +218,7 @@ class OpenWireConnection:
             elif received.type in HANDLERS:
                 getattr(self._client, HANDLERS[received.type])(fields, request)
             elif received.type not in _WITHOUT_EFFECT:
-                raise Malformed(f"type {received.type} is no command")
+                raise Malformed(f"type {received.type} is not a command")
         except Refusal as problem:
             self.refuse(request, problem)
         else:

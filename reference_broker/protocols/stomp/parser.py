@@ -421,7 +421,8 @@ class FrameParser:
             return None
         if not (value.isascii() and value.isdigit()):
             raise self._refuse(
-                refusal.BAD_CONTENT_LENGTH, f"content-length {shown(value)} is no count of bytes"
+                refusal.BAD_CONTENT_LENGTH,
+                f"content-length {shown(value)} is not a number of bytes",
             )
         digits = value.lstrip("0") or "0"
         if len(digits) > 18 or int(digits) > self._limits.body:

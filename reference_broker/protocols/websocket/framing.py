@@ -150,7 +150,7 @@ def _closed(payload: bytes) -> Closed:
         raise Broken(CloseReason.PROTOCOL_ERROR, "a Close frame with one byte has no status code")
     (code,) = struct.unpack("!H", payload[:2])
     if not _may_be_sent(code):
-        raise Broken(CloseReason.PROTOCOL_ERROR, f"{code} is no status code of a Close frame")
+        raise Broken(CloseReason.PROTOCOL_ERROR, f"{code} is not a status code of a Close frame")
     if not _is_utf8(payload[2:]):
         raise Broken(
             CloseReason.INVALID_FRAME_PAYLOAD_DATA, "the reason in a Close frame is not UTF-8"

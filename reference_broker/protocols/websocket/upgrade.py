@@ -66,7 +66,7 @@ class Upgrade:
             if request is h11.NEED_DATA:
                 return None
             if not isinstance(request, h11.Request):
-                raise _bad("the bytes are no HTTP request")
+                raise _bad("the bytes are not an HTTP request")
             headers = _Headers(request)
             self._check(request, headers)
             if not isinstance(self._http.next_event(), h11.EndOfMessage):
@@ -91,7 +91,7 @@ class Upgrade:
         upgrade = ("Upgrade", "websocket"), ("Sec-WebSocket-Version", VERSION.decode())
         if b"websocket" not in headers.tokens(b"upgrade"):
             raise _bad(
-                "this is no web server: only WebSocket is spoken here",
+                "this is not a web server: it speaks only WebSocket",
                 HTTPStatus.UPGRADE_REQUIRED,
                 *upgrade,
             )

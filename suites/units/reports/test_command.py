@@ -54,14 +54,14 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_spark")
 def test_what_is_no_run_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    assert "is no run folder: it has no run.json" in refused(4, tmp_path)
-    assert "is no run folder" in refused(4, tmp_path / "missing")
+    assert "is not a run folder: it has no run.json" in refused(4, tmp_path)
+    assert "is not a run folder" in refused(4, tmp_path / "missing")
     assert "name at least one run folder" in refused(4)
     write_header(tmp_path / "r", header("r"))
     assert "was given twice" in refused(4, tmp_path / "r", tmp_path / "r", "--out", tmp_path / "o")
     assert "several runs need --out" in refused(4, tmp_path / "r", tmp_path / "q")
     (tmp_path / "r" / "results.ndjson").write_text("garbage\n")
-    assert "results.ndjson, line 1: is no result" in refused(4, tmp_path / "r")
+    assert "results.ndjson, line 1: is not a result" in refused(4, tmp_path / "r")
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -153,7 +153,7 @@ def test_damage_that_only_spark_meets_is_named_and_anything_else_is_ours(
     data = bytearray(segment.read_bytes())
     data[4:2000] = bytes(1996)
     segment.write_bytes(data)
-    assert "target=artemis/part-0-00000.parquet: is no readable Parquet segment" in refused(
+    assert "target=artemis/part-0-00000.parquet: is not a readable Parquet segment" in refused(
         4, folder
     )
 

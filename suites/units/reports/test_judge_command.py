@@ -33,7 +33,7 @@ def test_data_that_cannot_be_read_are_one_sentence(tmp_path: Path, as_bytes: boo
     segment = damaged(tmp_path)
     column = pq.ParquetFile(segment).schema_arrow.names[0]
     source = segment.read_bytes() if as_bytes else str(segment)
-    with pytest.raises(UnreadableTrace, match="is no readable Parquet segment"):
+    with pytest.raises(UnreadableTrace, match="is not a readable Parquet segment"):
         list(segments.read_file(source, [column]))
 
 
@@ -43,7 +43,7 @@ def test_a_worker_that_cannot_read_a_segment_is_a_refusal(
     segment = damaged(tmp_path)
     source = source_of(spark, [str(segment)])
     with (
-        pytest.raises(Refusal, match=f"{segment.name}: is no readable Parquet segment") as refusal,
+        pytest.raises(Refusal, match=f"{segment.name}: is not a readable Parquet") as refusal,
         in_one_sentence(),
     ):
         find_anomalies(spark, source, ground_of("stomp", guessed=True)).anomalies.collect()

@@ -47,7 +47,7 @@ def test_a_name_selects_that_case_and_not_those_that_begin_with_it() -> None:
 
 
 def test_words_that_are_no_expression_are_refused() -> None:
-    with pytest.raises(BadSelection, match="'receipts and' is no expression"):
+    with pytest.raises(BadSelection, match="'receipts and' is not an expression"):
         Selection(cases=("receipts and",)).chooses(RECEIPT)
     with pytest.raises(BadSelection):
         Selection(exclude=("__import__('os').abort() x",)).chooses(RECEIPT)

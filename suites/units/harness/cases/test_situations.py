@@ -131,5 +131,5 @@ def test_the_command_lists_the_situations_of_a_run(tmp_path: Path) -> None:
 def test_situations_of_another_type_are_no_result(tmp_path: Path, situations: str) -> None:
     line = RESULT.line().replace('{"even":3,"odd":0}', situations)
     (tmp_path / records.NAME).write_text(line + "\n")
-    with pytest.raises(records.UnreadableResults, match="line 1: is no result"):
+    with pytest.raises(records.UnreadableResults, match="line 1: is not a result"):
         list(records.read(tmp_path))

@@ -114,7 +114,7 @@ def test_a_missing_list_is_an_empty_one(tmp_path: Path) -> None:
     [
         ('[[uncovered]]\nid = "A-1"', "line 1: A-1: reason is missing"),
         ('[[uncovered]]\nid = "A-1"\nreason = ""', "line 1: A-1: reason is empty"),
-        ('[[uncovered]]\nid = "A-1"\nreason = "x"\n' * 2, "line 4: A-1 stands in the list twice"),
+        ('[[uncovered]]\nid = "A-1"\nreason = "x"\n' * 2, "line 4: A-1 is listed twice"),
         ("[uncovered]\nid = 1", "uncovered should be an array of tables"),
     ],
 )

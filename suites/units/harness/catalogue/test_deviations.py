@@ -139,9 +139,7 @@ def test_an_entry_speaks_of_each_of_its_requirements(tmp_path: Path) -> None:
 
 
 def test_an_entry_about_a_control_names_a_case_alone(tmp_path: Path) -> None:
-    with pytest.raises(
-        BadData, match="line 2: control speaks of a case; name that and no requirement"
-    ):
+    with pytest.raises(BadData, match="line 2: control needs a case and no requirement"):
         entries(tmp_path, ENTRY + "control = true\n")
 
 
@@ -155,7 +153,7 @@ def test_a_case_that_a_broker_does_not_survive_is_known_by_version(tmp_path: Pat
 
 def test_harm_speaks_of_a_case(tmp_path: Path) -> None:
     lines = [line for line in ENTRY.splitlines() if not line.startswith("case")]
-    with pytest.raises(BadData, match="line 2: harm speaks of a case; name that"):
+    with pytest.raises(BadData, match="line 2: harm needs a case"):
         entries(tmp_path, "\n".join([*lines, "harm = true"]))
 
 

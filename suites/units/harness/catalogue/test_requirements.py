@@ -111,7 +111,7 @@ def test_the_line_is_that_of_the_entry_and_not_of_the_first(tmp_path: Path) -> N
 
 def test_an_id_stands_once(tmp_path: Path) -> None:
     with pytest.raises(
-        BadData, match=r"line 22: FOO3-FRAME-01 stands already at .*foo3\.toml, line 12"
+        BadData, match=r"line 22: FOO3-FRAME-01 is already defined at .*foo3\.toml, line 12"
     ):
         requirements.load(write(tmp_path, DOCUMENT + ENTRY + ENTRY))
 

@@ -40,9 +40,7 @@ class Desk:
 
 
 def test_what_is_missing_is_named(bare: Path) -> None:
-    with pytest.raises(
-        SetUpFailed, match=r"rhea .* cannot be had without npm on the PATH; install npm"
-    ):
+    with pytest.raises(SetUpFailed, match=r"rhea .* needs npm on the PATH; install npm"):
         rhea._library()
     with pytest.raises(SetUpFailed, match="there is no node on the PATH; install nodejs"):
         rhea._node()

@@ -45,7 +45,7 @@ def test_a_missing_chromium_is_one_sentence(bare: Path, monkeypatch: pytest.Monk
 
 
 def test_a_missing_npm_is_one_sentence(bare: Path) -> None:
-    with pytest.raises(SetUpFailed, match="cannot be had without npm on the PATH; install npm"):
+    with pytest.raises(SetUpFailed, match="needs npm on the PATH; install npm"):
         stompjs_in_chromium._library()
 
 

@@ -222,7 +222,7 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, broken: str) -> No
     elif broken == "no result":
         run(b, {})
         (b / "results.ndjson").write_text('{"case":1}\n')
-        words = "results.ndjson, line 1: is no result"
+        words = "results.ndjson, line 1: is not a result"
     elif broken == "no such target":
         run(b, {})
         arguments, words = (a, b, "--target-b", "u"), "has no target u; it has t"

@@ -78,7 +78,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     assert "has seed 3; omit --seed" in other.stderr
     garbled = brokerproof(f"{line} --out run --resume", tmp_path)
     assert garbled.returncode == 4
-    assert "results.ndjson, line 1: is no result" in garbled.stderr
+    assert "results.ndjson, line 1: is not a result" in garbled.stderr
 
 
 @pytest.mark.parametrize(

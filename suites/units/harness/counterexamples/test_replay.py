@@ -207,9 +207,9 @@ def test_the_raw_script_decides_against_a_real_broker(kept: Path) -> None:
 @pytest.mark.parametrize(
     ("bend", "words"),
     [
-        (lambda lines: [], "line 1: is no header"),
-        (lambda lines: ["{}", *lines[1:]], "line 1: is no header"),
-        (lambda lines: [lines[0], lines[1][:20]], "line 2: is no JSON"),
+        (lambda lines: [], "line 1: is not a header"),
+        (lambda lines: ["{}", *lines[1:]], "line 1: is not a header"),
+        (lambda lines: [lines[0], lines[1][:20]], "line 2: is not JSON"),
         (
             lambda lines: [lines[0].replace('"version": 1', '"version": 9'), *lines[1:]],
             "version is 9",
@@ -401,7 +401,7 @@ def test_the_command_answers_with_its_exit_code_and_says_when_it_plays_bytes(kep
     done = CliRunner().invoke(replay, [str(kept), "--target", "reference"], standalone_mode=False)
     assert done.return_value == 0
     assert (
-        "The recorded bytes are played, not the case: 'units.kept' is no name of a conformance"
+        "The recorded bytes are played, not the case: 'units.kept' is not the name of a conformance"
         " case." in done.output
     )
     assert done.output.splitlines()[-2].startswith("FIXED units.kept on reference")

@@ -23,7 +23,7 @@ from brokerproof.harness.model.strict_json import BadJson
         ('{"a": 1, "b": 2, "a": 3}', "the key 'a' twice"),
         ("", r"column 1"),
         ('{"a": 1', r"column 8"),
-        ("\ufeff{}", "is no JSON"),
+        ("\ufeff{}", "is not JSON"),
     ],
 )
 def test_json_beyond_the_standard_is_refused(text: str, reason: str) -> None:

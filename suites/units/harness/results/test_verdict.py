@@ -122,7 +122,7 @@ def test_results_are_followed_while_they_are_written(tmp_path: Path) -> None:
     assert tail.new() == []
     with (tmp_path / records.NAME).open("a") as file:
         file.write(RESULT.line()[40:] + "\nno result\n")
-    with pytest.raises(UnreadableResults, match=r"line 3: is no result"):
+    with pytest.raises(UnreadableResults, match=r"line 3: is not a result"):
         tail.new()
 
 
@@ -137,7 +137,7 @@ def test_a_torn_tail_is_forgiven_or_named(tmp_path: Path) -> None:
 
 def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
     (tmp_path / records.NAME).write_text('{"case": 1}\n')
-    with pytest.raises(UnreadableResults, match=r"results.ndjson, line 1: is no result"):
+    with pytest.raises(UnreadableResults, match=r"results.ndjson, line 1: is not a result"):
         list(records.read(tmp_path))
 
 
@@ -156,7 +156,7 @@ def test_a_line_with_a_wrong_field_is_named(tmp_path: Path, change: tuple[str, s
     line = RESULT.line()
     assert change[0] in line
     (tmp_path / records.NAME).write_text(line.replace(*change) + "\n")
-    with pytest.raises(UnreadableResults, match=r"results.ndjson, line 1: is no result"):
+    with pytest.raises(UnreadableResults, match=r"results.ndjson, line 1: is not a result"):
         list(records.read(tmp_path))
 
 

@@ -135,5 +135,5 @@ def test_the_mirror_of_the_settings_file(
 
 def test_plain_http_to_another_machine_is_refused(tmp_path: Path) -> None:
     environment = {"PATH": "", "BROKERPROOF_MAVEN_REPOSITORY": "http://repository.invalid"}
-    with pytest.raises(SetUpFailed, match=r"http://repository\.invalid is no https:// address"):
+    with pytest.raises(SetUpFailed, match=r"http://repository\.invalid is not an https:// address"):
         maven.download([COORDINATES], tmp_path / "dl", environment)

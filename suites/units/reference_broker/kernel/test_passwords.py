@@ -91,7 +91,7 @@ def test_users_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("ann\n", "line 1: the line is no user; write NAME = SUBJECT"),
+        ("ann\n", "line 1: the line is not a user; write NAME = SUBJECT"),
         ("ann =\n", "line 1: ann: the user has no subject"),
         ("a = CN=x\nb = CN=x\n", "line 2: b: the subject is given twice"),
         ("a = /CN=.*/\n", "line 1: a: a pattern is not supported by this broker"),

@@ -193,7 +193,7 @@ def test_a_folder_that_spark_reads_by_a_uri_is_the_same(
     ("name", "says"),
     [
         ("nothing", "holds no segments"),
-        ("other.parquet", "is no readable Parquet segment"),
+        ("other.parquet", "is not a readable Parquet segment"),
         ("notes.txt", r"is neither a segment .* nor a capture"),
     ],
 )

@@ -69,7 +69,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableRun, match=r"mutants\.json: is a kill matrix of another version"):
         read(write(tmp_path, format=2))
     (tmp_path / "mutants.json").write_text("{")
-    with pytest.raises(UnreadableRun, match=r"mutants\.json: is no kill matrix"):
+    with pytest.raises(UnreadableRun, match=r"mutants\.json: is not a kill matrix"):
         read(tmp_path)
 
 

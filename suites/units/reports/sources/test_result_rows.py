@@ -84,7 +84,7 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path, line: str) -> None:
     append(tmp_path, Result("c1", "t", (), Verdict.PASS, ""))
     with (tmp_path / "results.ndjson").open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(UnreadableResults, match=r"results\.ndjson, line 2: is no result"):
+    with pytest.raises(UnreadableResults, match=r"results\.ndjson, line 2: is not a result"):
         flatten([open_run(tmp_path)])
 
 

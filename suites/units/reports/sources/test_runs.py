@@ -42,16 +42,16 @@ def test_one_folder_twice_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (None, "is no run folder: it has no run.json"),
-        ("{", "run.json: is no readable JSON"),
-        ("[" * 100_000, "run.json: is no readable JSON"),
+        (None, "is not a run folder: it has no run.json"),
+        ("{", "run.json: is not readable JSON"),
+        ("[" * 100_000, "run.json: is not readable JSON"),
         ("[]", "run.json: holds a list; it must be a JSON object"),
         (
             '{"format": 1, "brokerproof": "0.1.0"}',
             "run.json: has format 1 and this version reads format 2; read it with brokerproof"
             " 0.1.0, or run again",
         ),
-        ('{"format": 2}', "run.json: run is None; it must be the name of the run"),
+        ('{"format": 2}', "run.json: run is None; it should be the run's name"),
         (
             '{"format": 2, "run": "r", "fingerprint": "other", "brokerproof": "0.0.9"}',
             "report it with brokerproof 0.0.9",
@@ -89,7 +89,7 @@ def test_a_segment_without_a_footer_is_named(tmp_path: Path) -> None:
     segment = next(run.glob("trace/target=artemis/part-*.parquet"))
     segment.write_bytes(segment.read_bytes()[:-9])
     with pytest.raises(
-        UnreadableRun, match=r"target=artemis/part-0-00000\.parquet: is no readable Parquet segment"
+        UnreadableRun, match=r"target=artemis/part-0-00000\.parquet: is not a readable Parquet"
     ):
         open_run(run)
 
@@ -111,6 +111,6 @@ def test_damage_between_whole_ends_is_found_by_reading(tmp_path: Path) -> None:
     segment.write_bytes(data)
     opened = open_run(run.folder)  # its footer is whole
     with pytest.raises(
-        UnreadableRun, match=r"part-0-00000\.parquet: is no readable Parquet segment"
+        UnreadableRun, match=r"part-0-00000\.parquet: is not a readable Parquet segment"
     ):
         check_data([opened])

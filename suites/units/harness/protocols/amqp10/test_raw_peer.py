@@ -373,7 +373,9 @@ def test_an_outcome_that_there_is_not_is_refused(bench: Bench) -> None:
     peer, _, sender, receiver = proton_pair(bench)
     peer.publish(sender, "m")
     peer.grant(receiver, 1)
-    with pytest.raises(ControlFailed, match="'lost' is no outcome; there are accepted, rejected"):
+    with pytest.raises(
+        ControlFailed, match="'lost' is not an outcome; the outcomes are accepted, rejected"
+    ):
         peer.settle(peer.message(receiver), "lost")
 
 

@@ -22,7 +22,7 @@ def test_the_shipped_target_and_its_releases() -> None:
         11,
         8,
     ]
-    with pytest.raises(SetUpFailed, match="ActiveMQ latest: is no release number"):
+    with pytest.raises(SetUpFailed, match="ActiveMQ latest: is not a release"):
         broker.install("latest")
 
 

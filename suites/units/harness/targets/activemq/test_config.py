@@ -42,7 +42,7 @@ CONNECTOR = '<transportConnector name="stomp" uri="stomp://127.0.0.1:61613"/>'
             CONNECTOR.replace(":61613", ""),
             "has the uri 'stomp://127.0.0.1', not SCHEME://HOST:PORT",
         ),
-        ("<", "line 1: is no XML"),
+        ("<", "line 1: is not XML"),
     ],
 )
 def test_a_wrong_configuration_is_one_sentence(
@@ -146,7 +146,7 @@ def test_what_holds_for_all_of_the_broker_and_for_a_connector(tmp_path: Path) ->
         ),
         (
             '<transportConnector name="bad" uri="stomp://127.0.0.1:1]"/>',
-            "line 1: 'stomp://127.0.0.1:1.' is no URI",
+            "line 1: 'stomp://127.0.0.1:1.' is not a URI",
         ),
     ],
 )

@@ -197,7 +197,7 @@ def test_a_java_that_is_too_old_is_one_sentence(
 
 @pytest.mark.parametrize("version", ["latest", "2.56", "../../etc", "2.56.0-SNAPSHOT"])
 def test_what_is_no_release_number_is_refused(version: str) -> None:
-    with pytest.raises(SetUpFailed, match="is no release number; name one like"):
+    with pytest.raises(SetUpFailed, match="is not a release; name one like"):
         broker.install(version)
 
 
@@ -258,6 +258,6 @@ def test_a_state_file_that_is_none_is_one_sentence(installed: Path) -> None:
 def test_an_unknown_broker_is_one_sentence() -> None:
     for call in (standing_brokers.install, standing_brokers.start, standing_brokers.stop):
         with pytest.raises(
-            SetUpFailed, match="kafka: is no broker that can be installed here; known are artemis"
+            SetUpFailed, match="kafka: cannot be installed here; these can be: artemis"
         ):
             call("kafka")

@@ -63,11 +63,11 @@ def test_a_release_that_the_machine_has_not_is_taken_from_a_debian_root(
     for version in ("3.1", "2.8.7"):
         with pytest.raises(
             SetUpFailed,
-            match=rf"RabbitMQ {version}: is available neither .* known are 4\.0, 3\.10,",
+            match=rf"RabbitMQ {version}: is available neither .* known releases: 4\.0, 3\.10,",
         ):
             rabbitmq_release.find(version)
     with pytest.raises(
-        SetUpFailed, match=r"RabbitMQ newest: is no release number; name one like 4\.0"
+        SetUpFailed, match=r"RabbitMQ newest: is not a release number; name one like 4\.0"
     ):
         rabbitmq_release.find("newest")
 

@@ -163,5 +163,5 @@ def test_ports_of_nobody_and_no_ports_are_refused() -> None:
         BadSetting, match="there is no acceptor 'c' to give the port 1; there is a, b"
     ):
         with_ports(settings, {"c": 1})
-    with pytest.raises(BadSetting, match="70000 is no port for the acceptor 'a'"):
+    with pytest.raises(BadSetting, match="70000 is not a port for the acceptor 'a'"):
         with_ports(settings, {"a": 70000})

@@ -248,8 +248,8 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("users", "sentence"),
     [
-        ("alice\n", "line 1: the line is no user; write NAME = PASSWORD"),
-        ("\n= x\n", "line 2: the line is no user"),
+        ("alice\n", "line 1: the line is not a user; write NAME = PASSWORD"),
+        ("\n= x\n", "line 2: the line is not a user"),
         ("a=1\na=2\n", "line 2: a: the user is given twice"),
         ("a = ENC(1024:AB:CD)\n", "line 1: a: a masked password cannot be checked"),
         (None, "cannot be read (No such file or directory); security is on"),

@@ -31,8 +31,8 @@ from brokerproof.reference_broker.protocols.amqp10.encoder import encode
         ("a1 01 ff", "not UTF-8"),
         ("a1 03 eda080", "not UTF-8"),
         ("a3 01 c3", "not ASCII"),
-        ("73 0000d800", "no Unicode character"),
-        ("73 00110000", "no Unicode character"),
+        ("73 0000d800", "not a Unicode character"),
+        ("73 00110000", "not a Unicode character"),
         ("98 00", "16 bytes begins"),
         ("c0 00 00", "leaves no room for the count"),
         ("c0 05 01 40", "5 bytes begins at 2, and only 2 are left"),
@@ -87,9 +87,9 @@ def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
 
 
 def test_a_python_type_that_stands_for_nothing() -> None:
-    with pytest.raises(TypeError, match="object stands for no AMQP type"):
+    with pytest.raises(TypeError, match="object has no AMQP type"):
         encode(object())
-    with pytest.raises(TypeError, match="object stands for no AMQP type"):
+    with pytest.raises(TypeError, match="object has no AMQP type"):
         encode(t.Array(object, []))
     with pytest.raises(ValueError, match="4 bytes, not 1"):
         encode(t.Decimal32(b"1"))
