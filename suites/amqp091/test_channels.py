@@ -108,10 +108,18 @@ def test_more_channels_than_agreed_are_refused(target: Bench, most: int) -> None
 
 
 @case(CLOSED_CHANNEL_REDELIVERS, REDELIVERED_FLAG, needs={"amqp091"})
-@over(examples=4, way=st.sampled_from(["channel.close", "exception", "connection.close", "gone"]))
-def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -> None:
+@over(
+    examples=4,
+    always=lambda target: [{"way": "exception", "transacts": True}],
+    way=st.sampled_from(["channel.close", "exception", "connection.close", "gone"]),
+    transacts=st.booleans(),
+)
+def test_what_a_closed_channel_had_is_delivered_again(
+    target: Bench, way: str, transacts: bool
+) -> None:
     """Of three delivered messages one is acknowledged; then the channel or its connection is
-    closed, in order or not. Another consumer gets the other two, in order, with redelivered set."""
+    closed, in order or not. Another consumer gets the other two, in order, with redelivered set:
+    or all three, if the acknowledgement and a further message were in an open transaction."""
     owner = target.amqp091()
     name = target.fresh_name()
     owner.declare(name)
@@ -120,6 +128,9 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
     peer.consume(name)
     first = arrive(peer, 3)
     target.control(bodies(first) == [b"1", b"2", b"3"], "three messages should arrive")
+    if transacts:
+        peer.call("tx.select")
+        peer.publish(b"4", name)
     peer.ack(first[0]["delivery-tag"])
     peer.settle()
     match way:
@@ -133,12 +144,10 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
         case "gone":
             peer.close_socket()
     owner.consume(name, no_ack=True)
-    deliveries = arrive(owner, 2)
-    target.record_finding(
-        CLOSED_CHANNEL_REDELIVERS,
-        bodies(deliveries) == [b"2", b"3"],
-        f"afterwards {bodies(deliveries)} arrived",
-    )
+    due = [b"1", b"2", b"3"] if transacts else [b"2", b"3"]
+    deliveries = arrive(owner, len(due))
+    detail = f"afterwards {bodies(deliveries)} arrived, in an open transaction: {transacts}"
+    target.record_finding(CLOSED_CHANNEL_REDELIVERS, bodies(deliveries) == due, detail)
     flags = [delivery["redelivered"] for delivery in deliveries]
     target.record_finding(
         REDELIVERED_FLAG, flags == [True] * len(deliveries), f"the flags redelivered are {flags}"

@@ -8,12 +8,12 @@ from brokerproof.suites.steps.combinations import Row
 
 CREDIT_GIVEN, NONE_WITHOUT_CREDIT = "AMQP10-CREDIT-03", "AMQP10-CREDIT-09"
 SETTLED, UNSETTLED = "AMQP10-XFER-10", "AMQP10-XFER-11"
-FRAME_SIZE = "AMQP10-MFS-02"
+FRAME_SIZE, GONE = "AMQP10-MFS-02", "AMQP10-TERM-08"
 SELECTS = "ARTEMIS-FILTER-syntax-1"
-SENTENCES = Sentences(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRAME_SIZE)
+SENTENCES = Sentences(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRAME_SIZE, gone=GONE)
 
 
-@case(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRAME_SIZE, needs={"amqp"})
+@case(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRAME_SIZE, GONE, needs={"amqp"})
 @over(
     examples=10,
     always=lambda target: [{"row": row} for row in SPECIFIED.rows()],
@@ -22,7 +22,8 @@ SENTENCES = Sentences(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRA
 def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: Row) -> None:
     """A receiver gets each message once, as its credit allows, settled as was agreed and in frames
     that it takes, whatever options its connection, its link and their transfers have together. So
-    does another link of its session. One scenario: each sentence is about the same options."""
+    does another link of its session. A link without options finds afterwards what was not settled,
+    and nothing else. One scenario: each sentence is about the same options."""
     Play(target, row, SENTENCES).run()
 
 
@@ -34,5 +35,6 @@ def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: R
 )
 def test_a_filter_selects_whatever_else_a_link_asks_for(target: Bench, row: Row) -> None:
     """A receiver with a filter gets the messages that it selects and no others, whatever options
-    its connection, its link and their transfers have together."""
-    Play(target, row, Sentences(SELECTS, selects=SELECTS)).run()
+    its connection, its link and their transfers have together. A link without options gets the
+    others."""
+    Play(target, row, Sentences(SELECTS, selects=SELECTS, gone=SELECTS)).run()

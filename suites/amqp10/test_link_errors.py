@@ -52,6 +52,7 @@ CLOSE_ANSWERED = "AMQP10-LINK-08"
 MAX_MESSAGE_SIZE = "AMQP10-LINK-15"
 RESUMED_IGNORED = "AMQP10-XFER-21"
 GIVEN_BACK = "AMQP10-READING-OUT-01"
+COPIES = "AMQP10-TERM-04"
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 
 LONG_TAG = bytes(33)
@@ -417,20 +418,23 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     )
 
 
-@case(MAX_MESSAGE_SIZE, CLOSE_ANSWERED, GIVEN_BACK, needs={"amqp", "amqp-redelivery"})
+@case(MAX_MESSAGE_SIZE, CLOSE_ANSWERED, GIVEN_BACK, COPIES, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=8,
     # Brokers add annotations of their own: a small message must stay below the limit with them.
     limit=st.sampled_from([500, 1000]),
     before=st.integers(0, 2),
     size=st.sampled_from([3000, 100_000]),
+    copies=st.booleans(),
+    always=lambda target: [{"limit": 1000, "before": 2, "size": 3000, "copies": True}],
 )
 def test_a_message_above_the_receivers_size_is_no_delivery(
-    target: Bench, limit: int, before: int, size: int
+    target: Bench, limit: int, before: int, size: int, copies: bool
 ) -> None:
     """A receiver's attach has a max-message-size, and a larger message is due behind smaller ones.
     The smaller ones arrive. The link then ends with message-size-exceeded: by the broker, or by the
-    receiver if the message is sent all the same. Another link gets the large message.
+    receiver if the message is sent all the same. Another link gets the large message, and what a
+    link of distribution-mode copy has seen.
 
     One scenario: what the broker chooses decides which requirement the end of the link shows.
     """
@@ -438,7 +442,11 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     sent = [*numbered(before), bytes(size)]
     fill(target, node, sent)
     peer = target.amqp()
-    link = peer.attach(RECEIVER, node, max_message_size=limit)
+    source = {"address": node.address, "capabilities": node.capabilities or None}
+    if copied := copies and "amqp-copy" in target.capabilities:
+        source["distribution-mode"] = "copy"
+    named = codec.composite("source", source)
+    link = peer.attach(RECEIVER, node, max_message_size=limit, source=named)
     if before:
         peer.flow(link, link_credit=before)
         small = collect(target, peer, link, before, quiet=0)
@@ -482,11 +490,13 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         )
         target.record_not_applicable(CLOSE_ANSWERED, "the broker ended the link itself")
     other = target.amqp()
-    back = collect(target, other, other.receiver(node, credit=5), 1)
-    target.record_finding(
-        GIVEN_BACK,
-        bodies(back) == [bytes(size)],
-        f"another link got {[len(body) for body in bodies(back)]} bytes",
+    due = sent if copied else sent[before:]
+    back = bodies(collect(target, other, other.receiver(node, credit=5), len(due)))
+    detail = f"another link got {[len(body) for body in back]} bytes"
+    judged, other_mode = (COPIES, GIVEN_BACK) if copied else (GIVEN_BACK, COPIES)
+    target.record_finding(judged, back == due, detail)
+    target.record_not_applicable(
+        other_mode, f"the link has the mode {'copy' if copied else 'move'}"
     )
 
 

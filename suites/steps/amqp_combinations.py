@@ -39,7 +39,7 @@ SPECIFIED = Table(
         NEIGHBOUR: (None, FIRST, LAST),
         PLACE: (QUEUE, TOPIC),
         SENT: (EARLIER, LATER),
-        TAKES: (None, "move"),
+        TAKES: (None, "move", "copy"),
         IDLE: (None, "60000"),
         FRAME: (None, str(SMALLEST_FRAME)),
         PRESETTLED: (None, "settled"),
@@ -47,7 +47,11 @@ SPECIFIED = Table(
         TTL: (None, "600000"),
         PIECES: (None, "three"),
     },
-    excluding(((PLACE, TOPIC), (SENT, EARLIER)), ((PLACE, TOPIC), (TAKES, "move"))),
+    excluding(
+        ((PLACE, TOPIC), (SENT, EARLIER)),
+        *(((PLACE, TOPIC), (TAKES, mode)) for mode in ("move", "copy")),
+        ((SENT, LATER), (TAKES, "copy")),  # a browser may see what was there when it came
+    ),
 )
 ARTEMIS = Table(
     "open, attach and transfer of AMQP 1.0, with a filter",
@@ -66,12 +70,15 @@ class Sentences:
     unsettled: str | None = None
     fits: str | None = None
     selects: str | None = None
+    gone: str | None = None
 
 
 class Play:
     """One combination on its way."""
 
     def __init__(self, target: Bench, row: Row, sentences: Sentences) -> None:
+        if row[TAKES] == "copy" and "amqp-copy" not in target.capabilities:
+            row = {**row, TAKES: None}
         self.target = target
         self.row = row
         self.sentences = sentences
@@ -107,6 +114,8 @@ class Play:
             detail = f"{self.words}: the other link got {got} of {MESSAGES} messages"
             self.target.record_finding(self.sentences.arrives, got == MESSAGES, detail)
         self._judge_frames()
+        if self.row[PLACE] == QUEUE:
+            self._judge_rest(link)
 
     def _neighbour(self) -> Link:
         return self.peer.receiver(self.other, credit=100)
@@ -201,6 +210,18 @@ class Play:
         detail = f"{self.words}: {self.due} are due, and {self.arrived} arrived"
         once = sorted(self.arrived) == self.due
         self.target.record_finding(self.sentences.arrives, once, detail)
+
+    def _judge_rest(self, link: Link) -> None:
+        """A link without options finds what this one left, once and in order."""
+        copies = self.row[TAKES] == "copy"
+        self.peer.detach(link)
+        due = [number for number in range(MESSAGES) if copies or number not in self.due]
+        heir = self.peer.receiver(self.node, credit=100)
+        left = [*map(_number_of, collect(self.target, self.peer, heir, len(due)))]
+        detail = f"{self.words}: behind the link {due} are due, and {left} are left"
+        self.target.record_finding(self.sentences.arrives, set(due) <= set(left), detail)
+        if self.sentences.gone is not None:
+            self.target.record_finding(self.sentences.gone, left == due, detail)
 
     def _judge_frames(self) -> None:
         if self.row[FRAME] is None or self.sentences.fits is None:

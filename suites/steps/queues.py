@@ -136,6 +136,18 @@ def unsettled_comes_back(target: Bench, version: str, ack: str) -> bool:
     return left_in(target, queue, version, 1) == [b"unsettled"]
 
 
+def undone_by_abort(target: Bench, version: str, mode: str) -> bool:
+    """True if an ACK in a transaction that is aborted leaves its message, as it should."""
+    queue, consumer = target.destination(), target.stomp(version)
+    consumer.publish(queue, b"one")
+    message = held(target, consumer, queue, 1, mode)[0]
+    consumer.request("BEGIN", {"transaction": consumer.transaction})
+    consumer.ack(message, {"transaction": consumer.transaction})
+    consumer.request("ABORT", {"transaction": consumer.transaction})
+    consumer.close_socket(CloseHow.RESET)
+    return left_in(target, queue, version, 1) == [b"one"]
+
+
 def subscribed_again(
     target: Bench,
     connect: Callable[[], StompPeer],

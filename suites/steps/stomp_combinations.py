@@ -15,7 +15,7 @@ from brokerproof.harness.oracles.window import WindowAccount
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.combinations import Row, Table, excluding
-from brokerproof.suites.steps.queues import QUIET
+from brokerproof.suites.steps.queues import QUIET, left_in
 
 VERSION, ACK, WINDOW, SELECTOR = "version", "ack", "window", "selector"
 PLACE, NEIGHBOUR, SENT = "place", "neighbour", "sent"
@@ -178,6 +178,8 @@ class Play:
             self._acknowledge()
             self._collect(self.first)
         self._judge_surplus()
+        if self.row[PLACE] == QUEUE:
+            self._judge_rest()
 
     def _default(self, mode: str) -> int:
         if self.in_messages:
@@ -351,3 +353,14 @@ class Play:
             record(self.sentences.expires, not any(map(self._expires, surplus)), detail)
         if (sentence := self._window_sentence()) is not None:
             record(sentence, True, detail)
+
+    def _judge_rest(self) -> None:
+        """A subscription without options finds what this one left, once and in order."""
+        self.peer.request("UNSUBSCRIBE", {"id": self.first.id})
+        gone = self._expires if self.row.get(EXPIRES) == PAST else lambda number: False
+        due = [n for n in range(MESSAGES) if n not in self.first.due and not gone(n)]
+        version = self.row.get(VERSION) or "1.2"
+        bodies = left_in(self.target, self.first.to, version, len(due))
+        left = [int(body.partition(b" ")[0]) for body in bodies]
+        detail = f"{self.words}: behind the subscription {due} are due, and {left} are left"
+        self.target.record_finding(self.sentences.arrives, left == due, detail)

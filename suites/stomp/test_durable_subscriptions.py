@@ -8,7 +8,7 @@ say: one may be refused, both may share it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 import pytest
@@ -357,6 +357,46 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
         received == sent,
         f"{sent!r} were sent before there was a subscription; the subscription kept {received!r}",
     )
+
+
+REFUSED: Mapping[str, tuple[str, str, HeadersLike]] = {
+    "the UNSUBSCRIBE of one in use": ("UNSUBSCRIBE", "kept", {}),
+    "a SUBSCRIBE to one with a wrong selector": ("SUBSCRIBE", "kept", {"selector": "= ("}),
+    "a SUBSCRIBE to a new one with a wrong selector": ("SUBSCRIBE", "new", {"selector": "= ("}),
+}
+"""Frames that may be refused: command, the subscription that they name, and further headers."""
+
+
+@case(OUTLIVES, needs={*NEEDS, "selectors"})
+@pytest.mark.parametrize("which", REFUSED)
+def test_a_refused_frame_leaves_durable_subscriptions_as_they_were(
+    target: Bench, which: str
+) -> None:
+    """A client holds a durable subscription, and another connection of it sends a frame that names
+    that one, or a new one. If it is refused the first keeps its messages, and the new one is not
+    there: it gets nothing from before its next SUBSCRIBE."""
+    topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
+    who = target.destination().name
+    holder, peer = client(target, who), client(target, who)
+    window = str(target.profile.parameters.get("prefetch_header", "consumer-window-size"))
+    subscribe(holder, topic, {NAME: "kept", window: "1"}, "client")
+    command, name, headers = REFUSED[which]
+    fields = (("id", "9"), ("destination", topic.name), *topic.subscribe_headers, (NAME, name))
+    publish_all(producer, topic, numbered(2))
+    is_refused = refusal(peer, offend(peer, command, (*fields, *header_list(headers)))) is not None
+    producer.publish(topic, b"m2")
+    goes(target, peer, "EOF")
+    goes(target, holder, "RESET")
+    names = {"kept", name} if is_refused or command == "SUBSCRIBE" else set()
+    if is_refused:
+        names.add("new")
+        due = {"kept": numbered(3), "new": []}
+        left = {name: kept(target, who, topic, {NAME: name}, count=len(due[name])) for name in due}
+        detail = f"{which} was refused, and the subscriptions have {left!r}"
+        target.record_finding(OUTLIVES, left == due, detail)
+    else:
+        target.record_not_applicable(OUTLIVES, f"{which} was confirmed")
+    delete(target, who, names)
 
 
 @case(OUTLIVES, needs=NEEDS)

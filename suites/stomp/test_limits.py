@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.suites.api import Bench, case, seconds
-from brokerproof.suites.api.stomp import Destination, frame
+from brokerproof.suites.api.stomp import Destination, Frame, frame
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate
 
 MAY_LIMIT = {"1.1": "STOMP11-LIMIT-01", "1.2": "STOMP12-LIMIT-01"}
+ALL_PASSED_ON = {"1.1": "STOMP11-SEND-06", "1.2": "STOMP12-SEND-06"}
 OVER_LIMIT = {"1.1": "STOMP11-LIMIT-02", "1.2": "STOMP12-LIMIT-02"}
 
 HEADERS = (16, 256, 2048, 8192)
@@ -47,7 +48,9 @@ def look_for(
             # Unused from here on: several runs would fill the broker's memory with it.
             consumer = target.stomp(version)
             consumer.subscribe(to, receipt=False)
-            consumer.watch_for(frame("MESSAGE"), within=TAKEN_WITHIN)
+            message = consumer.watch_for(frame("MESSAGE"), within=TAKEN_WITHIN)
+            if what == "headers" and message is not None:
+                _judge_headers(target, version, message, size)
             continue
         bystander.check()
         target.control(accepted > 0, f"{size} {what} are no large frame, and were refused: {seen}")
@@ -65,6 +68,12 @@ def look_for(
     )
 
 
+def _judge_headers(target: Bench, version: str, message: Frame, count: int) -> None:
+    missing = [number for number in range(count) if message.get(f"x-{number}") is None]
+    detail = f"of {count} headers {len(missing)} are missing: {missing[:3]}"
+    target.record_finding(ALL_PASSED_ON[version], not missing, detail)
+
+
 def _judge_refusal(target: Bench, version: str, words: str, seen: Fate) -> None:
     target.record_finding(MAY_LIMIT[version], seen.refused, words)
     target.record_finding(
@@ -79,16 +88,16 @@ def _send(
 ) -> bytes:
     return codec.encode(
         "SEND",
-        (("destination", to.name), *to.send_headers, ("receipt", "large"), *headers),
+        (("destination", to.name), *to.send_headers, *headers, ("receipt", "large")),
         body,
         version=version,
     )
 
 
-@case(MAY_LIMIT, OVER_LIMIT)
+@case(MAY_LIMIT, OVER_LIMIT, ALL_PASSED_ON)
 def test_too_many_headers_are_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with up to 8192 headers are accepted, or answered with ERROR and the end of the
-    connection. Another connection is served."""
+    connection. Those that are accepted arrive with all of them. Another connection is served."""
     look_for(
         target,
         version,

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from brokerproof.suites.api import Bench, CloseHow, case, over
 from brokerproof.suites.steps.queues import (
     QUIET,
-    bodies,
     expected_remainder,
     held,
     left_in,
@@ -31,7 +30,6 @@ INDIVIDUAL_NACK = {
     "1.1": ("STOMP11-NACK-04", "STOMP11-SUB-11"),
     "1.2": ("STOMP12-NACK-04", "STOMP12-SUB-13"),
 }
-CUMULATIVE_NACK = {"1.1": "STOMP11-NACK-04", "1.2": "STOMP12-NACK-04"}
 
 NOTHING_COMES_BACK = "a message that a lost consumer never settled should reach the next one"
 
@@ -121,39 +119,4 @@ def test_in_mode_client_individual_a_nack_covers_one_message(
         covered_one,
         f"number {which} of {count} was refused and number {first} acknowledged, the next consumer"
         f" got {left!r}",
-    )
-
-
-@case(CUMULATIVE_NACK, needs={"nack"})
-def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: str) -> None:
-    """In mode client the second of three messages is refused. The first shares its fate, and the
-    third is untouched."""
-    queue, consumer = target.destination(), target.stomp(version)
-    sent = numbered(3)
-    publish_all(target.stomp(version), queue, sent)
-    messages = held(target, consumer, queue, 3, "client")
-    other = target.stomp(version)
-    other.subscribe(queue, ack="client")
-    consumer.nack(messages[1], receipt=True)
-    target.wait_until(lambda: consumer.messages_seen + other.messages_seen >= 5, QUIET)
-    target.advance(QUIET)
-    at_once = set(bodies(consumer.take_messages())) | set(bodies(other.take_messages()))
-    target.record_finding(
-        CUMULATIVE_NACK[version],
-        (sent[0] in at_once) == (sent[1] in at_once) and sent[2] not in at_once,
-        f"the second of three was refused in mode client; at once arrived again:"
-        f" {sorted(at_once)!r}",
-    )
-    consumer.close_socket(CloseHow.RESET)
-    other.request("DISCONNECT")
-    other.close_socket()
-    left = left_in(target, queue, version, 1 if not at_once else 3)
-    third_is_left = sent[2] in left
-    target.control(
-        third_is_left or unsettled_comes_back(target, version, "client"), NOTHING_COMES_BACK
-    )
-    target.record_finding(
-        CUMULATIVE_NACK[version],
-        third_is_left and (sent[0] in left) == (sent[1] in left),
-        f"the second of three was refused in mode client; the next consumer got {left!r}",
     )

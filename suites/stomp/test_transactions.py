@@ -25,6 +25,7 @@ from brokerproof.suites.steps.queues import (
     left_in,
     numbered,
     publish_all,
+    undone_by_abort,
 )
 from brokerproof.suites.steps.refusals import bystander, refused
 
@@ -88,27 +89,6 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
         sorted(received) == sorted(numbered(200)),
         f"of 200 messages of a transaction {len(received)} arrived",
         expectation=expected_arrivals(consumer, received, numbered(200), "in any order"),
-    )
-
-
-@case(SENDS, ABORT_NAMES, needs={"transactions"})
-def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, version: str) -> None:
-    """Three messages are sent in a transaction that is aborted. None of them arrives, and messages
-    sent outside before and after do."""
-    queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
-    consumer.subscribe(queue)
-    producer.request("BEGIN", {"transaction": producer.transaction})
-    publish_all(producer, queue, [b"outside"])
-    for body in numbered(3):
-        producer.publish(queue, body, {"transaction": producer.transaction}, receipt=False)
-    producer.request("ABORT", {"transaction": producer.transaction})
-    producer.publish(queue, b"afterwards")
-    received = bodies(collect(target, consumer, 2))
-    target.record_finding(
-        (*SENDS[version], ABORT_NAMES[version]),
-        received == [b"outside", b"afterwards"],
-        f"after the ABORT of three messages the consumer got {received!r}",
-        expectation=expected_arrivals(consumer, received, [b"outside", b"afterwards"]),
     )
 
 
@@ -292,38 +272,6 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     )
 
 
-@case(ACKS, needs={"transactions"})
-def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, version: str) -> None:
-    """One message is acknowledged in a committed transaction, another not at all, and the
-    connection is lost. The next consumer gets only the other."""
-    queue, consumer = target.destination(), target.stomp(version)
-    publish_all(consumer, queue, [b"acknowledged", b"kept"])
-    message = held(target, consumer, queue, 2, INDIVIDUAL[version])[0]
-    consumer.request("BEGIN", {"transaction": consumer.transaction})
-    consumer.ack(message, {"transaction": consumer.transaction})
-    consumer.request("COMMIT", {"transaction": consumer.transaction})
-    consumer.close_socket(CloseHow.RESET)
-    left = left_in(target, queue, version, 1)
-    target.record_finding(
-        ACKS[version],
-        left == [b"kept"],
-        f"after an ACK in a committed transaction the next consumer got {left!r}",
-        expectation=expected_remainder([b"kept"]),
-    )
-
-
-def _undone_by_abort(target: Bench, version: str, mode: str) -> bool:
-    """True if an ACK in a transaction that is aborted leaves its message, as it should."""
-    queue, consumer = target.destination(), target.stomp(version)
-    consumer.publish(queue, b"one")
-    message = held(target, consumer, queue, 1, mode)[0]
-    consumer.request("BEGIN", {"transaction": consumer.transaction})
-    consumer.ack(message, {"transaction": consumer.transaction})
-    consumer.request("ABORT", {"transaction": consumer.transaction})
-    consumer.close_socket(CloseHow.RESET)
-    return left_in(target, queue, version, 1) == [b"one"]
-
-
 @case(ATOMIC, needs={"transactions"})
 @over(
     examples=30,
@@ -340,7 +288,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     is consumed; what came behind it and was acknowledged in an aborted one is not. One ACK alone
     is undone by ABORT before."""
     mode = INDIVIDUAL[version] if individual else "client"
-    if not _undone_by_abort(target, version, mode):
+    if not undone_by_abort(target, version, mode):
         target.record_not_applicable(ATOMIC[version], "an ACK is no part of its transaction")
         return
     queue, consumer, sent = target.destination(), target.stomp(version), numbered(len(plan))

@@ -1,0 +1,132 @@
+"""Faults of settlements beside something else, of what a refused frame changes, and of age."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import AckMode, Outcome
+from brokerproof.harness.model.time import seconds
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.suites.mutation.mutant import Group, rewritten
+
+settlements = Group("unseen-settlements")
+KEPT = "STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
+UNDONE = "STOMP10-SEND-03 STOMP11-BEGIN-03 STOMP12-BEGIN-04"
+WHOLE = "STOMP10-BEGIN-02 STOMP11-BEGIN-02 STOMP12-BEGIN-03"
+
+
+def _hidden(queue: Queue, selector, order: int):
+    """What waits in front of ``order`` and is not selected."""
+    older = (entry for entry in queue._ready if entry.order < order)
+    return [entry for entry in older if not selector.matches(entry.message)]
+
+
+def _lose(queue: Queue, entries):
+    for entry in entries:
+        queue._ready.remove(entry)
+        queue.discard(entry)
+
+
+@settlements.override(
+    COMMANDS, "ACK", breaks=f"{KEPT} STOMP12-ACK-03 STOMP11-ACK-04 STOMP10-ACK-02"
+)
+def a_refused_ack_settles(original, reached, session, frame):
+    """An ACK that names another subscription or an unknown transaction is refused, and settles."""
+    try:
+        return original(session, frame)
+    except Refusal:
+        first = frame.head.first
+        delivery = session.deliveries.get(first.get("id") or first.get("message-id"))
+        if reached(delivery is not None and {"subscription", "transaction"} & first.keys()):
+            subscription = delivery.subscription
+            subscription.queue.settle(subscription.take(delivery), Outcome.ACCEPTED)
+        raise
+
+
+@settlements.before(StompConnection, "tell", breaks=UNDONE)
+def an_error_commits(reached, self, problem, frame=None):
+    """ERROR commits the open transactions of its connection."""
+    for transaction in self.transactions.values():
+        reached(transaction._sends or transaction._settlements)
+        transaction.commit(self.shared.router.publish)
+    self.transactions.clear()
+
+
+@settlements.override(Transaction, "settle", breaks="STOMP11-NACK-04 STOMP12-NACK-04")
+def a_cumulative_nack_accepts(original, reached, self, queue, entries, outcome):
+    """A cumulative NACK in a transaction acknowledges all but the message that it names."""
+    if reached(outcome is Outcome.MODIFIED and len(entries) > 1):
+        original(self, queue, entries[:-1], Outcome.ACCEPTED)
+        entries = entries[-1:]
+    original(self, queue, entries, outcome)
+
+
+@settlements.override(Subscription, "take", breaks=KEPT)
+def a_cumulative_ack_covers_what_is_hidden(original, reached, self, delivery):
+    """A cumulative ACK also settles older messages that the selector hides."""
+    selector = self.queue._selection.selectors.get(self)
+    if selector is not None and self.mode is AckMode.CLIENT:
+        hidden = _hidden(self.queue, selector, delivery.entry.order)
+        reached(hidden)
+        _lose(self.queue, hidden)
+    return original(self, delivery)
+
+
+@settlements.override(Subscription, "take", breaks=KEPT)
+def a_cumulative_ack_covers_another_subscription(original, reached, self, delivery):
+    """A cumulative ACK also settles what another subscription to the queue holds."""
+    taken = original(self, delivery)
+    for other in list(self._deliveries.values()):
+        holder = other.subscription
+        same = holder is not self and holder.queue is self.queue and self.mode is AckMode.CLIENT
+        if reached(same and other.entry.order < delivery.entry.order):
+            del holder._unsettled[other.key], self._deliveries[other.key]
+            self.queue.settle([other.entry], Outcome.ACCEPTED)
+    return taken
+
+
+@settlements.mutant(WHOLE)
+def an_old_transaction_forgets(patch, reached):
+    """A transaction that is older than ten minutes is committed without its SENDs."""
+    begun: dict[Transaction, int] = {}
+
+    @patch.after(COMMANDS, "BEGIN")
+    def begin(session, frame):
+        begun[session.transactions[frame.get("transaction")]] = session.shared.clock.now
+
+    @patch.before(COMMANDS, "COMMIT")
+    def commit(session, frame):
+        transaction = session.transactions.get(frame.get("transaction"))
+        age = session.shared.clock.now - begun.get(transaction, session.shared.clock.now)
+        if reached(transaction is not None and age > seconds(600)):
+            transaction._sends.clear()
+
+
+@settlements.override(COMMANDS, "SEND", breaks="STOMP11-SEND-06 STOMP12-SEND-06")
+def headers_behind_the_fiftieth_are_lost(original, reached, session, frame):
+    """Of a SEND with more than 50 headers the others are lost."""
+    if reached(len(frame.head.headers) > 50):
+        frame = rewritten(frame, frame.head.headers[:50])
+    return original(session, frame)
+
+
+@settlements.override(OutgoingLink, "deliver", breaks="ARTEMIS-FILTER-syntax-1")
+def a_settled_link_discards_what_it_hides(original, reached, self, entry):
+    """A settled link with a filter discards older messages that it hides."""
+    original(self, entry)
+    if self._presettled and self._selector is not None and not self.copies:
+        hidden = _hidden(self.queue, self._selector, entry.order)
+        reached(hidden)
+        _lose(self.queue, hidden)
+
+
+@settlements.override(OutgoingLink, "_too_large", breaks="AMQP10-TERM-04")
+def a_copy_too_large_is_lost(original, reached, self, entry, size):
+    """A message that is too large for a link of mode copy is discarded."""
+    original(self, entry, size)
+    if reached(self.copies and entry in self.queue._ready):
+        _lose(self.queue, [entry])

@@ -1,0 +1,270 @@
+"""Settlements in combinations in which every two options meet: of several deliveries, beside a
+selector and another subscription, inside a transaction, and up to an end that may be a refused
+frame.
+
+A consumer holds messages of a queue and settles some of them, perhaps in a transaction that also
+sends to a second queue. Then the transaction ends, or the connection does: it is lost, or a frame
+is refused. What later consumers find in both queues shows what had an effect: all that was settled
+and no more, the transaction as a whole or not at all, and of a refused frame nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from brokerproof.suites.api import Bench, CloseHow, seconds
+from brokerproof.suites.api.stomp import Frame, StompPeer
+from brokerproof.suites.steps.combinations import Row, Table
+from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
+from brokerproof.suites.steps.queues import (
+    QUIET,
+    bodies,
+    left_in,
+    numbered,
+    publish_all,
+    receive,
+    undone_by_abort,
+)
+from brokerproof.suites.steps.refusals import error_from, offend, refusal
+
+TAKEN = {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"}
+CUMULATIVE = {"1.1": "STOMP11-SUB-10", "1.2": "STOMP12-SUB-11"}
+REFUSED_TOGETHER = {"1.1": "STOMP11-NACK-04", "1.2": "STOMP12-NACK-04"}
+KEPT = {"1.0": "STOMP10-SUBSCRIBE-05", "1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"}
+WHOLE = {"1.0": "STOMP10-BEGIN-02", "1.1": "STOMP11-BEGIN-02", "1.2": "STOMP12-BEGIN-03"}
+UNDONE = {"1.0": "STOMP10-SEND-03", "1.1": "STOMP11-BEGIN-03", "1.2": "STOMP12-BEGIN-04"}
+SENDS = {"1.0": "STOMP10-SEND-03", "1.1": "STOMP11-SEND-02", "1.2": "STOMP12-SEND-02"}
+ACKS = {"1.0": "STOMP10-ACK-02", "1.1": "STOMP11-ACK-04", "1.2": "STOMP12-ACK-03"}
+ARRIVES = {"1.0": "STOMP10-SUBSCRIBE-02", "1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
+IN_A_TRANSACTION = (REFUSED_TOGETHER, KEPT, ACKS, SENDS, ARRIVES, WHOLE, UNDONE)
+SETTLING = (TAKEN, CUMULATIVE, REFUSED_TOGETHER, KEPT, ACKS, SENDS, ARRIVES)
+
+SETTLED, SELECTOR = "settled by", "selector"
+BESIDE, AGE, END = "other subscription", "age", "end"
+CLIENT, INDIVIDUAL = "client", "client-individual"
+WAYS: Mapping[str, tuple[str, str]] = {
+    f"{command} in mode {mode}": (command, mode)
+    for command in ("ACK", "NACK")
+    for mode in (CLIENT, INDIVIDUAL)
+}
+SAME, OTHER = "to the same queue", "to another queue"
+OLD = "a quarter of an hour"
+COMMIT, ABORT, LOST = "COMMIT", "ABORT", "lost connection"
+RED, BLUE = "colour = 'red'", "colour = 'blue'"
+COUNT = 9
+AGING, ROUND = seconds(900), seconds(50)
+"""How old deliveries and transactions get, in rounds in which their client says something."""
+
+
+class Scene:
+    """The connection, its queues and what it holds."""
+
+    def __init__(self, target: Bench, version: str, row: Row, *, transacts: bool) -> None:
+        self.target = target
+        self.version = version
+        self.row = row
+        fields = (SETTLED, SELECTOR, BESIDE, AGE, END)
+        self.words = ", ".join(f"{name} {row[name]}" for name in fields if row[name])
+        self.queue, self.result, self.other = (target.destination() for _ in range(3))
+        self.peer: StompPeer = target.stomp(version)
+        self.within = {"transaction": self.peer.transaction} if transacts else {}
+        self.command, self.mode = WAYS[str(row[SETTLED])]
+        self.sent = numbered(COUNT)
+        self.held: list[Frame] = []
+        self.taken: list[bytes] = []
+        self.again: set[bytes] = set()
+
+    def _colour(self, number: int) -> str:
+        return "blue" if number % 3 == 1 else "red"
+
+    def open(self) -> None:
+        """Subscribe, and receive all that may be received."""
+        mode, beside = self.mode, self.row[BESIDE]
+        chosen = self.row[SELECTOR] is not None
+        self.peer.subscribe(self.queue, "0", ack=mode, headers={"selector": RED} if chosen else {})
+        if beside is not None:
+            where = self.queue if beside == SAME else self.other
+            headers = {"selector": BLUE} if chosen and beside == SAME else {}
+            self.peer.subscribe(where, "1", ack=mode, headers=headers)
+        producer = self.target.stomp(self.version)
+        publish_all(producer, self.result, [b"waits"])
+        publish_all(producer, self.other, [b"beside"])
+        for number, body in enumerate(self.sent):
+            fields = {"colour": self._colour(number)}
+            producer.publish(self.queue, body, fields, receipt=False)
+        producer.settle()
+        red = sum(self._colour(number) == "red" for number in range(COUNT))
+        due = (red if chosen and beside != SAME else COUNT) + (beside == OTHER)
+        arrived = receive(self.target, self.peer, due)
+        self.target.control(len(arrived) == due, f"{due} are due, and {len(arrived)} arrived")
+        own = [message for message in arrived if message.body in self.sent]
+        first = [message for message in own if message.get("subscription", "0") == "0"]
+        self.held = first if len(first) > 3 else [one for one in own if one not in first]
+        self.target.control(len(self.held) > 3, "a subscription should get some of the messages")
+
+    def settle(self) -> bool:
+        """Settle some of the messages, but not the last one, whatever the mode. Return False if the
+        broker refuses a NACK in a transaction."""
+        if self.within:
+            self.peer.request("BEGIN", self.within)
+        for _ in range(AGING // ROUND if self.row[AGE] is not None else 0):
+            self.target.advance(ROUND)
+            self.peer.settle()
+        place = 0 if self.version == "1.0" else 2  # 1.0 leaves open what an ACK covers
+        by = self.peer.ack if self.command == "ACK" else self.peer.nack
+        by(self.held[place], self.within)
+        if self.command == "NACK" and self.within and error_from(self.peer) is not None:
+            return False
+        begin = place if self.mode == INDIVIDUAL else 0
+        self.taken = bodies(self.held[begin : place + 1])
+        if self.within:
+            self.peer.publish(self.result, b"within", self.within, receipt=False)
+        self.peer.settle()
+        if self.command == "NACK" and not self.within:
+            self.target.wait_until(lambda: self.peer.ended is not None, QUIET)
+        self.again = set(bodies(self.peer.take_messages()))
+        return True
+
+    def end(self) -> bool:
+        """End the transaction and the connection. Return False if the broker confirmed a frame that
+        it should refuse."""
+        end = str(self.row[END])
+        refused = True
+        if end in (COMMIT, ABORT):
+            self.peer.request(end, self.within)
+        elif end in OFFENCES:
+            command, headers = OFFENCES[end](self)
+            body = b"refused" if command == "SEND" else b""
+            refused = refusal(self.peer, offend(self.peer, command, headers, body)) is not None
+            self.target.wait_until(lambda: self.peer.ended is not None, QUIET)
+        self.peer.close_socket(CloseHow.RESET)
+        return refused
+
+    def judge(self) -> None:
+        """Judge what is left in the queue, and in that of the other subscription."""
+        taken, record = set(self.taken), self.target.record_finding
+        rest = set(self.sent) - taken
+        has_effect = not self.within or self.row[END] == COMMIT
+        count = len(rest) if has_effect else len(self.sent)
+        left = set(left_in(self.target, self.queue, self.version, count))
+        words = f"{self.words}: {sorted(taken)!r} were settled, {sorted(left)!r} are left"
+        record(self._keeps(), rest <= left, words)
+        if not has_effect:
+            is_back = taken <= left
+            if self.command == "ACK":
+                record(ACKS[self.version], is_back, words)
+            if is_back or undone_by_abort(self.target, self.version, self.mode):
+                record(self._ends(), is_back, words)
+        elif self.command == "NACK":
+            alike = all(len(taken & found) in (0, len(taken)) for found in (self.again, left))
+            told = f"{words}, at once arrived again: {sorted(self.again)!r}"
+            record(REFUSED_TOGETHER[self.version], alike, told)
+        else:
+            if "nack" not in self.target.capabilities and self.version in REFUSED_TOGETHER:
+                reason = "the target has no NACK"
+                self.target.record_not_applicable(REFUSED_TOGETHER[self.version], reason)
+            named = (WHOLE if self.within else TAKEN)[self.version]
+            record(named, self.taken[-1] not in left, words)
+            if len(taken) > 1:
+                earlier = (WHOLE if self.within else CUMULATIVE)[self.version]
+                record(earlier, not taken & left, words)
+        if self.row[BESIDE] == OTHER:
+            beside = left_in(self.target, self.other, self.version, 1)
+            record(KEPT[self.version], beside == [b"beside"], f"{words}, and beside: {beside!r}")
+
+    def judge_result(self) -> None:
+        """Judge what was sent to the second queue."""
+        commits = self.row[END] == COMMIT
+        result = left_in(self.target, self.result, self.version, 1 + commits)
+        words = f"{self.words}: the second queue has {result!r}"
+        record = self.target.record_finding
+        record(ARRIVES[self.version], result.count(b"waits") == 1, words)
+        record(SENDS[self.version], b"refused" not in result, words)
+        if self.within:
+            record(self._ends(), (b"within" in result) == commits, words)
+
+    def set_aside(self) -> None:
+        """Judge nothing: the broker may take the frame that ends the connection, and refuse a NACK
+        in a transaction."""
+        detail = f"{self.words}: the broker goes another way"
+        judged = {self._keeps(), KEPT[self.version]}
+        if self.command == "NACK":
+            judged.add(REFUSED_TOGETHER[self.version])
+        self.target.record_not_applicable(tuple(judged), detail)
+
+    def _keeps(self) -> str:
+        """The sentence by which a message stays that was named, if at all, by a refused frame."""
+        return (ACKS if "ACK in no" in str(self.row[END]) else KEPT)[self.version]
+
+    def _ends(self) -> str:
+        at_once = self.row[END] in (COMMIT, ABORT)
+        return (WHOLE if at_once else UNDONE)[self.version]
+
+    @property
+    def last(self) -> dict[str, str]:
+        """The headers by which a message is named that is not settled."""
+        return dict(self.peer.naming(self.held[-1]))
+
+    @property
+    def stranger(self) -> dict[str, str]:
+        """The header that names another subscription than that message has."""
+        is_first = self.held[-1].get("subscription") == "0"
+        return {"subscription": "none" if self.row[BESIDE] is None else "1" if is_first else "0"}
+
+    @property
+    def unknown(self) -> dict[str, str]:
+        return {"transaction": f"{self.peer.transaction}-unknown"}
+
+    def to_result(self, **headers: str) -> dict[str, str]:
+        """Headers with the second queue as the destination."""
+        to = self.result
+        typed = to.subscribe_headers if "id" in headers else to.send_headers
+        return {"destination": to.name, **dict(typed), **headers}
+
+
+Offence = Callable[[Scene], tuple[str, Mapping[str, str]]]
+OFFENCES: Mapping[str, Offence] = {
+    "SEND without destination": lambda scene: ("SEND", {}),
+    "SEND in no transaction": lambda scene: ("SEND", scene.to_result(**scene.unknown)),
+    "ACK in no transaction": lambda scene: ("ACK", {**scene.last, **scene.unknown}),
+    "NACK in no transaction": lambda scene: ("NACK", {**scene.last, **scene.unknown}),
+    "ACK of another subscription": lambda scene: ("ACK", {**scene.last, **scene.stranger}),
+    "SUBSCRIBE with an id in use": lambda scene: ("SUBSCRIBE", scene.to_result(id="0")),
+    "SUBSCRIBE in no mode": lambda scene: ("SUBSCRIBE", scene.to_result(id="2", ack="sometimes")),
+    "COMMIT of no transaction": lambda scene: ("COMMIT", scene.unknown),
+}
+"""Frames that a server may refuse, by what is wrong with them."""
+FIELDS: Mapping[str, tuple[str | None, ...]] = {
+    SETTLED: tuple(WAYS),
+    SELECTOR: (None, RED),
+    BESIDE: (None, SAME, OTHER),
+    AGE: (None, OLD),
+}
+OUTSIDE = Table("ACK and NACK of STOMP", {**FIELDS, END: (LOST, *OFFENCES)})
+WITHIN = Table(
+    "ACK, NACK and SEND of STOMP in a transaction",
+    {**FIELDS, END: (COMMIT, ABORT, LOST, *OFFENCES)},
+)
+
+
+def fitted(target: Bench, version: str, row: Row) -> Row:
+    """Return ``row`` without what the version or the target lacks."""
+    command, mode = WAYS[str(row[SETTLED])]
+    if version == "1.0" or "nack" not in target.capabilities:
+        command = "ACK"
+    fields = {**row, SETTLED: f"{command} in mode {CLIENT if version == '1.0' else mode}"}
+    for name, needed in ((SELECTOR, "selectors"), (AGE, IN_VIRTUAL_TIME)):
+        if needed not in target.capabilities:
+            fields[name] = None
+    return fields
+
+
+def play(target: Bench, version: str, row: Row, *, transacts: bool) -> None:
+    """Play a row and judge it."""
+    scene = Scene(target, version, fitted(target, version, row), transacts=transacts)
+    scene.open()
+    if scene.settle() and scene.end():
+        scene.judge()
+        scene.judge_result()
+    else:
+        scene.set_aside()
