@@ -17,7 +17,7 @@ from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 from brokerproof.harness.oracles import amqp091_aftermath, amqp10_aftermath, stomp_aftermath
 from brokerproof.harness.oracles.linger import Linger
-from brokerproof.harness.protocols.conversation import Conversation
+from brokerproof.harness.protocols.conversation import PATIENCE, Conversation
 from brokerproof.harness.trace.events import ConnectionAbandoned, Event, LinkFaulted
 from brokerproof.harness.worlds.bounds import LimitReached
 
@@ -27,7 +27,7 @@ LEAST, MOST = seconds(5), seconds(120)
 MOST_BEATS = 50
 """Heartbeats of the shortest interval after which it is over, in virtual time."""
 GRACE: Duration = ms(1000)
-"""Time in which a broker closes a connection behind ERROR."""
+"""Time in which a broker closes a connection behind ERROR, in virtual time."""
 
 
 class Rules(Protocol):
@@ -56,18 +56,25 @@ def observe(bench: Bench) -> None:
     looked_at = since
     if lingering:
         bench.record_note("the case is over; its connections stay open and are read")
-        looked_at = _read_on(bench, lingering, since)
-    late = 0
-    findings = _judged(bench, peers, since, looked_at, late)
-    if findings and not bench.virtual:  # measuring costs a look at every thread of the broker
+        looked_at = _read_on(bench, lingering, since, REAL)
+    findings = _judged(bench, peers, since, looked_at, GRACE)
+    if findings and not bench.virtual:
+        # A broker has as long as for any other answer. Measuring costs a look at all its threads.
+        if lingering:
+            looked_at = _read_on(bench, lingering, since, PATIENCE + REAL)
         late = bench.world.lateness(since)
-        findings = _judged(bench, peers, since, looked_at, late)
+        findings = _judged(bench, peers, since, looked_at, PATIENCE, late)
     for finding in findings:
         bench.record_aftermath(finding)
 
 
 def _judged(
-    bench: Bench, peers: list[Conversation[Any]], since: Instant, until: Instant, late: Duration
+    bench: Bench,
+    peers: list[Conversation[Any]],
+    since: Instant,
+    until: Instant,
+    grace: Duration,
+    late: Duration = 0,
 ) -> list[Finding]:
     faulted = {event.conn for event in bench.events if isinstance(event, LinkFaulted)}
     jitter = 0 if bench.virtual else ms(100) + late
@@ -76,7 +83,7 @@ def _judged(
         linger = Linger(
             since,
             until,
-            GRACE + late,
+            grace + late,
             jitter,
             _patience(bench, peer),
             undisturbed=not faulted & {None, peer.conn} and not bench.has_administered,
@@ -94,9 +101,11 @@ def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
     return ttl * ms(1) if ttl > 0 else None
 
 
-def _read_on(bench: Bench, peers: list[Conversation[Any]], since: Instant) -> Instant:
+def _read_on(
+    bench: Bench, peers: list[Conversation[Any]], since: Instant, real: Duration
+) -> Instant:
     """Until when was read: a place that goes on late has looked at nothing meanwhile."""
-    until = since + (_virtual_time(bench, peers) if bench.virtual else REAL)
+    until = since + (_virtual_time(bench, peers) if bench.virtual else real)
     for peer in peers:
         interval, _ = RULES[peer.protocol].intervals(bench.events, peer.conn)
         if interval and peer.is_raw:

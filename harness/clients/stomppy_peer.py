@@ -344,13 +344,11 @@ class StompPyPeer(StompInbox):
         return f"r{self._receipts}"
 
     def _naming(self, message: Frame) -> tuple[str, ...]:
-        match self.version:
-            case "1.0":
-                return (message["message-id"],)
-            case "1.1":
-                return (message["message-id"], message["subscription"])
-            case _:
-                return (message["ack"],)
+        fields = self.naming(message)
+        wanted = 2 if self.version == "1.1" else 1
+        if len(fields) < wanted:
+            raise ControlFailed("a MESSAGE without subscription header cannot be acknowledged")
+        return tuple(value for _, value in fields[:wanted])
 
     def _ask(
         self, say: Callable[[dict[str, str]], Any], receipt: bool, proves: Requirements | None

@@ -160,6 +160,21 @@ class LateReceipts(Connection):
         super().refuse(reason, frame)
 
 
+class ClosesLater(Connection):
+    """An end takes two seconds, and nothing is read or sent meanwhile: no text says how soon."""
+
+    has_ended = False
+
+    def end(self) -> None:
+        self.connection_lost(None)
+        self.is_blocked = self.has_ended = True
+        self.broker.loop.call_later(2, super().end)
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        if not self.has_ended:
+            super().connection_lost(problem)
+
+
 class GreedyQueue(Queue):
     """The consumer that came first gets the next message if it has room: there are no turns."""
 
@@ -192,6 +207,7 @@ STYLES: Mapping[str, Parts] = {
     "one-at-a-time": Parts(OneAtATime),
     "forgets": Parts(Forgets),
     "late-receipts": Parts(LateReceipts),
+    "closes-later": Parts(ClosesLater),
     "greedy": Parts(Connection, GreedyQueue),
     "topics-only": Parts(TopicsOnly),
     "queues-only": Parts(QueuesOnly),

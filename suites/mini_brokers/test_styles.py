@@ -21,7 +21,8 @@ from brokerproof.suites.mini_brokers.test_mini_brokers import AT_ONCE, SEED, SUI
 from brokerproof.suites.mini_brokers.test_scripts import mini_broker
 
 TOUCHED = (
-    r"stomp\.(ack|nack|heart_beats|receipts|subscribe|unsubscribe|send|message_frames|escapes)"
+    r"stomp\.(ack|nack|heart_beats|receipts|subscribe|unsubscribe|send|message_frames|escapes"
+    r"|transactions\.a_name_in_use)"
 )
 """Cases of what the styles choose."""
 ACCUSED = {Verdict.FAIL, Verdict.ERROR}

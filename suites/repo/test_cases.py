@@ -231,7 +231,7 @@ SHARED_JUDGEMENTS = {
     "suites/flow/test_rabbitmq_limits.py": 1,
     "suites/openwire/test_negotiation.py": 2,
     "suites/openwire/test_responses.py": 2,
-    "suites/stomp/test_bodies.py": 5,
+    "suites/stomp/test_bodies.py": 3,
     "suites/stomp/test_connecting.py": 1,
     "suites/stomp/test_durable_subscriptions.py": 2,
     "suites/stomp/test_escapes.py": 1,

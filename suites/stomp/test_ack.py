@@ -223,7 +223,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     target.record_finding(UNSETTLED_IS_KEPT[version], set(sent[last + 1 :]) <= set(left), words)
 
 
-@case(CUMULATIVE, UNSETTLED_IS_KEPT)
+@case(CUMULATIVE, UNSETTLED_IS_KEPT, needs={"anycast"})
 def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) -> None:
     """One connection has a subscription in mode client to each of two queues, and acknowledges the
     last message of the second. The second queue is empty then, the first still has all its

@@ -36,6 +36,7 @@ CR_LF = "STOMP12-FRAME-01"
 CR_IN_LINE = "STOMP11-FRAME-04"
 ESCAPED_AS_THEY_CAME = "STOMP11-ENC-08"
 COMMANDS_1_0 = "STOMP10-FRAME-06"
+ACK_1_0 = "STOMP10-ACK-01"
 
 GRAMMAR = {"1.0": "STOMP10-FRAME-01", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"}
 BINARY = b"\x00MESSAGE\n\n\x00\xff"
@@ -306,16 +307,15 @@ def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...
     )
 
 
-@case(COMMANDS_1_0)
+@case(COMMANDS_1_0, ACK_1_0)
 def test_every_command_of_1_0_is_known(target: Bench) -> None:
     """A 1.0 client uses each of its commands once, with a receipt. Each is answered with RECEIPT
     and none with ERROR."""
     peer, to = target.stomp("1.0"), target.destination()
     peer.subscribe(to, ack="client", proves=COMMANDS_1_0)
     peer.publish(to, b"one", proves=COMMANDS_1_0)
-    peer.request(
-        "ACK", peer.naming(peer.message(body=b"one", proves=COMMANDS_1_0)), proves=COMMANDS_1_0
-    )
+    message = peer.message(body=b"one", proves=COMMANDS_1_0)
+    peer.request("ACK", peer.naming(message), proves=ACK_1_0)
     for last in ("COMMIT", "ABORT"):
         named = {"transaction": f"{peer.transaction}-{last}"}
         peer.request("BEGIN", named, proves=COMMANDS_1_0)

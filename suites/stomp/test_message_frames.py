@@ -92,7 +92,7 @@ def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, p
     )
 
 
-@case(UNIQUE_MESSAGE_ID)
+@case(UNIQUE_MESSAGE_ID, needs={"anycast"})
 def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> None:
     """Sixty messages with equal bodies arrive from two queues over three subscriptions. No two have
     the same message-id."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from brokerproof.harness.model.time import Duration
-from brokerproof.harness.protocols.byte_log import Shape
+from brokerproof.harness.protocols.byte_log import Expectation, Shape
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
     ControlFailed,
@@ -54,6 +55,12 @@ def frame(command: str, headers: HeadersLike = (), *, body: bytes | None = None)
 MESSAGE = frame("MESSAGE")
 ERROR = frame("ERROR")
 CONNECTED = frame("CONNECTED")
+OF_RECEIPTS = re.compile(
+    r"STOMP10-RECEIPT-.*|STOMP1[12]-(RCPT|SRV)-.*"
+    "|STOMP11-HDR-12|STOMP11-HDR-13|STOMP12-HDR-16|STOMP12-HDR-17|STOMP12-FH-10"
+)
+"""Requirements of RECEIPT, and of what a server may send. They bind it to nothing where it refuses
+the frame with ERROR: whether it may do so, the requirements of that frame say."""
 
 
 class StompInbox(StompConversation):
@@ -75,6 +82,28 @@ class StompInbox(StompConversation):
         return self.expect(
             MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves
         )
+
+    def _unmet(
+        self, detail: str, proves: Requirements | None, unmet: Expectation | None = None
+    ) -> None:
+        if proves is not None and any(frame.command == "ERROR" for frame in self.inbox):
+            ids = (proves,) if isinstance(proves, str) else proves
+            proves = tuple(each for each in ids if not OF_RECEIPTS.fullmatch(each)) or None
+        super()._unmet(detail, proves, unmet)
+
+    def naming(self, message: Frame) -> tuple[tuple[str, str], ...]:
+        """The headers by which ACK and NACK name ``message``: STOMP10-ACK-01, STOMP11-ACK-01 and
+        -02, STOMP12-ACK-01."""
+        needed = "ack" if self.version == "1.2" else "message-id"
+        if message.get(needed) is None:
+            raise ControlFailed(f"a MESSAGE without {needed} header cannot be acknowledged")
+        if self.version == "1.2":
+            return (("id", message["ack"]),)
+        fields = [("message-id", message["message-id"])]
+        subscription = message.get("subscription")
+        if subscription is not None:
+            fields.append(("subscription", subscription))
+        return tuple(fields)
 
     def take_messages(self) -> list[Frame]:
         """Every MESSAGE that was not taken, in order."""
@@ -230,19 +259,3 @@ class StompPeer(StompInbox):
             self.request(command, fields)
         else:
             self.send(command, fields)
-
-    def naming(self, message: Frame) -> tuple[tuple[str, str], ...]:
-        """The headers by which ACK and NACK name ``message``: STOMP10-ACK-01, STOMP11-ACK-01 and
-        -02, STOMP12-ACK-01."""
-        needed = "ack" if self.version == "1.2" else "message-id"
-        if message.get(needed) is None:
-            raise ControlFailed(
-                f"a MESSAGE without {needed} header cannot be acknowledged: {message.brief()}"
-            )
-        if self.version == "1.2":
-            return (("id", message["ack"]),)
-        fields = [("message-id", message["message-id"])]
-        subscription = message.get("subscription")
-        if subscription is not None:
-            fields.append(("subscription", subscription))
-        return tuple(fields)
