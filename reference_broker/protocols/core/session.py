@@ -1,65 +1,42 @@
 """A CORE session: its queues, consumers, producers and transaction. One channel of a connection.
 
-Each packet that a session can be asked is a method here, found by its number in :data:`HANDLERS`.
-One that raises :class:`Refusal` is answered by an exception where an answer is response, and else
-not at all, as Artemis has it (ServerSessionPacketHandler); nothing that a peer sends ends the
-session but ``close`` and what is no packet.
+Each packet that a session can be asked is a method here, of its queues or of its producers, found
+by its number in :data:`HANDLERS`. One that raises :class:`Refusal` is answered by an exception
+where an answer is response, and else not at all, as Artemis has it (ServerSessionPacketHandler);
+nothing that a peer sends ends the session but ``close`` and what is no packet.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
-from typing import Protocol, TypeAlias
+from operator import attrgetter
+from typing import TypeAlias
 
-from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.address_book import NoRoute
-from brokerproof.reference_broker.kernel.admission import Verdict
-from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.java_fields import int32, int64
-from brokerproof.reference_broker.kernel.message import Entry, Envelope
+from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
-from brokerproof.reference_broker.protocols.core import codes, queries
+from brokerproof.reference_broker.protocols.core import codes
 from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
 from brokerproof.reference_broker.protocols.core.encoding import (
     Fields,
     optional,
     packet,
-    text,
     words,
 )
-from brokerproof.reference_broker.protocols.core.message import Arrival, CoreMessage, marker
-from brokerproof.reference_broker.protocols.core.producer_credit import Grants
+from brokerproof.reference_broker.protocols.core.message import CoreMessage, marker
 from brokerproof.reference_broker.protocols.core.refusal import Refusal
-from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
+from brokerproof.reference_broker.protocols.core.request import Connection, ResponseRequest
+from brokerproof.reference_broker.protocols.core.session_producers import SessionProducers
+from brokerproof.reference_broker.protocols.core.session_queues import SessionQueues, selector
 
 Handler: TypeAlias = Callable[[Fields, "ResponseRequest"], None]
 
 FORCED = "_hornetq.forced.delivery.seq"
 """Property by which a client recognises the answer to its force-delivery."""
-_ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
-_MOST_ROUTES = 1024
-
-
-class Connection(Protocol):
-    """A session's connection. ``held`` while the peer does not read."""
-
-    conn: int
-    shared: BrokerContext
-    version: int
-    held: bool
-
-    @property
-    def consumers(self) -> int:
-        """Number of consumers of all sessions."""
-
-    def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
-
-    def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
 
 
 class Session:
@@ -85,8 +62,8 @@ class Session:
         self.holding: OrderedDict[CoreConsumer, None] = OrderedDict()
         """Consumers with deliveries that are not settled."""
         self.consumers: dict[int, CoreConsumer] = {}
-        self._grants: dict[str, Grants] = {}
-        self._routes: dict[tuple[str, RoutingType | None], Envelope] = {}
+        self.queues = SessionQueues(connection, channel)
+        self.producers = SessionProducers(connection, channel, self._send)
         self._transaction: Transaction = Transaction()
 
     @property
@@ -104,10 +81,10 @@ class Session:
 
     def handle(self, type: int, fields: Fields) -> bool:
         """Carry out a packet. Return False when the session is over. Raises Malformed."""
-        name = HANDLERS.get(type)
-        if name is None:
+        handler_of = HANDLERS.get(type)
+        if handler_of is None:
             return True
-        handler: Handler = getattr(self, name)
+        handler: Handler = handler_of(self)
         response = ResponseRequest()
         try:
             handler(fields, response)
@@ -158,8 +135,7 @@ class Session:
 
     def release(self, outcome: Outcome) -> None:
         """End the session: undo its transaction and give unacknowledged messages back."""
-        for grants in self._grants.values():
-            grants.close()
+        self.producers.close()
         consumers = list(self.consumers.values())
         self.consumers.clear()
         for consumer in consumers:
@@ -182,146 +158,6 @@ class Session:
         fields.words(), fields.words()
         response.answer = fields.flag()
 
-    # --- queues -----------------------------------------------------------------------------------
-
-    def create_queue(self, fields: Fields, response: ResponseRequest) -> None:
-        address, name, filter, durable = (
-            fields.text(),
-            fields.text(),
-            fields.optional_text(),
-            fields.flag(),
-        )
-        fields.flag()
-        response.answer = fields.flag()
-        self._make(address, name, filter, durable, RoutingType.MULTICAST, on_demand=False)
-
-    def create_queue_2(self, fields: Fields, response: ResponseRequest) -> None:
-        address, name, filter, durable = (
-            fields.text(),
-            fields.text(),
-            fields.optional_text(),
-            fields.flag(),
-        )
-        temporary = fields.flag()
-        response.answer = fields.flag()
-        on_demand = fields.flag()
-        routing = _ROUTINGS.get(fields.byte())
-        (
-            fields.int32(),
-            fields.flag(),
-            fields.perhaps(fields.flag),
-            fields.perhaps(fields.flag),
-            fields.optional_text(),
-        )
-        fields.perhaps(fields.flag), fields.perhaps(fields.int32), fields.perhaps(fields.int64)
-        auto_delete = None
-        if fields.left:
-            fields.perhaps(fields.flag), fields.perhaps(fields.int32)
-            auto_delete = fields.perhaps(fields.flag)
-        rule = self.shared.router.addresses.settings_for(address)
-        self._make(
-            address,
-            name,
-            filter,
-            durable and not temporary,
-            routing or rule.default_queue_routing_type,
-            on_demand=auto_delete if auto_delete is not None else on_demand,
-        )
-
-    def create_shared_queue(self, fields: Fields, response: ResponseRequest) -> None:
-        address, name, filter, durable = (
-            fields.text(),
-            fields.text(),
-            fields.optional_text(),
-            fields.flag(),
-        )
-        response.answer = fields.flag()
-        self._share(address, name, filter, durable, RoutingType.MULTICAST)
-
-    def create_shared_queue_2(self, fields: Fields, response: ResponseRequest) -> None:
-        address, name, filter, durable = (
-            fields.text(),
-            fields.text(),
-            fields.optional_text(),
-            fields.flag(),
-        )
-        routing = _ROUTINGS.get(fields.byte())
-        response.answer = fields.flag()
-        self._share(address, name, filter, durable, routing or RoutingType.MULTICAST)
-
-    def _share(
-        self, address: str, name: str, filter: str | None, durable: bool, routing: RoutingType
-    ) -> None:
-        if self.shared.router.addresses.queue_by_name(name) is None:
-            self._make(address, name, filter, durable, routing, on_demand=not durable)
-
-    def _make(
-        self,
-        address: str,
-        name: str,
-        filter: str | None,
-        durable: bool,
-        routing: RoutingType,
-        *,
-        on_demand: bool,
-    ) -> None:
-        if self.shared.router.addresses.queue_by_name(name) is not None:
-            raise Refusal(codes.QUEUE_EXISTS, f"Queue {name} already exists")
-        try:
-            self.shared.router.create(
-                address, name, routing, _selector(filter), durable=durable, on_demand=on_demand
-            )
-        except NoRoute as problem:
-            raise Refusal(codes.NO_ADDRESS, str(problem)) from None
-
-    def create_address(self, fields: Fields, response: ResponseRequest) -> None:
-        name = fields.text()
-        routings = [_ROUTINGS.get(fields.byte()) for _ in range(max(0, min(2, fields.int32())))]
-        response.answer = fields.flag()
-        try:
-            self.shared.router.addresses.create(
-                name, {routing for routing in routings if routing is not None}
-            )
-        except NoRoute as problem:
-            raise Refusal(codes.NO_ADDRESS, str(problem)) from None
-
-    def delete_queue(self, fields: Fields, response: ResponseRequest) -> None:
-        response.answer = True
-        name = fields.text()
-        address, queue = self._queue(name)
-        if queue.has_consumers:
-            raise Refusal(codes.ILLEGAL_STATE, f"Cannot delete queue {name}: it has consumers")
-        self.shared.router.delete(address, queue)
-
-    def queue_query(self, fields: Fields, response: ResponseRequest) -> None:
-        response.answer = response.answered = True
-        self._describe(fields.text())
-
-    def binding_query(self, fields: Fields, response: ResponseRequest) -> None:
-        response.answer = response.answered = True
-        name, router = fields.text(), self.shared.router
-        self.send(
-            queries.of_address(
-                self.channel,
-                router.addresses.settings_for(name),
-                router.addresses.get(name),
-                self.connection.version,
-            )
-        )
-
-    def _describe(self, name: str) -> None:
-        router = self.shared.router
-        binding = router.addresses.queue_by_name(name)
-        rule = router.addresses.settings_for(name if binding is None else binding[0].name)
-        on_demand = binding is not None and router.addresses.is_on_demand(binding[1])
-        self.send(queries.of_queue(self.channel, name, rule, binding, on_demand))
-
-    def _queue(self, name: str) -> tuple[str, Queue]:
-        binding = self.shared.router.addresses.queue_by_name(name)
-        if binding is None:
-            raise Refusal(codes.NO_QUEUE, f"Queue {name} does not exist")
-        return binding[0].name, binding[1]
-
     # --- consumers --------------------------------------------------------------------------------
 
     def create_consumer(self, fields: Fields, response: ResponseRequest) -> None:
@@ -334,13 +170,13 @@ class Session:
         excess = quotas.exceeded("subscriptions", self.connection.consumers)
         if excess is not None:
             raise Refusal(codes.ILLEGAL_STATE, excess)
-        _, queue = self._queue(name)
-        consumer = CoreConsumer(self, id, queue, _selector(filter), browses, self._acknowledged)
+        _, queue = self.queues.find(name)
+        consumer = CoreConsumer(self, id, queue, selector(filter), browses, self._acknowledged)
         self.consumers[id] = consumer
         consumer.attach()
         if response.answer:
             response.answered = True
-            self._describe(name)
+            self.queues.describe(name)
 
     def _consumer(self, id: int) -> CoreConsumer:
         consumer = self.consumers.get(id)
@@ -400,102 +236,18 @@ class Session:
         consumer.queue.dispatch()
         self.shared.router.addresses.tidy(consumer.queue)
 
-    # --- producers --------------------------------------------------------------------------------
+    # --- transactions -----------------------------------------------------------------------------
 
-    def request_credits(self, fields: Fields, response: ResponseRequest) -> None:
-        credits, address = fields.int32(), fields.text()
-        if address not in self._grants:
-            excess = self.shared.settings.quotas.exceeded("producers", len(self._grants))
-            if excess is not None:
-                self._refuse_credits(address, credits)
-                return
-        self._grants_at(address).request(credits)
-
-    def _refuse_credits(self, address: str, credits: int) -> None:
-        self.send(packet(codes.CREDITS_REFUSED, self.channel, int32(credits), text(address)))
-
-    def _grants_at(self, address: str) -> Grants:
-        grants = self._grants.get(address)
-        if grants is None:
-            shared, channel = self.shared, self.channel
-            grants = self._grants[address] = Grants(
-                address,
-                shared.accounting,
-                shared.admission,
-                shared.settings.core_grants_within_room,
-                lambda credits: self.send(
-                    packet(codes.CREDITS, channel, int32(credits), text(address))
-                ),
-                partial(self._refuse_credits, address),
-                self.connection.observe,
-            )
-        return grants
-
-    def publish(self, fields: Fields, response: ResponseRequest) -> None:
-        arrival = Arrival(fields)
-        response.answer = fields.flag()
-        if self.connection.version >= codes.ASYNC_RESPONSES and fields.left:
-            response.correlation = fields.int64()
-        address = arrival.fields.address
-        if not address:
-            raise Refusal(codes.NO_ADDRESS, "a message has no address")
-        grants = self._grants.get(address)
-        if grants is not None:
-            grants.spent(arrival.cost)
-        shared = self.shared
-        match shared.admission.judge(address, by_credit=False):
-            case Verdict.DROP:
-                return
-            case Verdict.UNSTORED:
-                raise Refusal(codes.IO_ERROR, shared.admission.disk_problem())
-            case Verdict.REFUSE:
-                raise Refusal(codes.ADDRESS_FULL, f'Address "{address}" is full.')
-            case Verdict.WAIT:
-                self.connection.observe(
-                    "ARTEMIS-FLOW-block-5", f"{address} is full, and takes one more message"
-                )
-            case Verdict.TAKE:
-                pass
-        route = self._route(address, arrival.fields.routing)
-        now = shared.clock.unix()
-        message = CoreMessage(
-            shared.router.next_number(), route, now, arrival.data, arrival.tail, arrival.fields
-        )
+    def _send(self, message: CoreMessage) -> None:
+        router, route = self.shared.router, message.route
         try:
             if self._sends_at_once:
-                shared.router.publish(message)
+                router.publish(message)
             else:
-                shared.router.get_or_create(route.address, route.routing)
-                self._transaction.send(message, shared.router.charge_transaction(message))
+                router.get_or_create(route.address, route.routing)
+                self._transaction.send(message, router.charge_transaction(message))
         except NoRoute as problem:
             raise Refusal(codes.NO_ADDRESS, str(problem)) from None
-
-    def _route(self, address: str, routing: RoutingType | None) -> Envelope:
-        key = address, routing
-        route = self._routes.get(key)
-        if route is None:
-            if len(self._routes) >= _MOST_ROUTES:
-                self._routes.clear()
-            route = self._routes[key] = Envelope(address, address, routing, (), text=False)
-        return route
-
-    def large(self, fields: Fields, response: ResponseRequest) -> None:
-        """Refuse a large message. The part that asks for a response gets the error."""
-        raise Refusal(
-            codes.NOT_IMPLEMENTED,
-            "this broker takes no large messages over CORE; send them as regular ones",
-        )
-
-    def continuation(self, fields: Fields, response: ResponseRequest) -> None:
-        fields.take(fields.int32())
-        if not fields.flag():
-            fields.int64()
-        response.answer = fields.flag()
-        if self.connection.version >= codes.ASYNC_RESPONSES and fields.left:
-            response.correlation = fields.int64()
-        self.large(fields, response)
-
-    # --- transactions -----------------------------------------------------------------------------
 
     def commit(self, fields: Fields, response: ResponseRequest) -> None:
         response.answer = True
@@ -523,55 +275,35 @@ class Session:
             queue.dispatch()
 
 
-class ResponseRequest:
-    """The response that a packet asks for: ``answer``, and its correlation id. ``answered`` if its
-    handler sent another one."""
-
-    __slots__ = ("answer", "answered", "correlation")
-
-    def __init__(self) -> None:
-        self.answer = self.answered = False
-        self.correlation: int | None = None
-
-
-def _selector(text: str | None) -> Selector | None:
-    if not text:
-        return None
-    try:
-        return parse(text)
-    except SelectorError as problem:
-        raise Refusal(codes.BAD_FILTER, str(problem)) from None
-
-
-HANDLERS: dict[int, str] = {
-    codes.START: "start",
-    codes.STOP: "stop",
-    codes.CLOSE: "close",
-    codes.METADATA: "metadata",
-    codes.METADATA_2: "metadata_2",
-    codes.UNIQUE_METADATA: "metadata",
-    codes.CREATE_PRODUCER: "ignore",
-    codes.REMOVE_PRODUCER: "ignore",
-    codes.CREATE_QUEUE: "create_queue",
-    codes.CREATE_QUEUE_2: "create_queue_2",
-    codes.CREATE_SHARED_QUEUE: "create_shared_queue",
-    codes.CREATE_SHARED_QUEUE_2: "create_shared_queue_2",
-    codes.CREATE_ADDRESS: "create_address",
-    codes.DELETE_QUEUE: "delete_queue",
-    codes.QUEUE_QUERY: "queue_query",
-    codes.BINDING_QUERY: "binding_query",
-    codes.CREATE_CONSUMER: "create_consumer",
-    codes.CONSUMER_CREDITS: "credits",
-    codes.FORCE_DELIVERY: "force_delivery",
-    codes.ACKNOWLEDGE: "acknowledge",
-    codes.ACKNOWLEDGE_ONE: "acknowledge_one",
-    codes.EXPIRED: "expired",
-    codes.CLOSE_CONSUMER: "close_consumer",
-    codes.REQUEST_CREDITS: "request_credits",
-    codes.SEND: "publish",
-    codes.SEND_LARGE: "large",
-    codes.SEND_CONTINUATION: "continuation",
-    codes.COMMIT: "commit",
-    codes.ROLLBACK: "rollback",
+HANDLERS: dict[int, Callable[[Session], Handler]] = {
+    codes.START: attrgetter("start"),
+    codes.STOP: attrgetter("stop"),
+    codes.CLOSE: attrgetter("close"),
+    codes.METADATA: attrgetter("metadata"),
+    codes.METADATA_2: attrgetter("metadata_2"),
+    codes.UNIQUE_METADATA: attrgetter("metadata"),
+    codes.CREATE_PRODUCER: attrgetter("ignore"),
+    codes.REMOVE_PRODUCER: attrgetter("ignore"),
+    codes.CREATE_QUEUE: attrgetter("queues.create_queue"),
+    codes.CREATE_QUEUE_2: attrgetter("queues.create_queue_2"),
+    codes.CREATE_SHARED_QUEUE: attrgetter("queues.create_shared_queue"),
+    codes.CREATE_SHARED_QUEUE_2: attrgetter("queues.create_shared_queue_2"),
+    codes.CREATE_ADDRESS: attrgetter("queues.create_address"),
+    codes.DELETE_QUEUE: attrgetter("queues.delete_queue"),
+    codes.QUEUE_QUERY: attrgetter("queues.queue_query"),
+    codes.BINDING_QUERY: attrgetter("queues.binding_query"),
+    codes.CREATE_CONSUMER: attrgetter("create_consumer"),
+    codes.CONSUMER_CREDITS: attrgetter("credits"),
+    codes.FORCE_DELIVERY: attrgetter("force_delivery"),
+    codes.ACKNOWLEDGE: attrgetter("acknowledge"),
+    codes.ACKNOWLEDGE_ONE: attrgetter("acknowledge_one"),
+    codes.EXPIRED: attrgetter("expired"),
+    codes.CLOSE_CONSUMER: attrgetter("close_consumer"),
+    codes.REQUEST_CREDITS: attrgetter("producers.request_credits"),
+    codes.SEND: attrgetter("producers.publish"),
+    codes.SEND_LARGE: attrgetter("producers.large"),
+    codes.SEND_CONTINUATION: attrgetter("producers.continuation"),
+    codes.COMMIT: attrgetter("commit"),
+    codes.ROLLBACK: attrgetter("rollback"),
 }
-"""Methods of a session by packet type."""
+"""Methods of a session, or of its queues or producers, by packet type."""

@@ -9,7 +9,8 @@ from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit,
 from brokerproof.reference_broker.protocols.core.encoding import Fields
 from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.core.refusal import Refusal
-from brokerproof.reference_broker.protocols.core.session import Session
+from brokerproof.reference_broker.protocols.core.session_producers import SessionProducers
+from brokerproof.reference_broker.protocols.core.session_queues import SessionQueues
 from brokerproof.suites.mutation.mutant import Group, breaks
 
 core_credit = Group("core-credit")
@@ -95,15 +96,15 @@ def a_first_message_for_nothing(reached, self):
     self.credit = 1
 
 
-@core_credit.override(Session, "_describe", breaks=OVERRIDDEN)
+@core_credit.override(SessionQueues, "describe", breaks=OVERRIDDEN)
 def window_of_the_setting_forgotten(original, reached, self, name):
     """Every consumer is told the default window, whatever its address-setting says."""
-    router = self.shared.router
+    router = self._router
     queue = router.addresses.queue_by_name(name)
     rule = router.addresses.settings_for(name if queue is None else queue[0].name)
     window = reached.instead(rule.default_consumer_window_size, 1024 * 1024)
     rule = replace(rule, default_consumer_window_size=window)
-    self.send(queries.of_queue(self.channel, name, rule, queue, queue is not None))
+    self._connection.send(queries.of_queue(self._channel, name, rule, queue, queue is not None))
 
 
 # --- producers ------------------------------------------------------------------------------------
@@ -153,14 +154,14 @@ def paging_addresses_wait(self, credits):
     return account.policy is FullPolicy.PAGE and account.full
 
 
-@core_credit.before(Session, "publish", breaks=OVERDRAWN)
+@core_credit.before(SessionProducers, "publish", breaks=OVERDRAWN)
 def without_credit_refused(reached, self, fields, request):
     """A message that its producer had no credit for is refused."""
     ahead = Fields(fields.buffer, fields.at)
     ahead.take(ahead.int32() - 13)
     ahead.int64()
     address = ahead.optional_text() or ""
-    account = self.shared.accounting.find(address)
+    account = self._shared.accounting.find(address)
     if reached(account.policy is FullPolicy.BLOCK and account.full):
         request.answer = True
         raise Refusal(codes.ADDRESS_FULL, f"{address} is full")

@@ -7,6 +7,7 @@ from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
 from brokerproof.reference_broker.protocols.core.encoding import Fields
 from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.core.session import Session
+from brokerproof.reference_broker.protocols.core.session_producers import SessionProducers
 from brokerproof.suites.mutation.mutant import Group
 
 core_numbers = Group("core-numbers")
@@ -50,14 +51,14 @@ def negative_sequences_are_not_answered(self, consumer, sequence):
     return sequence < 0
 
 
-@core_numbers.after(Session, "publish", breaks=SENT)
+@core_numbers.after(SessionProducers, "publish", breaks=SENT)
 def sends_without_a_correlation_are_not_answered(reached, self, fields, response):
     """A send whose correlation is -1 is not answered."""
     if reached(response.correlation == -1):
         response.answer = False
 
 
-@core_numbers.after(Session, "publish", breaks=SENT)
+@core_numbers.after(SessionProducers, "publish", breaks=SENT)
 def unknown_senders_are_not_answered(reached, self, fields, response):
     """A send of a producer whose number is negative is not answered."""
     if reached(fields.left and fields.int32() < 0):

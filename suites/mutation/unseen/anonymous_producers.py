@@ -5,7 +5,7 @@ from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.persistence.pages import PagingStore
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
-from brokerproof.reference_broker.protocols.core.session import Session
+from brokerproof.reference_broker.protocols.core.session_producers import SessionProducers
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.suites.mutation.mutant import Group
 
@@ -164,7 +164,7 @@ def a_post_passes_a_full_address(patch, reached):
 @anonymous_producers.mutant(f"{POLICIES} ARTEMIS-PAGING-13")
 def core_is_told_of_what_is_dropped(patch, reached):
     """Under DROP a producer over CORE gets an exception."""
-    publishing = patch.during(Session, "publish")
+    publishing = patch.during(SessionProducers, "publish")
 
     @patch.result(Admission)
     def judge(verdict, self, address, *, by_credit):

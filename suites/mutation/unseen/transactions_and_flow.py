@@ -178,7 +178,7 @@ def transactions_pass_the_reject_threshold(original, reached, self, arrival):
 @breaks("ARTEMIS-FLOW-producer-2 ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12")
 def a_rollback_forgets_requests(reached, self, fields, response):
     """A CORE session that rolls back while it waits for credit does not get it any more."""
-    for grants in self._grants.values():
+    for grants in self.producers._grants.values():
         reached(grants._due)
         grants.close()
 

@@ -1,0 +1,38 @@
+"""Requests to a CORE session: what they may ask for, and what each part of a session needs of its
+connection."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from brokerproof.reference_broker.kernel.context import BrokerContext
+
+
+class Connection(Protocol):
+    """A session's connection. ``held`` while the peer does not read."""
+
+    conn: int
+    shared: BrokerContext
+    version: int
+    held: bool
+
+    @property
+    def consumers(self) -> int:
+        """Number of consumers of all sessions."""
+
+    def send(self, data: bytes) -> None:
+        """Send bytes behind all others."""
+
+    def observe(self, requirement: str, detail: str) -> None:
+        """Record that a branch was taken because of ``requirement``."""
+
+
+class ResponseRequest:
+    """The response that a packet asks for: ``answer``, and its correlation id. ``answered`` if its
+    handler sent another one."""
+
+    __slots__ = ("answer", "answered", "correlation")
+
+    def __init__(self) -> None:
+        self.answer = self.answered = False
+        self.correlation: int | None = None
