@@ -186,7 +186,7 @@ def content_length_lost_in_pieces(patch, reached):
         return token
 
 
-@framing.amends(FrameParser, "_head", breaks="STOMP12-HDR-17", recreates="AMQ-3653")
+@framing.amends(FrameParser, "_head", breaks="STOMP12-HDR-03", recreates="AMQ-3653")
 def content_length_only_for_send(reached, head, self, block):
     """ACK, BEGIN and the other frames without a body are refused when they have a content-length of
     0."""
