@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from brokerproof.harness.cases.connections import Connections
+from brokerproof.harness.cases.findings import MeasurementJudge
 from brokerproof.harness.clients.client_event import ClientEvent, event_named
-from brokerproof.harness.clients.driver import Driver, ready
-from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
+from brokerproof.harness.clients.driver import Driver, body_fields, ready
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.amqp091.codec import Method
+from brokerproof.harness.protocols.amqp091.scripted_server import HEADER, Amqp091Server
+from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Judge, Requirements
+from brokerproof.harness.protocols.scripted import Scripted
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
 from brokerproof.harness.protocols.stomp.scripted_server import CONNECTING, StompServer
 from brokerproof.harness.trace.events import ConnectionOpened
@@ -16,7 +21,7 @@ from brokerproof.harness.worlds.begun_trial import BegunTrial
 from brokerproof.harness.worlds.real import Accepted
 from brokerproof.harness.worlds.world import Channel, Receiver, World
 
-TRIALS = frozenset({"stomp-client"})
+TRIALS = frozenset({"stomp-client", "amqp091-client"})
 """Capabilities that only clients have: a case that needs one puts a client on trial."""
 LOGIN, PASSCODE = "ann", "a:b\\c"
 """What clients are told to log in with."""
@@ -31,13 +36,16 @@ class TriesClients(Protocol):
         opens."""
 
 
-class StompTrial:
+S = TypeVar("S", bound=Scripted[Any])
+
+
+class ClientTrial(Generic[S]):
     """One client on trial: its driver, and our end of each connection that it opened."""
 
-    def __init__(self, bench: ClientTrials, version: str) -> None:
+    def __init__(self, bench: ClientTrials, make: Callable[[Judge, int], S]) -> None:
         self._bench = bench
-        self.version = version
-        self.servers: list[StompServer] = []
+        self._make = make
+        self.servers: list[S] = []
         bench.example_record.wire.unkept = "a client on trial has a process of its own"
         self.driver = Driver(bench, 0, "driver")
         target = bench.target
@@ -48,8 +56,8 @@ class StompTrial:
         ready(self.driver)
         self._begun.loaded()
 
-    def _accepted(self) -> tuple[StompServer, Callable[[Channel], None]]:
-        server = StompServer(self._bench, self._bench.next_connection())
+    def _accepted(self) -> tuple[S, Callable[[Channel], None]]:
+        server = self._make(self._bench, self._bench.next_connection())
 
         def use(channel: Channel) -> None:
             self._bench.record(
@@ -67,28 +75,68 @@ class StompTrial:
         return server, use
 
     @property
-    def server(self) -> StompServer:
+    def server(self) -> S:
         """Our end of the newest connection. Raises :class:`ControlFailed` before the first."""
         if not self.servers:
             raise ControlFailed("the client opened no connection")
         return self.servers[-1]
 
+    def _dial(self, vhost: str, **options: Any) -> None:
+        """Tell the client to connect, and wait until it has."""
+        where = {"host": self._begun.host, "port": self._begun.port, "vhost": vhost}
+        self.driver.do("connect", **where, **options)
+        world = self._bench.world
+        world.wait_until(lambda: bool(self.servers), world.now() + PATIENCE)
+
+    def message(self) -> ClientEvent:
+        """The client's report of its next message. It is a control that it comes."""
+        return self.driver.expect(event_named("message"))
+
+    @property
+    def lost(self) -> bool:
+        """True if the client ended its connection, or says that it lost it."""
+        return self.server.ended is not None or bool(self.driver.reports("disconnected"))
+
+    def signs_since(self, since: Instant) -> list[Instant]:
+        """The instant ``since``, and every later one at which something arrived from the client."""
+        return [since, *(at for at, _ in self.server.heard if at > since)]
+
+    def judge_signs(self, proves: Requirements, interval: Duration, since: Instant) -> None:
+        """Judge that the client was never silent for longer than ``interval`` since ``since``."""
+        bench = self._bench
+        most = interval + bench.punctuality(interval)
+        instants, now = self.signs_since(since), bench.now()
+        bench.judge_period(proves, "silence of the client", instants, (0, most), until=now)
+
+    def judge_stays(self, proves: Requirements, promised: Duration, why: str) -> None:
+        """Judge that the client did not leave, provided that we were never silent for longer than
+        ``promised``."""
+        self._bench.record_finding(
+            proves,
+            not self.lost,
+            f"the client should stay connected: {why}; {self.driver.instead()}",
+            uncertain=self.server.overdue(promised),
+        )
+
+
+class StompTrial(ClientTrial[StompServer]):
+    """A STOMP client."""
+
+    def __init__(self, bench: ClientTrials, version: str) -> None:
+        super().__init__(bench, StompServer)
+        self.version = version
+
     def dial(
         self, heart_beat: tuple[int, int] = (0, 0), login: str = LOGIN, passcode: str = PASSCODE
     ) -> Frame:
         """Tell the client to connect; return its first frame, which is not answered yet."""
-        self.driver.do(
-            "connect",
-            host=self._begun.host,
-            port=self._begun.port,
+        self._dial(
+            self._begun.host,
             version=self.version,
             heart_beat=list(heart_beat),
             login=login,
             passcode=passcode,
-            vhost=self._begun.host,
         )
-        world = self._bench.world
-        world.wait_until(lambda: bool(self.servers), world.now() + PATIENCE)
         return self.server.expect(CONNECTING)
 
     def connect(
@@ -108,19 +156,55 @@ class StompTrial:
         self.driver.done("subscribe", destination=destination, id=id, ack=ack)
         return self.server.received("SUBSCRIBE")
 
-    def message(self) -> ClientEvent:
-        """The client's report of its next message. It is a control that it comes."""
-        return self.driver.expect(event_named("message"))
 
-    @property
-    def lost(self) -> bool:
-        """True if the client ended its connection, or says that it lost it."""
-        return self.server.ended is not None or bool(self.driver.reports("disconnected"))
+class Amqp091Trial(ClientTrial[Amqp091Server]):
+    """An AMQP 0-9-1 client."""
+
+    def __init__(self, bench: ClientTrials) -> None:
+        super().__init__(bench, Amqp091Server)
+
+    def dial(self, heartbeat: int = 0) -> Method:
+        """Tell the client to connect; return its protocol header, which is not answered yet."""
+        self._dial("/", heartbeat=heartbeat, login=LOGIN, passcode=PASSCODE)
+        return self.server.expect(HEADER)
+
+    def connect(self, heartbeat: int = 0, **limits: int) -> Method:
+        """Let the client connect, with a channel 1 of the application's; return its tune-ok."""
+        self.dial(heartbeat)
+        agreed = self.server.tune(heartbeat, **limits)
+        self.driver.expect(event_named("connected"))
+        self.open_channel()
+        return agreed
+
+    def open_channel(self, channel: int = 1) -> Method:
+        """Let the application open a channel that it calls by this number; return channel.open."""
+        self.driver.done("channel", channel=channel)
+        opened = self.server.received("channel.open")
+        self.driver.expect(event_named("channel-open", channel=channel))
+        return opened
+
+    def consume(self, queue: str = "q", channel: int = 1, no_ack: bool = False) -> Method:
+        """Let the application consume from a queue; return basic.consume."""
+        self.driver.done("consume", channel=channel, queue=queue, no_ack=no_ack)
+        return self.server.received("basic.consume", queue=queue)
+
+    def publish(self, body: bytes = b"x", queue: str = "q", channel: int = 1) -> None:
+        """Let the application publish to a queue by the default exchange."""
+        self.driver.done("publish", channel=channel, queue=queue, **body_fields(body))
+
+    def published(self, body: bytes, proves: Requirements | None = None) -> Method:
+        """Let the application publish ``body``; return what arrives."""
+        self.publish(body)
+        return self.server.received("basic.publish", proves=proves)
 
 
-class ClientTrials(Connections):
+class ClientTrials(Connections, MeasurementJudge):
     """The part of a bench that puts clients on trial."""
 
     def stomp_client(self, version: str) -> StompTrial:
         """A client whose driver runs and that has not connected yet."""
         return StompTrial(self, version)
+
+    def amqp091_client(self) -> Amqp091Trial:
+        """A client whose driver runs and that has not connected yet."""
+        return Amqp091Trial(self)

@@ -241,16 +241,14 @@ class _Session:
         asks_all = options.collectonly or options.brokerproof_index is not None
         if not selection and (asks_all or not any(map(_call, items))):
             return
-        judges_clients = not asks_all and bool(
-            self._runs.load_target().identity.capabilities & TRIALS
-        )
+        judged = TRIALS if asks_all else self._runs.load_target().identity.capabilities & TRIALS
         kept: list[pytest.Item] = []
         left_out: list[pytest.Item] = []
         try:
             for item in items:
                 call = _call(item)
                 chosen = call is None or (
-                    (asks_all or call.is_trial is judges_clients)
+                    (asks_all or call.case.needs & TRIALS == judged)
                     and selection.chooses(_indexed(call))
                 )
                 (kept if chosen else left_out).append(item)

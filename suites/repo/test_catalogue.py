@@ -26,7 +26,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp091": 94,
+    "amqp091": 110,
     "amqp10": 266,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
@@ -45,7 +45,7 @@ COUNTS = {
     "activemq-stomp": 3,
     "artemis-tls": 6,
     "openwire": 23,
-    "rabbitmq-amqp091": 18,
+    "rabbitmq-amqp091": 21,
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 4,
     "rfc6455": 34,

@@ -3,10 +3,8 @@ at the instant it says."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.protocols.conversation import Judge, Match, Requirements
+from brokerproof.harness.protocols.scripted import Scripted
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
 from brokerproof.harness.protocols.stomp.raw_peer import StompPeer, frame
@@ -17,22 +15,16 @@ CONNECTING = Match[Frame](
 )
 
 
-class StompServer(StompPeer):
+class StompServer(Scripted[Frame], StompPeer):
     """One connection that a client opened. What it sends is not checked, as with any raw peer."""
 
     protocol = "STOMP.CLIENT"
 
     def __init__(self, judge: Judge, conn: int) -> None:
         super().__init__(judge, conn, "client", "1.0")
-        self.heard: list[tuple[Instant, bytes]] = []
-        """What arrived in one piece, and when."""
         self.frames: list[Frame] = []
         """Every frame that arrived, in order, taken or not."""
         self._messages = 0
-
-    def bytes_arrived(self, at: Instant, data: bytes) -> None:
-        self.heard.append((at, data))
-        super().bytes_arrived(at, data)
 
     def on_frame(self, item: Frame) -> None:
         self.frames.append(item)
@@ -92,29 +84,3 @@ class StompServer(StompPeer):
         fields = (*naming.items(), length, *codec.header_list(headers))
         self.send("MESSAGE", fields, body)
         return naming
-
-    def write_pieces(self, data: bytes, size: int = 1) -> None:
-        """Send ``data`` in pieces of ``size`` bytes, each written on its own."""
-        for start in range(0, len(data), size):
-            self.write(data[start : start + size])
-
-    def beat_every(self, period: Duration, until: Instant) -> None:
-        """Send an EOL every ``period`` from now on, while this connection lasts."""
-        due = self.world.now() + period
-        while due <= until:
-            self.world.at(due, partial(self._beat_if_open))
-            due += period
-
-    def drip_every(self, period: Duration, data: bytes) -> None:
-        """Send one byte of ``data`` every ``period``, while this connection lasts."""
-        for number in range(len(data)):
-            due = self.world.now() + number * period
-            self.world.at(due, partial(self._write_if_open, data[number : number + 1]))
-
-    def _beat_if_open(self) -> None:
-        if self.ended is None:
-            self.beat()
-
-    def _write_if_open(self, data: bytes) -> None:
-        if self.ended is None:
-            self.write(data)

@@ -14,7 +14,7 @@ from brokerproof.harness.cases.client_trials import StompTrial
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.scripted_server import StompServer
-from brokerproof.suites.api import Bench, Duration, Instant, case, ms, seconds
+from brokerproof.suites.api import Bench, Duration, case, ms, seconds
 
 TRIAL = {"stomp-client", "heart-beat"}
 SENT_IN_TIME = {
@@ -34,42 +34,11 @@ INTERVAL_MS = 600
 INTERVAL: Duration = ms(INTERVAL_MS)
 
 
-def signs_since(trial: StompTrial, since: Instant) -> list[Instant]:
-    """The instant ``since``, and every later one at which something arrived from the client."""
-    return [since, *(at for at, _ in trial.server.heard if at > since)]
-
-
-def judge_signs(
-    target: Bench,
-    trial: StompTrial,
-    proves: str | tuple[str, ...],
-    interval: Duration,
-    since: Instant,
-) -> None:
-    """Judge that the client was never silent for longer than ``interval`` since ``since``."""
-    most = interval + target.punctuality(interval)
-    instants = signs_since(trial, since)
-    target.judge_period(proves, "silence of the client", instants, (0, most), until=target.now())
-
-
 def still_receives(target: Bench, trial: StompTrial) -> None:
     """Check that the client gets a message: the connection that was watched is in use."""
     subscription = trial.subscribe(id="control", destination="/queue/control")
     trial.server.deliver(subscription, b"control")
     trial.driver.expect(event_named("message", body="control"))
-
-
-def judge_stays(
-    target: Bench, trial: StompTrial, proves: str, promised: Duration, why: str
-) -> None:
-    """Judge that the client did not leave, provided that we were never silent for longer than
-    ``promised``."""
-    target.record_finding(
-        proves,
-        not trial.lost,
-        f"the client should stay connected: {why}; {trial.driver.instead()}",
-        uncertain=trial.server.overdue(promised),
-    )
 
 
 def _deliver_if_open(server: StompServer, subscription: codec.Frame) -> None:
@@ -93,7 +62,7 @@ def test_a_client_with_nothing_to_send_beats(
     since = target.now()
     interval = ms(max(can, wanted))
     target.advance(6 * interval)
-    judge_signs(target, trial, SENT_IN_TIME[version], interval, since)
+    trial.judge_signs(SENT_IN_TIME[version], interval, since)
     written = b"".join(data for at, data in trial.server.heard if at > since)
     allowed = b"\n" if version == "1.1" else b"\r\n"
     target.record_finding(
@@ -114,7 +83,7 @@ def test_no_heart_beats_where_one_side_said_zero(
     trial.connect((can, 0), (0, wanted))
     since = target.now()
     target.advance(seconds(3))
-    signs = len(signs_since(trial, since)) - 1
+    signs = len(trial.signs_since(since)) - 1
     still_receives(target, trial)
     target.judge_count(
         NONE_AGREED[version], "heartbeats of the client", signs, (0, 0), "heartbeats"
@@ -129,7 +98,7 @@ def test_a_connected_without_heart_beats_agrees_on_none(target: Bench, version: 
     trial.connect((400, 400), None)
     since = target.now()
     target.advance(seconds(3))
-    signs = len(signs_since(trial, since)) - 1
+    signs = len(trial.signs_since(since)) - 1
     target.require(
         NO_HEADER[version],
         not trial.lost and signs == 0,
@@ -150,7 +119,7 @@ def test_a_client_beats_while_its_listener_works(target: Bench, version: str) ->
     trial.message()
     since = target.now()
     trial.driver.expect(event_named("worked"))
-    judge_signs(target, trial, SENT_WHILE_WORKING[version], INTERVAL, since)
+    trial.judge_signs(SENT_WHILE_WORKING[version], INTERVAL, since)
 
 
 @case(ANY_DATA, needs=TRIAL)
@@ -166,7 +135,7 @@ def test_a_client_stays_while_its_listener_works(target: Bench, version: str) ->
     trial.message()
     trial.driver.watch_for(event_named("worked"))
     target.advance(2 * INTERVAL)
-    judge_stays(target, trial, ANY_DATA[version], INTERVAL, "the server beat four times as often")
+    trial.judge_stays(ANY_DATA[version], INTERVAL, "the server beat four times as often")
 
 
 @case(ANY_DATA, needs=TRIAL)
@@ -191,7 +160,7 @@ def test_any_data_in_time_keeps_a_client(target: Bench, version: str, signs: str
         server.write(slow[:-64])
         server.drip_every(often, slow[-64:-32])
     target.wait_until(lambda: trial.lost, 8 * INTERVAL)
-    judge_stays(target, trial, ANY_DATA[version], INTERVAL, f"{signs} arrived four times as often")
+    trial.judge_stays(ANY_DATA[version], INTERVAL, f"{signs} arrived four times as often")
 
 
 @case(MARGIN, needs=TRIAL)
@@ -207,9 +176,7 @@ def test_a_beat_at_the_end_of_each_interval_is_in_time(
         trial.server.deliver(trial.subscribe(), b"m")
     trial.server.beat_every(INTERVAL, target.now() + 9 * INTERVAL)
     target.wait_until(lambda: trial.lost, 8 * INTERVAL)
-    judge_stays(
-        target, trial, MARGIN[version], INTERVAL + INTERVAL // 10, "the server beat every interval"
-    )
+    trial.judge_stays(MARGIN[version], INTERVAL + INTERVAL // 10, "the server beat every interval")
 
 
 @case(WANTS_NONE, needs=TRIAL)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from brokerproof.suites.mutation.clients.sans_io import SansIoClient
 from brokerproof.suites.mutation.clients.small_client import Headers, SmallClient
 
 Function: TypeAlias = Callable[..., Any]
@@ -20,7 +21,7 @@ class ClientFault:
     """One fault: the requirements of which one is reported as broken when it is found."""
 
     name: str
-    client: type[SmallClient]
+    client: type[SansIoClient]
     breaks: tuple[str, ...]
     sentence: str
 
@@ -30,17 +31,19 @@ HEARD = "STOMP12-HB-08 STOMP11-HB-08"
 FAULTS: dict[str, ClientFault] = {}
 
 
-def fault(habit: str, *, breaks: str) -> Callable[[Function], Function]:
-    """Register a client that does ``habit`` as the function does."""
-    original = getattr(SmallClient, habit)
+def fault(
+    habit: str, *, breaks: str, of: type[SansIoClient] = SmallClient
+) -> Callable[[Function], Function]:
+    """Register a client that does ``habit`` as the function does, and all else as ``of`` does."""
+    original = getattr(of, habit)
 
     def register(function: Function) -> Function:
         @functools.wraps(original)
-        def replacement(self: SmallClient, *arguments: Any, **options: Any) -> Any:
+        def replacement(self: SansIoClient, *arguments: Any, **options: Any) -> Any:
             return function(original, self, *arguments, **options)
 
         name = function.__name__.replace("_", "-")
-        client = type(function.__name__, (SmallClient,), {habit: replacement})
+        client = type(function.__name__, (of,), {habit: replacement})
         sentence = " ".join((function.__doc__ or "").split())
         FAULTS[name] = ClientFault(name, client, tuple(breaks.split()), sentence)
         return function
@@ -271,7 +274,7 @@ def counts_characters(original, self, body):
 @fault("do_send", breaks="STOMP12-ENC-01 STOMP12-HDR-14 STOMP11-ENC-01")
 def writes_latin1(original, self, **fields):
     """Letters outside of Latin-1 are replaced."""
-    if "body" in fields:
+    if isinstance(fields["body"], str):
         fields["body"] = fields["body"].encode("latin-1", "replace").decode("latin-1")
     original(self, **fields)
 

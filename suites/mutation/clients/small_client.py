@@ -5,22 +5,11 @@ It does what the specifications ask and no more. Each of its habits is a method 
 own, so that a style or a fault replaces just that.
 """
 
-import base64
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from brokerproof.harness.model.broker_io import (
-    BytesReceived,
-    Close,
-    Connected,
-    Effect,
-    Input,
-    PeerGone,
-    SendBytes,
-    TimerFired,
-)
-from brokerproof.harness.model.time import Duration, Instant, ms, seconds
+from brokerproof.harness.model.time import Instant, ms
+from brokerproof.suites.mutation.clients.sans_io import SansIoClient
 
 Headers = list[tuple[str, str]]
 
@@ -35,76 +24,16 @@ class Fatal(Exception):
     """The server sent what no client may go on after."""
 
 
-class SmallClient:
-    """One driver, and one connection after the other."""
-
-    driver = 1
-    """The connection that carries the line protocol."""
+class SmallClient(SansIoClient):
+    """STOMP, of any version."""
 
     def __init__(self) -> None:
-        self.now: Instant = 0
-        self.effects: list[Effect] = []
-        self.wire: int | None = None
+        super().__init__()
         self.version = "1.2"
-        self.commands = b""
         self.pending = b""
-        self.connecting: dict[str, Any] = {}
-        self.connected = False
-        self.leaving = False
-        self.sends_every: Duration = 0
-        self.awaits_every: Duration = 0
-        self.sent_at: Instant = 0
-        self.heard_at: Instant = 0
-        self.busy_for: Duration = 0
-        self.works_until: Instant | None = None
-        self.waiting: list[tuple[Headers, bytes]] = []
         self.messages: list[Headers] = []
 
-    # the world's side
-
-    def handle(self, now: Instant, event: Input) -> list[Effect]:
-        self.now, self.effects = now, []
-        match event:
-            case Connected(conn=self.driver):
-                self.report("ready", client="small", version="1")
-            case Connected(conn=conn):
-                self.wire, self.pending = conn, b""
-                self.dialled()
-            case BytesReceived(conn=self.driver, data=data):
-                *lines, self.commands = (self.commands + data).split(b"\n")
-                for line in lines:
-                    self.obey(json.loads(line))
-            case BytesReceived(conn=self.wire, data=data):
-                self.receive(data)
-            case PeerGone(conn=self.wire):
-                self.lose()
-            case TimerFired():
-                self.tick()
-            case _:
-                pass
-        return self.effects
-
-    def next_deadline(self) -> Instant | None:
-        dues = [self.works_until, self.beat_due(), self.leave_due()]
-        return min((due for due in dues if due is not None), default=None)
-
-    def tick(self) -> None:
-        if self.works_until is not None and self.now >= self.works_until:
-            self.works_until = None
-            self.report("worked")
-            waiting, self.waiting = self.waiting, []
-            for headers, body in waiting:
-                self.hand_out(headers, body)
-        beat, leave = self.beat_due(), self.leave_due()
-        if beat is not None and self.now >= beat:
-            self.beat()
-        if leave is not None and self.now >= leave:
-            self.end()
-
     # heartbeats
-
-    patience = 2
-    """The number of intervals without a byte after which it leaves; 0: it never does."""
 
     def agree(self, connected: dict[str, str]) -> None:
         theirs = connected.get("heart-beat")
@@ -113,34 +42,14 @@ class SmallClient:
         self.sends_every = ms(max(cx, wanted)) if cx and wanted else 0
         self.awaits_every = ms(max(cy, can)) if cy and can else 0
 
-    def beat_due(self) -> Instant | None:
-        alive = self.connected and self.wire is not None
-        return self.sent_at + self.sends_every if alive and self.sends_every else None
-
-    def leave_due(self) -> Instant | None:
-        alive = self.connected and self.wire is not None
-        if not alive or not self.awaits_every or not self.patience:
-            return None
-        return self.heard_at + self.patience * self.awaits_every
-
     def beat(self) -> None:
         self.write(b"\n")
-
-    # the driver's side
-
-    def report(self, saw: str, **fields: Any) -> None:
-        line = json.dumps({"saw": saw, "at": self.now, **fields}).encode() + b"\n"
-        self.effects.append(SendBytes(self.driver, line))
-
-    def obey(self, command: dict[str, Any]) -> None:
-        name = command.pop("do")
-        getattr(self, f"do_{name}")(**command)
-        self.report("did", do=name)
 
     def do_connect(self, **fields: Any) -> None:
         self.connecting = fields
         self.version = fields["version"]
         self.connected = self.leaving = False
+        self.pending = b""
         self.report("dials")
 
     def dialled(self) -> None:
@@ -163,22 +72,18 @@ class SmallClient:
     def do_send(
         self,
         destination: str,
-        body: str = "",
-        base64: str = "",
+        body: str | bytes,
         headers: dict[str, str] | None = None,
         content_type: str | None = None,
         transaction: str | None = None,
     ) -> None:
-        data = self.decoded(base64) if base64 else body.encode()
+        data = body.encode() if isinstance(body, str) else body
         fields = [("destination", destination), *(headers or {}).items()]
         if content_type is not None:
             fields.append(("content-type", content_type))
         if transaction is not None:
             fields.append(("transaction", transaction))
         self.send_frame("SEND", [*fields, *self.length(data)], data)
-
-    def decoded(self, text: str) -> bytes:
-        return base64.b64decode(text)
 
     def length(self, body: bytes) -> Headers:
         return [("content-length", str(len(body)))]
@@ -212,9 +117,6 @@ class SmallClient:
     def do_abort(self, transaction: str) -> None:
         self.send_frame("ABORT", [("transaction", transaction)])
 
-    def do_work(self, ms: int) -> None:
-        self.busy_for = seconds(1) * ms // 1000
-
     def do_disconnect(self) -> None:
         self.leaving = True
         self.send_frame("DISCONNECT", [("receipt", "bye")])
@@ -236,20 +138,6 @@ class SmallClient:
     def escape(self, text: str) -> str:
         return text.translate(str.maketrans(ESCAPES[self.version]))
 
-    def write(self, data: bytes) -> None:
-        if self.wire is not None:
-            self.sent_at = self.now
-            self.effects.append(SendBytes(self.wire, data))
-
-    def end(self) -> None:
-        if self.wire is not None:
-            self.effects.append(Close(self.wire))
-            self.lose()
-
-    def lose(self) -> None:
-        self.wire, self.connected = None, False
-        self.report("disconnected")
-
     # the wire's side: reading
 
     def receive(self, data: bytes) -> None:
@@ -261,9 +149,6 @@ class SmallClient:
         except Fatal as problem:
             self.report("error", headers={}, body=str(problem))
             self.end()
-
-    def heard(self, data: bytes) -> None:
-        self.heard_at = self.now
 
     def frames(self) -> Iterator[tuple[str, Headers, bytes]]:
         """The frames that are complete."""
@@ -344,14 +229,7 @@ class SmallClient:
             self.waiting.append((headers, body))
             return
         self.messages.append(list(self.as_mapping(headers).items()))
-        try:
-            content = {"body": body.decode()}
-        except UnicodeDecodeError:
-            content = {"base64": base64.b64encode(body).decode()}
-        number = len(self.messages)
-        self.report("message", number=number, headers=self.as_mapping(headers), **content)
-        if self.busy_for:
-            self.works_until, self.busy_for = self.now + self.busy_for, 0
+        self.report_message(len(self.messages), self.as_mapping(headers), body)
 
 
 # Honest clients in other styles: nobody accuses them of anything.

@@ -1,10 +1,15 @@
-"""A style or a fault of the small client as a target: ``--target small-client:NAME``."""
+"""A style or a fault of a small client as a target: ``--target small-client:NAME``."""
 
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.targets.client.virtual import VirtualClientTarget
 from brokerproof.harness.targets.target import Identity
+from brokerproof.suites.mutation.clients import amqp091_faults as amqp091_faults
+from brokerproof.suites.mutation.clients import small_amqp091_client, small_client
 from brokerproof.suites.mutation.clients.faults import FAULTS
-from brokerproof.suites.mutation.clients.small_client import STYLES
+from brokerproof.suites.mutation.clients.sans_io import SansIoClient
+from brokerproof.suites.mutation.clients.small_client import SmallClient
+
+STYLES: dict[str, type[SansIoClient]] = {**small_client.STYLES, **small_amqp091_client.STYLES}
 
 
 def load(name: str) -> VirtualClientTarget:
@@ -12,7 +17,8 @@ def load(name: str) -> VirtualClientTarget:
     known = {**STYLES, **{fault.name: fault.client for fault in FAULTS.values()}}
     if name not in known:
         raise ValueError(f"there is no small client {name!r}; there are {', '.join(known)}")
-    profile = profiles.load("stomp-client")
+    is_stomp = issubclass(known[name], SmallClient)
+    profile = profiles.load("stomp-client" if is_stomp else "amqp091-client")
     identity = Identity(
         f"small-client-{name}", "mutant", profile, capabilities=profile.capabilities
     )

@@ -108,7 +108,7 @@ def test_what_is_not_selected(text: str) -> None:
         ("a LIKE 'b' ESCAPE 'cc'", 19, "ESCAPE has one character"),
         ("a LIKE b", 8, "expected a string in quotes"),
         ("a = 9223372036854775809", 5, "at most 64 bits"),
-        ("XPATH '//['", 7, "no XPath expression"),
+        ("XPATH '//['", 7, "not an XPath expression"),
         ("XQUERY 'x'", 1, "XQUERY is not supported"),
         ("a AND AND b", 7, "expected a value"),
         ("IN = 1", 1, "expected a value"),

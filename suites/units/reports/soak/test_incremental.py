@@ -56,7 +56,7 @@ def test_a_message_that_was_overtaken_and_does_not_come_is_one() -> None:
     )
     assert not state.enter([], GRACE)
     (why,) = state.enter([], NS_PER_S + GRACE)
-    assert "have not come" in why
+    assert "have not arrived" in why
     assert not state.enter([], NS_PER_S + 3 * GRACE), "once is enough"
 
 

@@ -85,5 +85,5 @@ def test_captures_are_told_from_recordings(tmp_path: Path) -> None:
     (tmp_path / "part-0-00000.parquet").write_bytes(b"PAR1")
     assert not holds_captures(str(tmp_path))
     assert not holds_captures(str(tmp_path / "none"))
-    with pytest.raises(UnreadableTrace, match="no capture"):
+    with pytest.raises(UnreadableTrace, match="not a capture"):
         local([str(tmp_path / "none")])

@@ -1,0 +1,48 @@
+"""What the scripted servers of all protocols can do: note when bytes arrived, write in pieces, and
+write at given instants."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.conversation import Conversation, F, Judge
+
+
+class Scripted(Conversation[F]):
+    """Mixed into a peer that plays the server of a client on trial."""
+
+    def __init__(self, judge: Judge, conn: int, *about: str) -> None:
+        super().__init__(judge, conn, *about)
+        self.heard: list[tuple[Instant, bytes]] = []
+        """What arrived in one piece, and when."""
+
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
+        self.heard.append((at, data))
+        super().bytes_arrived(at, data)
+
+    def write_pieces(self, data: bytes, size: int = 1) -> None:
+        """Send ``data`` in pieces of ``size`` bytes, each written on its own."""
+        for start in range(0, len(data), size):
+            self.write(data[start : start + size])
+
+    def beat_every(self, period: Duration, until: Instant) -> None:
+        """Send a heartbeat every ``period`` from now on, while this connection lasts."""
+        due = self.world.now() + period
+        while due <= until:
+            self.world.at(due, partial(self.beat_if_open))
+            due += period
+
+    def drip_every(self, period: Duration, data: bytes) -> None:
+        """Send one byte of ``data`` every ``period``, while this connection lasts."""
+        for number in range(len(data)):
+            due = self.world.now() + number * period
+            self.world.at(due, partial(self.write_if_open, data[number : number + 1]))
+
+    def beat_if_open(self) -> None:
+        if self.ended is None:
+            self.beat()
+
+    def write_if_open(self, data: bytes) -> None:
+        if self.ended is None:
+            self.write(data)
