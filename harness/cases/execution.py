@@ -351,7 +351,8 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int) -> None
         if not any(finding.uncertain for finding in combine(record.findings)):
             return record
         again = ExampleRecord()
-        one_example(run, call, again, plan, seed + number, number)
+        # Under names of its own: the broker may not have noticed yet that the first is over.
+        one_example(run, call, again, plan, seed + len(plans) + number, number)
         return again
 
     def collect(**plan: Any) -> None:

@@ -286,8 +286,8 @@ BROKERS = {
     ),
     "abort-ignored": MiniBroker(
         Parts(AbortIgnored),
-        "what_was_sent_in_an_aborted",
-        r"(BEGIN|SEND)-0\d .*after the ABORT of three messages the consumer got",
+        "settles_and_sends_as_a_whole",
+        r"(BEGIN|SEND)-0\d .*end ABORT: the second queue has \[.*b'within'",
         r"-(ABORT|SEND|TX|BEGIN)-\d+$",
     ),
 }

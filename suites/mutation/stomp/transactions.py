@@ -184,7 +184,7 @@ def acks_take_effect_at_once(original, reached, self, queue, entries, outcome):
     queue.settle(entries, outcome)
 
 
-@transactions.override(COMMANDS, "ACK", breaks=ACK)
+@transactions.override(COMMANDS, "ACK", breaks=f"{ACK} {WHOLE}")
 def acks_ignored(original, reached, session, frame):
     """An ACK in a transaction does nothing, not even at COMMIT."""
     return None if reached(frame.get("transaction") is not None) else original(session, frame)
@@ -201,7 +201,7 @@ def aborted_acks_lose_the_message(original, reached, self):
     return queues
 
 
-@transactions.override(Transaction, "commit", breaks=ACK)
+@transactions.override(Transaction, "commit", breaks=f"{ACK} {WHOLE}")
 def acks_undone_by_commit(original, reached, self, publish):
     """COMMIT gives back the messages that were acknowledged in the transaction."""
     for queue, entries, _ in self._settlements:

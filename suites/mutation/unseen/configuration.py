@@ -194,7 +194,7 @@ def a_length_of_zero_is_none(right, self, messages, size):
     """x-max-length 0 is no limit."""
     if self.limits.length == 0:
         most = self.limits.size
-        return most is not None and self._measured.size + size > most
+        return most is not None and self.size + size > most
     return right
 
 

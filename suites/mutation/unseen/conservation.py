@@ -191,10 +191,10 @@ def what_comes_back_between_others_is_not_measured(reached, self, place, entry):
 def a_purge_leaves_the_bytes(original, reached, self):
     """A purge takes the messages and leaves their bytes in what x-max-length-bytes is compared
     with."""
-    before = self._measured.size
+    before = self._ready.size
     count = original(self)
     if reached(before):
-        self._measured.size = before
+        self._ready.size = before
     return count
 
 
@@ -249,7 +249,7 @@ def what_is_brought_back_stays_in_the_temporary_store(reached, self, messages, s
 def what_expires_leaves_its_bytes(reached, self, entry, why):
     """The bytes of a message that expired count against x-max-length-bytes."""
     if reached(why == "expired" and entry.message.body):
-        self._measured.size += len(entry.message.body)
+        self._ready.size += len(entry.message.body)
 
 
 @conservation.before(LiveTransaction, "roll_back")

@@ -94,7 +94,7 @@ def a_length_of_zero_is_no_limit(right, self, messages, size):
     limits = self.limits
     return bool(
         (limits.length and len(self._ready) + messages > limits.length)
-        or (limits.size and self._measured.size + size > limits.size)
+        or (limits.size and self.size + size > limits.size)
     )
 
 
@@ -107,7 +107,7 @@ def a_length_has_32_bits(right, self, messages, size):
         None if limit is None else _signed(limit, 32) for limit in (limits.length, limits.size)
     )
     return (length is not None and len(self._ready) + messages > length) or (
-        most is not None and self._measured.size + size > most
+        most is not None and self.size + size > most
     )
 
 
