@@ -97,15 +97,8 @@ def diff(
     if only:
         moved = []
     if as_json or form == "json":
-        click.echo(
-            json.dumps(
-                {
-                    **_json(a, b, reservations, differences, shown, moved, code),
-                    "behaviours": [dataclasses.asdict(row) for row in changed],
-                },
-                indent=1,
-            )
-        )
+        facts = _json(a, b, reservations, differences, shown, moved, changed, code)
+        click.echo(json.dumps(facts, indent=1))
     elif form == "markdown":
         click.echo("\n".join(diff_formats.markdown(a, b, reservations, shown)))
     elif form == "junit":
@@ -115,21 +108,32 @@ def diff(
             click.echo(annotation)
     else:
         _print(a, b, reservations, differences, shown, moved, only)
-        for row in changed:
-            impact = f" ({row.impact})" if row.impact else ""
-            _line(plain(f"behaviour: {row.question}: {row.words(0)} → {row.words(1)}{impact}"))
+        for line in _changed(changed):
+            _line(line)
     return code
 
 
-def _behaviours(a: Side, b: Side, across: bool) -> list[Row]:
-    """What the targets do differently where nothing is promised. It changes no exit code."""
+def _behaviours(a: Side, b: Side, across: bool) -> list[tuple[str, Row]]:
+    """What each target of both sides does differently where nothing is promised. It changes no exit
+    code."""
     before, now = (by_target(latest.result for latest in side.compared) for side in (a, b))
     pairs = (
-        [(*before.values(), *now.values())]
+        {" → ".join((*before, *now)): (*before.values(), *now.values())}
         if across
-        else [(before[target], now[target]) for target in before if target in now]
+        else {target: (before[target], now[target]) for target in before if target in now}
     )
-    return [row for pair in pairs for row in side_by_side(pair) if row.differs]
+    return [
+        (target, row) for target, pair in pairs.items() for row in side_by_side(pair) if row.differs
+    ]
+
+
+def _changed(changed: Sequence[tuple[str, Row]]) -> Iterator[str]:
+    """Lines about behaviours; they name the target where there are several."""
+    several = len({target for target, _ in changed}) > 1
+    for target, row in changed:
+        of = f" of {target}" if several else ""
+        impact = f" ({row.impact})" if row.impact else ""
+        yield plain(f"behaviour{of}: {row.question}: {row.words(0)} → {row.words(1)}{impact}")
 
 
 def _sides(
@@ -182,6 +186,7 @@ def _json(
     differences: list[Difference],
     shown: list[Difference],
     moved: list[Shift],
+    changed: list[tuple[str, Row]],
     code: int,
 ) -> dict[str, Any]:
     return {
@@ -198,6 +203,7 @@ def _json(
         },
         "notes": reservations,
         "counts": _counts(differences),
+        "behaviours": [{"target": target, **dataclasses.asdict(row)} for target, row in changed],
         "cases": [
             {
                 "case": difference.case,

@@ -97,3 +97,15 @@ def test_the_report_has_them_as_a_table_and_side_by_side(tmp_path: Path) -> None
     }
     (row,) = compared(rows, [("b", "new"), ("a", "old")])
     assert row.values == (("same-client",), ("no-client",))
+
+
+def test_diff_names_the_target_where_several_changed(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder, value in zip(folders, ("no-client", "next-client"), strict=True):
+        for target in ("t", "u"):
+            seen = {"stomp.nack": (value,)}
+            run(folder, target, seen)
+    lines = [line for line in printed("diff", *folders).splitlines() if "NACK" in line]
+    assert [line.partition(":")[0] for line in lines] == ["behaviour of t", "behaviour of u"]
+    changed = json.loads(printed("diff", "--json", *folders))["behaviours"]
+    assert [row["target"] for row in changed] == ["t", "u"]
