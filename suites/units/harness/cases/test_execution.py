@@ -462,9 +462,11 @@ def test_what_the_host_leaves_uncertain_is_tried_again_and_then_inconclusive() -
 def test_an_example_that_was_left_open_is_run_once_more_and_no_other_is() -> None:
     target = RealTimeTwin(target_file.load("reference"))
     runs: list[int] = []
+    names: list[str] = []
 
     def late(bench: Bench, number: int) -> None:
         runs.append(number)
+        names.append(bench.fresh_name())
         on_time = number != 2 or runs.count(2) == needed
         bench.record_finding(MUST, on_time, "late", uncertain="within the margin")
 
@@ -477,6 +479,8 @@ def test_an_example_that_was_left_open_is_run_once_more_and_no_other_is() -> Non
         found = execute(run_of(target), case)
         assert (found.verdict, found.attempts) == (Verdict.PASS, attempts)
         assert [runs.count(number) for number in (1, 2, 3)] == [attempts, needed, attempts]
+        assert len(set(names)) == len(names), "a broker may not have noticed that a run is over"
+        names.clear()
 
 
 def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_told() -> None:
