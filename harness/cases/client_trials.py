@@ -120,8 +120,6 @@ class ClientTrial(Generic[S]):
 
 
 class StompTrial(ClientTrial[StompServer]):
-    """A STOMP client."""
-
     def __init__(self, bench: ClientTrials, version: str) -> None:
         super().__init__(bench, StompServer)
         self.version = version
@@ -158,8 +156,6 @@ class StompTrial(ClientTrial[StompServer]):
 
 
 class Amqp091Trial(ClientTrial[Amqp091Server]):
-    """An AMQP 0-9-1 client."""
-
     def __init__(self, bench: ClientTrials) -> None:
         super().__init__(bench, Amqp091Server)
 

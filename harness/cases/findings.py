@@ -102,7 +102,7 @@ class CaseRecord(Judge):
         """Add a step in words, for the reader of the report."""
         self.record(Noted(at_ns=self.now(), detail=detail))
 
-    def record_behaviour(self, name: str, observed: str | int) -> None:
+    def record_behaviour(self, name: str, observed: str | int | None) -> None:
         """Record what the broker does where a text leaves it open: one of the values, or a number
         of the unit, of that behaviour in ``fixtures/behaviours.toml``.
 

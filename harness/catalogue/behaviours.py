@@ -40,9 +40,11 @@ class Behaviour:
     source: str
     """The text that leaves it open, or that is silent."""
 
-    def value(self, observed: str | int) -> str:
-        """Return ``observed`` as it is recorded. Raises ``ValueError`` for a value that is not
-        listed, or a number without a unit."""
+    def value(self, observed: str | int | None) -> str:
+        """Return ``observed`` as it is recorded; no text, or an empty one, is ``none``. Raises
+        ``ValueError`` for a value that is not listed, or a number without a unit."""
+        if self.unit == "text" and observed in (None, ""):
+            return "none"
         if self.unit == "text" or (self.unit and isinstance(observed, int)):
             return str(observed)
         if observed not in self.values:

@@ -30,7 +30,7 @@ class Scripted(Conversation[F]):
         """Send a heartbeat every ``period`` from now on, while this connection lasts."""
         due = self.world.now() + period
         while due <= until:
-            self.world.at(due, partial(self.beat_if_open))
+            self.world.at(due, self.beat_if_open)
             due += period
 
     def drip_every(self, period: Duration, data: bytes) -> None:

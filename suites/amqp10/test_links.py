@@ -150,8 +150,7 @@ def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> N
         ("incoming-window", begin),
         ("max-message-size", peer.sender(target.node()).answer),
     ):
-        value = None if answer is None else answer.get(field)
-        target.record_behaviour(f"amqp.{field}", "none" if value is None else str(value))
+        target.record_behaviour(f"amqp.{field}", None if answer is None else answer.get(field))
     target.record_finding(
         INITIAL_DELIVERY_COUNT, has, f"the broker's attach as a sender: {link.answer.brief()}"
     )

@@ -397,7 +397,7 @@ def test_a_source_names_outcomes_by_their_symbols(
         f"asked for {sorted(asked)} the broker's source names {plain(names) if names else None}",
     )
     kind = codec.name_of(inside.get("default-outcome"))
-    target.record_behaviour("amqp.default-outcome", kind or "none")
+    target.record_behaviour("amqp.default-outcome", kind)
     target.record_finding(
         DEFAULT_OUTCOME,
         kind in (None, *OUTCOMES),

@@ -65,7 +65,6 @@ class Amqp091Server(Scripted[Method], Amqp091Peer):
         return consume["consumer-tag"] or f"tag-{self.methods.index(consume)}"
 
     def propose(self) -> None:
-        """Send connection.start."""
         properties = {"product": "brokerproof", "version": "1", "capabilities": dict(CAPABILITIES)}
         fields = {"version-major": 0, "version-minor": 9, "server-properties": properties}
         texts = {"mechanisms": MECHANISMS.encode(), "locales": LOCALES.encode()}

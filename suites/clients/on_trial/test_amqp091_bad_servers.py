@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from brokerproof.harness.cases.client_trials import Amqp091Trial
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.codec import BODY, HEADER, HEARTBEAT, METHOD
 from brokerproof.suites.api import Bench, case, seconds
-from brokerproof.suites.api.amqp091 import method
+from brokerproof.suites.api.amqp091 import Method, method
 
 TRIAL = {"amqp091-client"}
 UNKNOWN_TYPE, QUIET_BEHIND_TYPE = "AMQP091-FRAME-01", "AMQP091-FRAME-02"
@@ -26,13 +27,19 @@ FRAME = tuple[int, bytes]
 TEN: FRAME = (HEADER, codec.encode_content_header(10))
 
 
-def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) -> None:
-    """Judge the answer to a frame that is none: the end of the connection, and no other frame."""
+def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
+    """A client whose consumer has got a message, which is the control; and its basic.consume."""
     trial = target.amqp091_client()
-    trial.connect()
+    trial.connect(**limits)
     consume = trial.consume()
     trial.server.deliver(consume, b"control")
     trial.message()
+    return trial, consume
+
+
+def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) -> None:
+    """Judge the answer to a frame that is none: the end of the connection, and no other frame."""
+    trial, consume = consuming(target)
     seen = len(trial.server.methods)
     trial.server.send_frame(type, consume.channel, codec.encode_method("basic.qos-ok"), end=end)
     target.wait_until(lambda: trial.server.ended is not None, seconds(5))
@@ -47,11 +54,7 @@ def judge_exception(
 ) -> None:
     """Judge that frames in the midst of a consumer's are answered with connection.close and one of
     these codes; without codes any. A message before them arrives: that is the control."""
-    trial = target.amqp091_client()
-    trial.connect(frame_max=4096)
-    consume = trial.consume()
-    trial.server.deliver(consume, b"control")
-    trial.message()
+    trial, consume = consuming(target, frame_max=4096)
     server = trial.server
     for type, payload in frames:
         server.send_frame(type, channel and consume.channel, payload)
