@@ -14,8 +14,6 @@ EXCEPTIONS: dict[str, int] = {
     "reference_broker/persistence/recovery.py": 628,
     "reference_broker/persistence/recovery.py _apply()": 61,
     "reference_broker/protocols/amqp091/connection.py Amqp091Connection": 33,
-    "reference_broker/protocols/amqp10/connection.py": 643,
-    "reference_broker/protocols/amqp10/connection.py AmqpConnection": 36,
     "reference_broker/protocols/openwire/client.py Client": 33,
     "reference_broker/protocols/openwire/client.py publish()": 69,
     "reference_broker/runtime/asyncio_server.py": 643,

@@ -55,7 +55,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -67,29 +66,22 @@ from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.protocols.amqp10 import (
-    coordinator,
     headers,
     performatives,
     refusal,
 )
-from brokerproof.reference_broker.protocols.amqp10.composite import (
-    Composite,
-    InvalidField,
-    descriptor,
-)
-from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
-from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery, SendingLink
+from brokerproof.reference_broker.protocols.amqp10.composite import Composite
 from brokerproof.reference_broker.protocols.amqp10.framing import (
     AMQP,
     EMPTY,
     SASL,
     FrameParser,
+    decoded,
     frame,
 )
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.link import NewLink, part
 from brokerproof.reference_broker.protocols.amqp10.link import Session as TouchedSession
-from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     MIN_MAX_FRAME_SIZE,
@@ -97,24 +89,15 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Close,
     Error,
     Open,
-    SaslChallenge,
-    SaslInit,
-    SaslMechanisms,
     SaslOutcome,
-    SaslResponse,
 )
 from brokerproof.reference_broker.protocols.amqp10.refusal import Fault, Refusal, Scope
-from brokerproof.reference_broker.protocols.amqp10.sasl import (
-    ANONYMOUS,
-    EXTERNAL,
-    OK,
-    Outcome,
-    SaslServer,
-)
+from brokerproof.reference_broker.protocols.amqp10.sasl_exchange import SaslExchange, offered_to
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransaction
 from brokerproof.reference_broker.protocols.amqp10.types import Symbol
 from brokerproof.reference_broker.settings.acceptor import Acceptor
+from brokerproof.reference_broker.settings.settings import Settings
 
 DEFAULT_TTL_MS = 60_000
 PATIENCE = ms(2_000)
@@ -131,7 +114,6 @@ _FRAMES: dict[int, type[Composite]] = {
 }
 _CONNECTION_FRAMES = (Begin, Close, Open)
 """Performatives that a connection handles itself; all others are its sessions'."""
-_SASL_FRAMES: dict[int, type[Composite]] = {kind.CODE: kind for kind in (SaslInit, SaslResponse)}
 
 
 class State(enum.Enum):
@@ -181,10 +163,8 @@ class AmqpConnection:
         self._sessions: dict[int, Session] = {}  # by the peer's channel
         self._channels = 0  # ours: a bit for each that is in use
         self._touched: dict[TouchedSession, None] = {}
-        ttl_ms = self._ttl_ms()
-        self._ttl = ms(ttl_ms)
-        self._sasl: SaslServer | None = None
-        self._challenged = False
+        self._ttl = ms(_ttl_ms(acceptor, shared.settings))
+        self._sasl: SaslExchange | None = None
         self._frame_at = now
         self._sent_at = now
         self._beat_every = 0
@@ -196,13 +176,6 @@ class AmqpConnection:
             self._handshake.move(now + ms(acceptor.handshake_timeout_ms))
         if self._ttl > 0:
             self._silence_check.move(now + self._ttl)
-
-    def _ttl_ms(self) -> int:
-        """Return how long the peer may be silent; 0 for ever."""
-        if self.acceptor.amqp.idle_timeout_ms is not None:
-            return max(0, self.acceptor.amqp.idle_timeout_ms)
-        override = self.shared.settings.connection_ttl_override_ms
-        return DEFAULT_TTL_MS if override == -1 else max(0, override)
 
     @property
     def is_open(self) -> bool:
@@ -268,15 +241,12 @@ class AmqpConnection:
         if self._frame_at + self._ttl > now:
             self._silence_check.move(self._frame_at + self._ttl)
         elif self._state is State.OPENED:
-            self._on_silence(now)
+            silence_ms = self._ttl // ms(1)
+            detail = f"local-idle-timeout expired: no frame was received for {silence_ms} ms"
+            self._refuse(Refusal(refusal.SILENT, detail))
+            self._flush()
         else:
             self._close()
-
-    def _on_silence(self, now: Instant) -> None:
-        """Close: the peer has been silent for too long."""
-        detail = f"local-idle-timeout expired: no frame was received for {self._ttl // ms(1)} ms"
-        self._refuse(Refusal(refusal.SILENT, detail))
-        self._flush()
 
     def _on_handshake_timeout(self, now: Instant) -> None:
         detail = (
@@ -348,63 +318,27 @@ class AmqpConnection:
         self._parser.take(headers.SIZE)
         self.send(received)
         if received == headers.SASL:
-            acceptor, settings = self.acceptor, self.shared.settings
-            useless = {ANONYMOUS} if settings.security_enabled else set[str]()
-            if self.conn not in self.shared.certificates:
-                useless.add(EXTERNAL)
-            offered = tuple(
-                mechanism for mechanism in acceptor.amqp.sasl_mechanisms if mechanism not in useless
-            )
             external = self.shared.certified(self.conn)
-            self._sasl = SaslServer(offered, settings.users, settings.security_enabled, external)
+            has_certificate = self.conn in self.shared.certificates
+            settings = self.shared.settings
+            offered = offered_to(has_certificate, self.acceptor, settings)
+            self._sasl = SaslExchange(offered, settings, external)
             self._state = State.SASL
-            mechanisms = SaslMechanisms(sasl_server_mechanisms=tuple(map(Symbol, offered)))
-            self.send(frame(0, mechanisms.encode(), SASL))
+            self.send(self._sasl.mechanisms())
         else:
             self._state = State.OPENING
             self._parser.limit = self.acceptor.amqp.max_frame_size
         return True
 
-    def _sasl_frame(self, type: int, body: bytes) -> None:
-        assert self._sasl is not None
-        if type != SASL:
-            raise Refusal(
-                refusal.BAD_FRAME_TYPE, f"a frame of type {type} came where only type {SASL} can"
-            )
-        if not body:
-            raise Refusal(refusal.EMPTY_SASL_FRAME, "a SASL frame is empty")
-        received, end = _decoded(body, _SASL_FRAMES)
-        if end != len(body):
-            raise Refusal(refusal.BAD_SASL_FRAME, "something follows the SASL body in its frame")
-        match received:
-            case SaslInit(mechanism=mechanism, initial_response=initial) if not self._challenged:
-                reached = self._sasl.start(mechanism, initial)
-            case SaslResponse(response=response) if self._challenged:
-                reached = self._sasl.respond(response)
-            case _:
-                raise Refusal(
-                    refusal.BAD_SASL_FRAME, "sasl-init is due, or the response to a challenge"
-                )
-        if isinstance(reached, bytes):
-            self._challenged = True
-            self.send(frame(0, SaslChallenge(challenge=reached).encode(), SASL))
-            return
-        self._sasl_ended(reached)
-
-    def _sasl_ended(self, outcome: Outcome) -> None:
-        self.send(frame(0, SaslOutcome(code=outcome.code).encode(), SASL))
-        if outcome.code == OK:
-            self.user = outcome.user
-            self._state = State.HEADER
-        else:
-            self.observe("AMQP10-SASL-11", f"SASL: {outcome.detail}")
-            self._close()
-
     # --- frames -----------------------------------------------------------------------------------
 
     def _frame(self, type: int, channel: int, body: bytes) -> None:
         if self._state is State.SASL:
-            self._sasl_frame(type, body)
+            assert self._sasl is not None
+            self.send(self._sasl.answer(type, body))
+            if self._sasl.user is not None:
+                self.user = self._sasl.user
+                self._state = State.HEADER
             return
         if type != AMQP:
             if self._state is State.CLOSING:
@@ -416,7 +350,7 @@ class AmqpConnection:
             return
         if self._state is State.CLOSING:
             with contextlib.suppress(Refusal):  # only a close means anything now
-                if isinstance(_decoded(body, _FRAMES)[0], Close):
+                if isinstance(decoded(body, _FRAMES)[0], Close):
                     self._close()
             return
         if channel > self.acceptor.amqp.channel_max:
@@ -424,7 +358,7 @@ class AmqpConnection:
                 f"channel {channel} is above the channel-max of {self.acceptor.amqp.channel_max}"
             )
             raise Refusal(refusal.CHANNEL_TOO_HIGH, detail)
-        performative, at = _decoded(body, _FRAMES)
+        performative, at = decoded(body, _FRAMES)
         if self._state is State.OPENING:
             if not isinstance(performative, Open):
                 detail = f"{performative.NAME} came where open is due"
@@ -532,24 +466,6 @@ class AmqpConnection:
         if excess is not None:
             raise Refusal(refusal.TOO_MANY_LINKS, excess)
 
-    # --- transactions -----------------------------------------------------------------------------
-
-    def retire(
-        self,
-        link: SendingLink,
-        deliveries: list[Delivery],
-        state: TransactionalState,
-        settled: bool,
-    ) -> None:
-        """Apply outcomes under a transaction, which may have been declared on another session.
-        Raises :class:`Refusal`."""
-        coordinator.retire(self.transactions, link, deliveries, state, settled)
-
-    def is_posting(self, txn_id: bytes) -> bool:
-        """Return True if a delivery under that transaction has begun to arrive and has not
-        ended."""
-        return txn_id in self.posting
-
     # --- the end ----------------------------------------------------------------------------------
 
     def _peer_closed(self, closed: Close) -> None:
@@ -615,29 +531,9 @@ _OUT_OF_STEP: frozenset[Fault] = frozenset(
 """Faults after which the next frame cannot be found."""
 
 
-def _decoded(body: bytes, known: dict[int, type[Composite]]) -> tuple[Any, int]:
-    """Return the performative at the start of ``body``, one of ``known``, and the position behind
-    it.
-
-    Raises :class:`Refusal`.
-    """
-    try:
-        if body[0] != 0:
-            raise Refusal(
-                refusal.NOT_A_PERFORMATIVE,
-                f"a body begins with a descriptor, not with 0x{body[0]:02x}",
-            )
-        code, at = (body[2], 3) if body[1] == 0x53 else descriptor(body, 1)
-        kind = known.get(code) if code is not None else None
-        if kind is None:
-            raise Refusal(
-                refusal.NOT_A_PERFORMATIVE,
-                f"descriptor {code} names no performative that is allowed here",
-            )
-        return kind.read(body, at, DEPTH)
-    except (IndexError, struct.error):
-        raise Refusal(refusal.BAD_PERFORMATIVE, "the body ends within its performative") from None
-    except DecodeError as problem:
-        raise Refusal(refusal.BAD_PERFORMATIVE, str(problem)) from None
-    except InvalidField as problem:
-        raise Refusal(refusal.BAD_FIELD, str(problem)) from None
+def _ttl_ms(acceptor: Acceptor, settings: Settings) -> int:
+    """Return how long the peer may be silent; 0 for ever."""
+    if acceptor.amqp.idle_timeout_ms is not None:
+        return max(0, acceptor.amqp.idle_timeout_ms)
+    override = settings.connection_ttl_override_ms
+    return DEFAULT_TTL_MS if override == -1 else max(0, override)

@@ -115,7 +115,7 @@ class CoordinatorLink(IncomingLink):
         if (
             not discharge.fail
             and transaction.doomed is None
-            and connection.is_posting(transaction.id)
+            and transaction.id in connection.posting
         ):
             self._finish(transaction.roll_back())
             detail = "a discharge came before the last transfer of a delivery in its transaction"

@@ -18,10 +18,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from brokerproof.reference_broker.kernel.byte_buffer import ByteBuffer
 from brokerproof.reference_broker.protocols.amqp10 import refusal
+from brokerproof.reference_broker.protocols.amqp10.composite import (
+    Composite,
+    InvalidField,
+    descriptor,
+)
+from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 
 AMQP, SASL = 0, 1
@@ -98,3 +104,31 @@ def pieces(payload: bytes, first: int, others: int) -> Iterator[bytes | memoryvi
     yield view[:first]
     for at in range(first, len(payload), others):
         yield view[at : at + others]
+
+
+def decoded(body: bytes, known: dict[int, type[Composite]]) -> tuple[Any, int]:
+    """Return the performative at the start of ``body``, one of ``known``, and the position behind
+    it.
+
+    Raises :class:`Refusal`.
+    """
+    try:
+        if body[0] != 0:
+            raise Refusal(
+                refusal.NOT_A_PERFORMATIVE,
+                f"a body begins with a descriptor, not with 0x{body[0]:02x}",
+            )
+        code, at = (body[2], 3) if body[1] == 0x53 else descriptor(body, 1)
+        kind = known.get(code) if code is not None else None
+        if kind is None:
+            raise Refusal(
+                refusal.NOT_A_PERFORMATIVE,
+                f"descriptor {code} names no performative that is allowed here",
+            )
+        return kind.read(body, at, DEPTH)
+    except (IndexError, struct.error):
+        raise Refusal(refusal.BAD_PERFORMATIVE, "the body ends within its performative") from None
+    except DecodeError as problem:
+        raise Refusal(refusal.BAD_PERFORMATIVE, str(problem)) from None
+    except InvalidField as problem:
+        raise Refusal(refusal.BAD_FIELD, str(problem)) from None

@@ -53,8 +53,7 @@ from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
-from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery, SendingLink
-from brokerproof.reference_broker.protocols.amqp10.messaging import TransactionalState
+from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     FIRST,
     RECEIVER,
@@ -125,18 +124,6 @@ class Connection(Protocol):
 
     def on_store_failed(self, reason: str) -> None:
         """Close: what the peer asked for cannot be stored."""
-
-    def is_posting(self, txn_id: bytes) -> bool:
-        """True if a delivery under that transaction has begun to arrive and has not ended."""
-
-    def retire(
-        self,
-        link: SendingLink,
-        deliveries: list[Delivery],
-        state: TransactionalState,
-        settled: bool,
-    ) -> None:
-        """Apply outcomes under a transaction."""
 
 
 class Session(Protocol):

@@ -36,7 +36,7 @@ from brokerproof.reference_broker.kernel.credit import SenderCredit
 from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.protocols.amqp10 import refusal, terminus
+from brokerproof.reference_broker.protocols.amqp10 import coordinator, refusal, terminus
 from brokerproof.reference_broker.protocols.amqp10.delivery import (
     Delivery,
     fits,
@@ -332,7 +332,8 @@ class OutgoingLink(Link):
     def disposed(self, deliveries: list[Delivery], state: Any, settled: bool) -> None:
         """Apply the peer's state of some deliveries. The caller calls ``offer()`` afterwards."""
         if isinstance(state, TransactionalState):
-            self.session.connection.retire(self, deliveries, state, settled)
+            transactions = self.session.connection.transactions
+            coordinator.retire(transactions, self, deliveries, state, settled)
             return
         if state is None or isinstance(state, Received):
             if not settled:

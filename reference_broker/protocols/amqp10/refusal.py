@@ -55,6 +55,7 @@ BAD_FIELD = _connection(conditions.INVALID_FIELD, "AMQP10-FRAME-05")
 
 BAD_SASL_FRAME = _connection(conditions.NOT_ALLOWED, "AMQP10-SASL-05")
 EMPTY_SASL_FRAME = _connection(conditions.NOT_ALLOWED, "AMQP10-SASL-06")
+LOGIN_FAILED = _connection(conditions.UNAUTHORIZED_ACCESS, "AMQP10-SASL-11")
 
 NOT_STORED = _connection(conditions.INTERNAL_ERROR, "AMQP10-CLOSE-01")
 

@@ -8,11 +8,17 @@ from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnect
 from brokerproof.reference_broker.protocols.amqp10.framing import (
     EMPTY,
     HEADER,
+    SASL,
     Frame,
     FrameParser,
     frame,
 )
-from brokerproof.reference_broker.protocols.amqp10.performatives import Close, End, Open
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    Close,
+    End,
+    Open,
+    SaslOutcome,
+)
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 from brokerproof.reference_broker.protocols.amqp10.sasl import OK, Outcome, SaslServer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
@@ -302,7 +308,8 @@ def timers_of_weeks_run_over(reached, self, opened, channel):
     once."""
     if reached((opened.idle_time_out or 0) >= 2**31):
         self._silence_check.cancel()
-        self._on_silence(self.shared.clock.now)
+        self._refuse(Refusal(refusal.SILENT, "local-idle-timeout expired"))
+        self._flush()
 
 
 @amqp_connections.before(AmqpConnection, "_send_open", breaks="AMQP10-IDLE-14")
@@ -338,18 +345,20 @@ def silence_noticed_a_tenth_late(original, reached, self, now):
 
 def _silence(patch, reached, instead):
     @patch.override(AmqpConnection)
-    def _on_silence(original, self, now):
-        reached()
-        instead(self, now)
+    def _refuse(original, self, problem):
+        if reached(problem.fault is refusal.SILENT):
+            instead(self)
+        else:
+            original(self, problem)
 
 
-@amqp_connections.variant(_silence, lambda self, now: None, breaks="AMQP10-IDLE-03 AMQP10-IDLE-05")
+@amqp_connections.variant(_silence, lambda self: None, breaks="AMQP10-IDLE-03 AMQP10-IDLE-05")
 def silence_borne_for_ever():
     """A silent peer is never closed."""
 
 
 @amqp_connections.through(_silence, "AMQP10-IDLE-03")
-def silence_cut_off(self, now):
+def silence_cut_off(self):
     """The connection of a silent peer ends without a close."""
     return self._close()
 
@@ -390,20 +399,13 @@ def any_mechanism_taken(original, reached, self, mechanism, initial):
     return original(self, mechanism, initial)
 
 
-@amqp_connections.mutant(REFUSED)
-def refused_and_kept(patch, reached):
+@amqp_connections.override(AmqpConnection, "_refuse", breaks=REFUSED)
+def refused_and_kept(original, reached, self, problem):
     """After a failed login the connection stays open."""
-
-    @patch.override(AmqpConnection)
-    def _sasl_ended(original, self, outcome):
-        self.kept = outcome.code != OK
-        original(self, outcome)
-        self.kept = False
-
-    @patch.override(AmqpConnection)
-    def _close(original, self):
-        if not reached(getattr(self, "kept", False)):
-            original(self)
+    if reached(problem.fault is refusal.LOGIN_FAILED):
+        self.send(frame(0, SaslOutcome(code=1).encode(), SASL))
+    else:
+        original(self, problem)
 
 
 @amqp_connections.through(saying, "AMQP10-SESS-03")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerproof.reference_broker.protocols.amqp10 import composite, performatives, refusal
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, InvalidField
-from brokerproof.reference_broker.protocols.amqp10.connection import _FRAMES, _decoded
+from brokerproof.reference_broker.protocols.amqp10.connection import _FRAMES
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
 from brokerproof.reference_broker.protocols.amqp10.delivery import (
     Batch,
@@ -18,7 +18,7 @@ from brokerproof.reference_broker.protocols.amqp10.delivery import (
     whole_transfer,
 )
 from brokerproof.reference_broker.protocols.amqp10.encoder import encode
-from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, FrameParser, frame
+from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, FrameParser, decoded, frame
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
     Released,
@@ -108,7 +108,7 @@ def test_fields_at_the_end_may_be_left_out_and_null_means_the_default() -> None:
         "0053 10 c0 06 03 a10163 40 40",
         "0053 10 d0 00000007 00000001 a10163",
     ):
-        opened, _ = _decoded(bytes.fromhex(data), _FRAMES)
+        opened, _ = decoded(bytes.fromhex(data), _FRAMES)
         assert opened == Open(container_id="c")
         assert opened.max_frame_size == 2**32 - 1
         assert opened.channel_max == 65535
@@ -118,16 +118,16 @@ def test_fields_at_the_end_may_be_left_out_and_null_means_the_default() -> None:
 def test_symbolic_descriptors_and_long_ones() -> None:
     body = bytes.fromhex("c0 04 01 a10163")
     for descriptor in (b"\0\xa3\x0eamqp:open:list", b"\0\x80" + (16).to_bytes(8)):
-        assert _decoded(descriptor + body, _FRAMES)[0] == Open(container_id="c")
+        assert decoded(descriptor + body, _FRAMES)[0] == Open(container_id="c")
 
 
 def test_a_field_with_several_values() -> None:
     for value in (Symbol("a"), Array(Symbol, [Symbol("a")])):
         body = encode(Described(Ulong(0x10), ["c", *[None] * 6, value]))
-        assert _decoded(body, _FRAMES)[0].offered_capabilities == ("a",)
+        assert decoded(body, _FRAMES)[0].offered_capabilities == ("a",)
     for value in (None, Array(Symbol, [])):
         body = encode(Described(Ulong(0x10), ["c", *[None] * 6, value]))
-        assert _decoded(body, _FRAMES)[0].offered_capabilities == ()
+        assert decoded(body, _FRAMES)[0].offered_capabilities == ()
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_field_with_several_values() -> None:
 )
 def test_what_is_no_performative(value: Any, reason: str) -> None:
     with pytest.raises(Refusal, match=reason) as caught:
-        _decoded(encode(value), _FRAMES)
+        decoded(encode(value), _FRAMES)
     assert caught.value.fault.condition == "amqp:decode-error"
 
 
@@ -184,7 +184,7 @@ def test_what_is_no_performative(value: Any, reason: str) -> None:
 )
 def test_a_value_outside_the_choices_is_an_invalid_field(value: Any) -> None:
     with pytest.raises(Refusal) as caught:
-        _decoded(encode(value), _FRAMES)
+        decoded(encode(value), _FRAMES)
     assert caught.value.fault is refusal.BAD_FIELD
 
 
@@ -226,7 +226,7 @@ def test_any_bytes_behind_a_descriptor_are_a_performative_or_refused(
 ) -> None:
     refused = None
     try:
-        performative, at = _decoded(b"\0\x53" + bytes((code,)) + data, _FRAMES)
+        performative, at = decoded(b"\0\x53" + bytes((code,)) + data, _FRAMES)
     except Refusal as problem:
         refused = problem.fault
     if refused is not None:
@@ -251,7 +251,7 @@ def parts(chunks: list[bytes]) -> list[tuple[Transfer, bytes]]:
     parser.feed(b"".join(chunks))
     found = []
     for whole in read_all(parser):
-        performative, at = _decoded(whole.body, _FRAMES)
+        performative, at = decoded(whole.body, _FRAMES)
         found.append((performative, whole.body[at:]))
     return found
 
