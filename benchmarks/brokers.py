@@ -140,7 +140,6 @@ def acceptor(protocol: str) -> str:
 def reference(
     place: Place, protocol: str, name: str = "reference", checkout: Path | None = None
 ) -> Broker:
-    """The reference broker of this checkout or another one."""
     ready = started_reference(place, *REFERENCE[protocol], name=name, checkout=checkout)
     login = {} if protocol in ("stomp", "amqp10") else {"login": "guest", "passcode": "guest"}
     port = ready[acceptor(protocol)]

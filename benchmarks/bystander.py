@@ -52,7 +52,6 @@ def scenario(name: str) -> Callable[[Callable[[int], None]], Callable[[int], Non
 
 
 def connected(port: int) -> socket.socket:
-    """Return a connection with a session."""
     peer = socket.create_connection(("127.0.0.1", port))
     peer.settimeout(60)
     peer.sendall(CONNECT)

@@ -62,7 +62,6 @@ class Line:
 
 
 def frame(command: str, body: bytes = b"", **headers: str) -> bytes:
-    """A STOMP frame."""
     lines = [command, *(f"{name.replace('_', '-')}:{value}" for name, value in headers.items())]
     return "\n".join(lines).encode() + b"\n\n" + body + b"\x00"
 

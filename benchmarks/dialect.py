@@ -93,16 +93,14 @@ class Dialect(ABC):
         return frames, data[at:]
 
     @abstractmethod
-    def code(self, frame: bytes) -> int | bytes:
-        """Return what kind of frame it is."""
+    def code(self, frame: bytes) -> int | bytes: ...
 
     def failed(self, frame: bytes) -> bool:
         """Return True if ``frame`` ends the run."""
         return self.code(frame) in self.failures
 
     @abstractmethod
-    def opening(self) -> Sequence[Step]:
-        """Open the connection and make the queue."""
+    def opening(self) -> Sequence[Step]: ...
 
     def answered(self, frame: bytes) -> None:  # noqa: B027
         """Take in the frame that answered a step."""
@@ -112,8 +110,7 @@ class Dialect(ABC):
         return []
 
     @abstractmethod
-    def consuming(self) -> bytes:
-        """Subscribe."""
+    def consuming(self) -> bytes: ...
 
     @abstractmethod
     def message(self, number: int) -> bytes:

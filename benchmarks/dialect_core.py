@@ -18,8 +18,6 @@ def _packet(name: str, channel: int = codec.FIRST, /, **fields: Any) -> bytes:
 
 
 class Core(Dialect):
-    """One connection with one session."""
-
     failures = frozenset(
         BY_NAME[name].code for name in ("exception", "disconnect", "disconnect-v2")
     )

@@ -17,8 +17,6 @@ follow."""
 
 
 class OpenWire(Dialect):
-    """One connection with one session."""
-
     failures = frozenset(BY_NAME[name].code for name in ("ExceptionResponse", "ConnectionError"))
 
     def __init__(self, job: Job, sender: bool) -> None:

@@ -35,9 +35,7 @@ _SIDES = (True, False)
 class Speaker(Protocol):
     """One connection's protocol. ``out`` is what the client writes."""
 
-    def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]:
-        """Bytes passed."""
-        ...
+    def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]: ...
 
     def missing(
         self, at: Instant, since: Instant, out: bool, why: str, size: int
@@ -48,8 +46,6 @@ class Speaker(Protocol):
 
 
 class Reader(Protocol):
-    """One direction."""
-
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
         """The events that ``data`` completes; None for bytes that cannot be read on."""
         ...
@@ -80,7 +76,6 @@ class Framed:
         self._found_again = dict.fromkeys(_SIDES, False)
 
     def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]:
-        """Bytes passed."""
         sought = self._sought[out]
         if sought is not None:
             sought += data
@@ -101,7 +96,6 @@ class Framed:
     def missing(
         self, at: Instant, since: Instant, out: bool, why: str, size: int
     ) -> Iterator[Event]:
-        """Bytes are missing."""
         left = size
         if self._sought[out] is None and size and (taken := self._readers[out].skip(size)):
             left -= taken

@@ -199,7 +199,6 @@ class Stream:
 
     @property
     def over(self) -> bool:
-        """True if nothing more can come."""
         return all(half.ended for half in self.halves)
 
     @property

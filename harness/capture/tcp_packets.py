@@ -69,7 +69,6 @@ class Packets:
         """Packets that are no TCP, or too short to tell."""
 
     def read(self, captured: Captured) -> Packet | None:
-        """The segment in a packet, or None."""
         at, link, data = captured
         start = _begin(link, data)
         packet = _unusual(at, link, data) if start is None else self._internet(at, data, start)
@@ -211,7 +210,6 @@ def glanced_at(captured: Captured, parts: int) -> int | None:
 
 
 def text(endpoint: Endpoint) -> str:
-    """An endpoint in words."""
     address, port = endpoint
     if len(address) == 4:
         return f"{socket.inet_ntop(socket.AF_INET, address)}:{port}"

@@ -171,7 +171,6 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         return liveness.silence_interval(ttl_ms, check, exact=self.virtual)
 
     def close(self) -> None:
-        """Close every connection of this bench."""
         self.world.close()
 
 

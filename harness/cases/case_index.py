@@ -105,7 +105,6 @@ def described(cases: Iterable[IndexedCase]) -> dict[str, CaseInfo]:
 
 
 def suites_folder() -> Path:
-    """Return the folder of the conformance suites."""
     spec = find_spec("brokerproof.suites")
     assert spec is not None
     assert spec.submodule_search_locations is not None

@@ -29,8 +29,6 @@ LOGIN, PASSCODE = "ann", "a:b\\c"
 
 @runtime_checkable
 class TriesClients(Protocol):
-    """A target that is a client."""
-
     def begin_trial(self, world: World, driver: Receiver, accepted: Accepted) -> BegunTrial:
         """Start a driver in ``world``. ``accepted`` is called for each connection that its library
         opens."""

@@ -48,7 +48,6 @@ class Connections(CaseRecord):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """The capabilities of this target."""
         return self.target.identity.capabilities
 
     def parameters(self, acceptor: str | None = None) -> Parameters:
@@ -161,7 +160,6 @@ class Connections(CaseRecord):
         )
 
     def fresh_name(self) -> str:
-        """A fresh name for an address."""
         self._names += 1
         return f"{self._prefix}-{self._names}"
 

@@ -83,7 +83,6 @@ class CaseRecord(Judge):
         return self.example_record.events
 
     def record(self, event: Event) -> None:
-        """Add an event to the case's trace."""
         self.example_record.events.append(event)
         match event:
             case HeartBeatReceived():

@@ -233,7 +233,6 @@ class RunWatch:
         self._thread = threading.Thread(target=self._run, name="brokerproof-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
         self._thread.start()
 
     def _run(self) -> None:

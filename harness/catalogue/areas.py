@@ -81,7 +81,6 @@ class Core:
     ids: str
 
     def has(self, requirement: str) -> bool:
-        """True if ``requirement`` is about it."""
         return re.search(self.ids, requirement) is not None
 
 

@@ -157,7 +157,6 @@ class Requirement:
 
     @property
     def link(self) -> str:
-        """The address at which the sentence can be read."""
         anchor = self.document.anchors[self.section]
         if self.document.url.endswith("/"):
             return self.document.url + anchor

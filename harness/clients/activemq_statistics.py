@@ -39,8 +39,6 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class DestinationUsage:
-    """Contents of a destination."""
-
     messages: int
     memory: Usage
 

@@ -90,7 +90,6 @@ class Admin:
     def _ask(
         self, words: str, resource: str, question: Mapping[str, str], arguments: str = ""
     ) -> Any:
-        """The answer to a question, ``words`` for people."""
         self._requests += 1
         request = str(self._requests)
         headers = {

@@ -18,7 +18,6 @@ class ClientEvent:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def brief(self) -> str:
-        """The event in one line."""
         return f"{self.step} {json.dumps(self.detail, ensure_ascii=False)}"[:400]
 
 

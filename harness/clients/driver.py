@@ -76,19 +76,16 @@ class Driver(Conversation[ClientEvent]):
         return refused is None
 
     def reports(self, step: str) -> list[ClientEvent]:
-        """The reports of that step that were not taken."""
         return [event for event in self.inbox if event.step == step]
 
 
 def body_of(message: ClientEvent) -> bytes:
-    """The body that a message was reported with."""
     if "base64" in message.detail:
         return base64.b64decode(message.detail["base64"])
     return str(message.detail.get("body", "")).encode()
 
 
 def body_fields(body: bytes) -> dict[str, str]:
-    """The field by which ``send`` names this body."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:

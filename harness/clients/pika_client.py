@@ -57,15 +57,12 @@ class _Connection(pika.connection.Connection):  # type: ignore[misc]  # pika has
         )
 
     def connection_made(self) -> None:
-        """The stream is there."""
         self._on_stream_connected()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
         self._on_data_available(data)
 
     def connection_lost(self) -> None:
-        """The stream ended."""
         if not self.is_closed:
             self._on_stream_terminated(
                 pika.exceptions.StreamLostError("the broker ended the stream")
@@ -133,7 +130,6 @@ class PikaPeer(Conversation[ClientEvent]):
     # what pika does
 
     def emit(self, data: bytes) -> None:
-        """pika writes."""
         self._recorder.on_bytes_sent(self.world.now(), data)
         self.write(data, as_event=False)
 
@@ -215,14 +211,12 @@ class PikaPeer(Conversation[ClientEvent]):
         proves: Requirements | None = None,
         **options: Any,
     ) -> str:
-        """Declare a queue; return its name."""
         self.channel_of[channel].queue_declare(
             queue, callback=lambda frame: self.tell("queue", name=frame.method.queue), **options
         )
         return str(self.expect(event_named("queue"), proves=proves).detail["name"])
 
     def publish(self, queue: str, body: bytes, *, channel: int = 1, **properties: Any) -> None:
-        """One message for a queue."""
         self.channel_of[channel].basic_publish(
             properties.pop("exchange", ""), queue, body, **properties
         )
@@ -259,7 +253,6 @@ class PikaPeer(Conversation[ClientEvent]):
         self.tell("message", **described)
 
     def ack(self, tag: int, *, channel: int = 1, multiple: bool = False) -> None:
-        """Acknowledge."""
         self.channel_of[channel].basic_ack(tag, multiple)
 
     def close(self, *, proves: Requirements | None = None) -> None:

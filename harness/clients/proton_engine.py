@@ -361,7 +361,6 @@ class ProtonPeer(Conversation[ProtonEvent]):
     # credit and messages
 
     def grant(self, receiver: Any, credit: int) -> None:
-        """``credit`` more."""
         receiver.flow(credit)
         self.work()
 
@@ -450,7 +449,6 @@ class ProtonPeer(Conversation[ProtonEvent]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Arrived:
-        """The next message (of that receiver)."""
         event = self.expect(event_named("message", receiver), within=within, proves=proves)
         assert isinstance(event.subject, Arrived)
         return event.subject

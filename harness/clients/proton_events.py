@@ -25,7 +25,6 @@ class ProtonEvent:
 
     @property
     def link(self) -> str | None:
-        """The name of the link that it is about."""
         subject = self.subject.delivery.link if isinstance(self.subject, Arrived) else self.subject
         subject = getattr(subject, "link", subject)
         return subject.name if hasattr(subject, "is_sender") else None  # of Proton, links have it

@@ -257,7 +257,6 @@ class BlockingPeer:
         capabilities: tuple[str, ...] = (),
         proves: Requirements | None = None,
     ) -> Any:
-        """A ``BlockingSender``."""
         option = with_capabilities(capabilities, source=False)
         return self._ask(
             f"attach a sender to {address}",
@@ -273,7 +272,6 @@ class BlockingPeer:
         capabilities: tuple[str, ...] = (),
         proves: Requirements | None = None,
     ) -> Any:
-        """A ``BlockingReceiver``."""
         option = with_capabilities(capabilities, source=True)
         return self._ask(
             f"attach a receiver to {address}",
@@ -563,7 +561,6 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
-        """The container stops; its socket is closed with it."""
         self.judge.record(ConnectionAbandoned(at_ns=self.world.now(), conn=self.conn, how=how))
         self.do(lambda container, connection: container.stop())
 

@@ -205,7 +205,6 @@ class ManagementPeer(Conversation[Answer]):
         return answer
 
     def connections(self) -> list[dict[str, Any]]:
-        """Return all connections of the broker."""
         answer: list[dict[str, Any]] = self.get("connections")
         return answer
 

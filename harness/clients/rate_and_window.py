@@ -131,10 +131,8 @@ class ProducerFlow(Generic[Item]):
         return self.window < 0 or not self.under_way or self.under_way + size <= self.window
 
     def sent(self, now: Instant) -> None:
-        """The first has been sent."""
         self.under_way += self.waiting.popleft()[1]
         self.bucket.spend(now)
 
     def confirmed(self, size: int) -> None:
-        """The broker has a message of that size."""
         self.under_way -= size

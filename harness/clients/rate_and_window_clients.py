@@ -45,8 +45,6 @@ MUCH = 1000
 
 
 class FlowClient(Protocol):
-    """One consumer or producer."""
-
     @property
     def peer(self) -> Conversation[Any]: ...
 

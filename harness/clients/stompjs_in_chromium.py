@@ -182,8 +182,7 @@ class _Server:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *args: Any) -> None:
-                """Log nothing."""
+            def log_message(self, format: str, *args: Any) -> None: ...
 
         self._server = _Quiet(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}/"

@@ -263,7 +263,6 @@ class StompPyPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """SUBSCRIBE."""
         with_ = (*to.subscribe_headers, *header_list(headers))
         self._ask(
             lambda extra: self.connection.subscribe(to.name, id, ack, {**dict(with_), **extra}),
@@ -274,7 +273,6 @@ class StompPyPeer(StompInbox):
     def unsubscribe(
         self, id: str = "0", *, receipt: bool = True, proves: Requirements | None = None
     ) -> None:
-        """UNSUBSCRIBE by subscription id."""
         self._ask(lambda extra: self.connection.unsubscribe(id=id, headers=extra), receipt, proves)
 
     def ack(
@@ -312,19 +310,16 @@ class StompPyPeer(StompInbox):
     def begin(
         self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None
     ) -> None:
-        """BEGIN."""
         self._ask(lambda extra: self.connection.begin(transaction, extra), receipt, proves)
 
     def commit(
         self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None
     ) -> None:
-        """COMMIT."""
         self._ask(lambda extra: self.connection.commit(transaction, extra), receipt, proves)
 
     def abort(
         self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None
     ) -> None:
-        """ABORT."""
         self._ask(lambda extra: self.connection.abort(transaction, extra), receipt, proves)
 
     def settle(self) -> None:

@@ -20,8 +20,6 @@ class Usage(click.ClickException):
 
 
 class Ours(click.ClickException):
-    """Our own error."""
-
     exit_code = 5
 
 

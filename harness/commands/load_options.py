@@ -111,7 +111,6 @@ _OPTIONS = (
 
 
 def load_options(command: F) -> F:
-    """Add the options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -53,7 +53,6 @@ class ReportProcess:
             pass
 
     def start(self) -> None:
-        """Start the process, if it was not started yet."""
         if self._command is not None and self._process is None:
             self._process = subprocess.Popen(
                 self._command,

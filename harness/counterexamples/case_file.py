@@ -82,7 +82,6 @@ def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
 
 
 def write(path: Path, file: CaseFile, redaction: Redaction | None = None) -> None:
-    """Write the file whole or not at all."""
     lines = [{"format": FORMAT, "version": VERSION, **file.header}]
     if file.conversation is not None:
         lines += _lines(file.conversation)

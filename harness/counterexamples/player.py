@@ -64,7 +64,6 @@ class Came(NamedTuple):
         return next((value for header, value in self.headers if header == name), None)
 
     def line(self) -> str:
-        """The frame in one line."""
         headers = " ".join(f"{name}:{value}" for name, value in self.headers)
         body = f" {self.body[:80]!r}" + (
             f"… ({len(self.body)} bytes)" if len(self.body) > 80 else ""
@@ -80,7 +79,6 @@ class Frames:
         self._pending = bytearray()
 
     def feed(self, at: float, data: bytes) -> list[Came]:
-        """The frames completed by ``data``."""
         self._pending += data
         arrivals: list[Came] = []
         while True:
@@ -168,7 +166,6 @@ class Player:
     # the verbs
 
     def open(self, conn: int, acceptor: str) -> None:
-        """Connect."""
         self._act()
         self.came[conn], self.heard[conn], self._readers[conn] = [], [], Frames()
         self._dial(conn, acceptor)
@@ -241,7 +238,6 @@ class Player:
     # what came
 
     def arrived(self, conn: int, data: bytes) -> None:
-        """Bytes came."""
         at = self.now()
         self.heard[conn].append(at)
         for frame in self._readers[conn].feed(at, data):
@@ -254,7 +250,6 @@ class Player:
         self._tell(conn, f"✕ ended by the broker ({how})")
 
     def messages(self, conn: int) -> list[Came]:
-        """The MESSAGE frames that arrived on a connection."""
         return [frame for frame in self.came.get(conn, ()) if frame.command == "MESSAGE"]
 
     def renamed(self, data: bytes) -> bytes:

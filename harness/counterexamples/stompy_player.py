@@ -46,7 +46,6 @@ class StompPyPlayer(Player):
         headers: Mapping[str, str | Ref | Secret],
         body: str = "",
     ) -> None:
-        """Send a frame."""
         lines = [f"{name}:{value}" for name, value in headers.items() if isinstance(value, str)]
         text = "\n".join([command, *lines, "", body]).encode("utf-8", "surrogateescape")
         named = [value for value in headers.values() if not isinstance(value, str)]

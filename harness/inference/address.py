@@ -79,7 +79,6 @@ class AddressProbes:
         return peer, peer.sender(node)
 
     def credit(self, link: Link, peer: AmqpPeer, within: Duration) -> bool:
-        """True if the link gets credit."""
         return (
             self.bench.wait_until(lambda: link.credit > 0 or peer.ended is not None, within)
             and link.credit > 0

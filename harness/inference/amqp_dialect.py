@@ -88,7 +88,6 @@ def _none_of(candidates: Sequence[Candidate], does: str) -> str:
 
 
 def written(candidate: Candidate) -> str:
-    """Return a candidate in words."""
     template, capability = candidate
     return f"{template} with capability {capability}" if capability else template
 

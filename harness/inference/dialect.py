@@ -65,7 +65,6 @@ class Dialect:
         self.sentences.append(reason)
 
     def applied(self, identity: Identity) -> Identity:
-        """Return ``identity`` with this dialect."""
         profile = dataclasses.replace(
             identity.profile, parameters={**identity.profile.parameters, **self.parameters}
         )
@@ -78,7 +77,6 @@ class Dialect:
         )
 
     def add(self, other: Dialect) -> None:
-        """Add the dialect of another protocol."""
         self.parameters |= other.parameters
         self.absent |= other.absent
         self.offered |= other.offered
@@ -128,7 +126,6 @@ class Probes(Questions):
         self.versions: list[str] = []
 
     def client(self, bench: Bench, version: str = "", headers: HeadersLike = ()) -> StompPeer:
-        """A connected client."""
         version = version or self.version
         peer = bench.peer(version)
         peer.send("CONNECT", bench.connect_headers(version, headers))

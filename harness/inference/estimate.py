@@ -103,7 +103,6 @@ class Estimate:
 
     @property
     def value(self) -> str:
-        """The estimate in words."""
         if self.choice is not None:
             return self.choice
         return "not found out" if self.range is None else str(self.range)

@@ -29,7 +29,6 @@ class Closed:
 
     @property
     def silence(self) -> Duration:
-        """Length of the silence of a closed connection."""
         assert self.at is not None
         return self.at - self.since
 

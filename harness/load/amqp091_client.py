@@ -394,7 +394,6 @@ class _Took:
     tags: dict[int, list[int]]
 
     def add(self, kept: bytes, size: int) -> None:
-        """To be recorded."""
         self.kept.append(kept)
         self.sizes.append(size)
 

@@ -59,7 +59,6 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:
-    """The columns of whole frames and protocol headers."""
     rows = Rows.of(stretch)
     lengths = rows.lengths
     begins = np.cumsum(lengths) - lengths
@@ -164,7 +163,6 @@ class _Field(NamedTuple):
 
 
 def _field(name: str, data: Bytes, at: Ints, end: Ints) -> _Field:
-    """One field of many frames."""
     code = data[at]
     kind, width = _KIND[code], _WIDTH[code]
     texts = np.empty(len(at), object)

@@ -83,12 +83,10 @@ class DriverContext:
     conns: int = 0
 
     def record(self, event: Event) -> None:
-        """Record an event that is no frame."""
         if self.tape is not None:
             self.tape.event(event)
 
     def body(self, producer: int, number: int, at: Instant) -> bytes:
-        """Return the body of one message."""
         size = self.plan.sizes.draw(self.dice)
         return b"%b%019d;%b" % (
             stamp(producer, number),
@@ -130,11 +128,9 @@ class ClientConnection:
     acronym = ""
 
     def greet(self) -> None:
-        """Send the first frames."""
         raise NotImplementedError
 
     def on_bytes_received(self, at: Instant, data: bytes) -> None:
-        """``data`` arrived."""
         raise NotImplementedError
 
     def post(self, sender: ProducerState, count: int, now: Instant) -> int:
@@ -175,7 +171,6 @@ class ClientConnection:
         self.greet()
 
     def write(self, data: bytes, now: Instant) -> None:
-        """Hand bytes to the connection."""
         self.spoken = now
         self.channel.write(data)
 
@@ -203,7 +198,6 @@ class ClientConnection:
             self.ended()
 
     def cut(self) -> None:
-        """Break the connection."""
         if self.over:
             return
         now = self.host.world.now()

@@ -24,8 +24,6 @@ _KINDS = pa.array(["FrameReceived", "FrameSent", "HeartBeatReceived", "HeartBeat
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames in columns."""
-
     command: pa.Array
     headers: pa.ListArray
     body: pa.Array
@@ -47,7 +45,6 @@ class Rows:
 
     @classmethod
     def of(cls, stretch: LogSlice) -> Rows:
-        """The rows of a stretch."""
         heads = np.concatenate([block.heads for block in stretch.blocks])
         at, conn, direction, count = (heads[:, column] for column in range(heads.shape[1]))
         lengths = np.concatenate([block.lengths for block in stretch.blocks])
@@ -88,17 +85,14 @@ class Rows:
 
 
 def same(value: str, rows: int) -> pa.Array:
-    """One string for every row."""
     return pa.repeat(pa.scalar(value, pa.string()), rows)
 
 
 def structs(names: pa.Array, values: pa.Array) -> pa.StructArray:
-    """Return names and values as headers."""
     return pa.StructArray.from_arrays([names, values], fields=list(STRUCT))
 
 
 def lists(offsets: Ints, names: pa.Array, values: pa.Array) -> pa.ListArray:
-    """Headers by row."""
     return pa.ListArray.from_arrays(
         pa.array(offsets.astype(np.int32)), structs(names, values), type=HEADERS
     )

@@ -52,8 +52,7 @@ class Drivers(Protocol):
     def host(self) -> str:
         """The address of this machine by which they reach us."""
 
-    def start(self, address: str, token: str, drivers: int) -> None:
-        """Start that many drivers, which connect to ``address``."""
+    def start(self, address: str, token: str, drivers: int) -> None: ...
 
     def problem(self) -> str:
         """Why one of them will not come, or went; empty where nothing is known."""

@@ -89,7 +89,6 @@ class ControlListener:
         self._came(connection)
 
     def close(self) -> None:
-        """Stop listening."""
         if self._open:
             self._open = False
             self._world.watch(self, 0)

@@ -38,7 +38,6 @@ class Latencies:
         self.worst = max(self.worst, worst)
 
     def counts(self) -> dict[str, int]:
-        """Return the count of each cell that has any."""
         self._enter()
         used = np.flatnonzero(self._cells)
         return {str(cell): int(self._cells[cell]) for cell in used.tolist()}

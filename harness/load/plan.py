@@ -58,7 +58,6 @@ class Sizes:
         return sizes
 
     def draw(self, dice: random.Random) -> int:
-        """The size of one body."""
         return self.low if self.low == self.high else dice.randint(self.low, self.high)
 
 
@@ -128,8 +127,6 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer of ``place`` on connection ``line``."""
-
     number: int
     place: int
     line: int
@@ -168,12 +165,10 @@ class Plan:
     seed: int = 0
 
     def data(self) -> dict[str, Any]:
-        """The plan as JSON has it."""
         return dataclasses.asdict(self)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Plan:
-        """The plan of :meth:`data`."""
         values = dict(data)
         values["places"] = tuple(
             Place(

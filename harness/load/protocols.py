@@ -30,12 +30,10 @@ NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}
 
 
 def line(protocol: str) -> Callable[..., Any]:
-    """Return the connection class of a protocol."""
     return _found(PROTOCOLS[protocol][0])
 
 
 def columns(protocol: str) -> Callable[..., Any]:
-    """Return the column function of a protocol."""
     return _found(PROTOCOLS[protocol][1])
 
 

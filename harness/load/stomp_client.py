@@ -34,8 +34,6 @@ class _Took(NamedTuple):
 
 
 class StompLoadConnection(ClientConnection):
-    """See :class:`ClientConnection`."""
-
     protocol = "stomp"
     acronym = "STOMP"
 
@@ -232,7 +230,6 @@ class StompLoadConnection(ClientConnection):
         return _Took(kept, acks, rare)
 
     def _receipt(self, frame: bytes, at: Instant) -> bool:
-        """True if it was the receipt of a message."""
         match = _RECEIPT.search(frame)
         awaited = self._awaited.pop(match[1], None) if match else None
         if awaited is None:

@@ -121,7 +121,6 @@ def keep(
 
 
 def sentence(summary: dict[str, Any]) -> str:
-    """The load in one sentence."""
     return (
         f"{summary['sent']} messages sent, {summary['confirmed']} confirmed,"
         f" {summary['received']} received in {summary['seconds']:.1f} s"
@@ -130,7 +129,6 @@ def sentence(summary: dict[str, Any]) -> str:
 
 
 def table(name: str, summary: dict[str, Any]) -> Table:
-    """For people."""
     listing = Table("", "", title=f"Load of {name}", title_justify="left", show_header=False)
     size = summary["sent_octets"] / max(1, summary["sent"])
     rows = [

@@ -91,12 +91,10 @@ class LogHeader:
 
     @property
     def tape(self) -> Path:
-        """The tape's folder."""
         return Path(self.folder) / "tape" / self.tag
 
     @property
     def segments(self) -> Path:
-        """Folder of its segments."""
         return Path(self.folder) / "trace" / f"target={self.target}"
 
 
@@ -150,7 +148,6 @@ class TraceWriter:
                 self._stretch.add(block)
 
     def close(self) -> None:
-        """Write what is left, and remove what was read."""
         self._write()
         if self._open:
             name = f"part-{self._about.tag}-{self._next:05d}.parquet"

@@ -23,8 +23,6 @@ class AckMode(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Outcomes of a delivery."""
-
     ACCEPTED = enum.auto()
     REJECTED = enum.auto()
     RELEASED = enum.auto()

@@ -13,7 +13,6 @@ EXTRAS = {
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra."""
     return f"pip install 'brokerproof[{extra}]'"
 
 

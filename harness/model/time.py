@@ -24,5 +24,4 @@ def ms(value: int) -> Duration:
 
 
 def seconds(value: int) -> Duration:
-    """``value`` seconds as a :data:`Duration`."""
     return value * NS_PER_S

@@ -29,7 +29,6 @@ _OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
 
 
 def hidden(event: Event) -> bool:
-    """True if ``event`` says so."""
     return (
         isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen))
         and event.command not in HIDING_NOTHING

@@ -27,8 +27,6 @@ WITH_BODY = frozenset(
 
 
 class FactReader(Protocol):
-    """The reader of one connection."""
-
     def read(self, row: Row) -> Iterator[Fact]:
         """Read one event; yield the facts it decides."""
         ...

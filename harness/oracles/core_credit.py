@@ -41,7 +41,6 @@ class Consumer:
     """Credit granted since the last 0; None where no 0 counts yet."""
 
     def gave(self, credits: int) -> None:
-        """The client gave that."""
         if credits == -1:
             self.credit = None
         elif credits == 0:

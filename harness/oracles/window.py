@@ -24,7 +24,6 @@ class WindowAccount:
 
     @property
     def open(self) -> bool:
-        """True if the broker may begin one more delivery."""
         if self.window < 0:
             return True
         return not self.held if self.window == 0 else sum(self.held) < self.window

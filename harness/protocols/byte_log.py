@@ -51,8 +51,6 @@ class ClosedByUs(Step):
 
 @dataclass(frozen=True, slots=True)
 class ClosedByBroker(Step):
-    """The broker ended it."""
-
     how: CloseHow
 
 
@@ -155,7 +153,6 @@ class ByteLog:
     _size: int = 0
 
     def add(self, step: Step) -> None:
-        """Keep a step."""
         self._size += len(step.data) if isinstance(step, Sent | Received) else 0
         if self._size > MOST_BYTES:
             self.unkept = f"more than {MOST_BYTES} bytes crossed the wire"

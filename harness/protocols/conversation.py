@@ -195,7 +195,6 @@ class Conversation(Generic[F]):
         raise NotImplementedError
 
     def words(self, frame: F) -> str:
-        """``frame`` in one line."""
         raise NotImplementedError
 
     def on_the_wire(self, shape: Shape) -> Shape:
@@ -205,7 +204,6 @@ class Conversation(Generic[F]):
     # the link
 
     def use(self, channel: Channel) -> None:
-        """Begin to use ``channel``."""
         self._channel = channel
 
     def bytes_arrived(self, at: Instant, data: bytes) -> None:
@@ -413,7 +411,6 @@ class Conversation(Generic[F]):
         )
 
     def closed_by_now(self) -> Expectation:
-        """The expectation that the broker has closed this connection."""
         return Expectation(
             kind="end", words="the broker closes", conn=self.conn, until=self.world.now()
         )

@@ -57,14 +57,12 @@ class Cursor:
         return len(self.data) - self.at
 
     def take(self, count: int) -> bytes:
-        """Return the next ``count`` bytes."""
         if not 0 <= count <= self.left:
             raise Malformed(f"{count} bytes are due, {self.left} are left")
         self.at += count
         return self.data[self.at - count : self.at]
 
     def value(self, kind: str) -> Any:
-        """Return the next value, which is of ``kind``."""
         if kind.endswith("?"):
             return self.value(kind[:-1]) if self.take(1)[0] else None
         match kind:

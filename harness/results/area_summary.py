@@ -65,7 +65,6 @@ class AreaState:
 
     @property
     def state(self) -> State:
-        """The state of the area."""
         if self.requirements(Verdict.FAIL):
             return State.BROKEN
         if self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE):

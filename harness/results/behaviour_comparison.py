@@ -29,7 +29,6 @@ class Row:
         return len({seen for seen in self.values if seen}) > 1
 
     def words(self, column: int) -> str:
-        """The values of one column."""
         return ", ".join(self.values[column]) or "not seen"
 
 

@@ -83,7 +83,6 @@ class Difference:
 
     @property
     def verdicts(self) -> tuple[Verdict | None, Verdict | None]:
-        """The verdict in A and in B."""
         return _verdict(self.a), _verdict(self.b)
 
     @property

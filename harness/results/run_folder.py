@@ -198,7 +198,6 @@ def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
 
 
 def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add what cases are about, by id."""
     _write(folder / CASES, {**cases_of(folder), **cases})
 
 

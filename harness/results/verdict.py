@@ -54,7 +54,6 @@ def verdict_for(level: Level, finding: Finding) -> Verdict:
 def with_verdict(
     finding: Finding, verdict: Verdict, deviation: ListedDeviation | None = None
 ) -> JudgedFinding:
-    """``finding`` with its verdict and the deviation it matched."""
     return JudgedFinding(
         finding.requirement,
         finding.seen,

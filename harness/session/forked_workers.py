@@ -98,12 +98,10 @@ class Workers:
 
     @property
     def idle(self) -> bool:
-        """True if no worker has anything to do."""
         return not self._left and not any(worker.given for worker in self._workers)
 
     @property
     def ended(self) -> bool:
-        """True if there are no workers any more."""
         return not self._workers
 
     def stop(self, within_s: float = GRACE_S) -> None:

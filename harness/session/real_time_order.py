@@ -43,7 +43,6 @@ def durations() -> Mapping[str, int]:
 
 
 def beginning_order(calls: Iterable[Call]) -> list[Call]:
-    """Return ``calls`` in the order in which they begin."""
     seconds = durations()
     longest_first = sorted(calls, key=lambda call: -seconds.get(call.case.name, 0))
     measuring = [call for call in longest_first if not BUSY & call.case.needs]

@@ -87,7 +87,6 @@ class Lateness:
 
     @classmethod
     def of(cls, canary: Canary) -> Lateness:
-        """Return what ``canary`` has measured."""
         return cls(canary.quantile(0.99), canary.quantile(1.0))
 
 

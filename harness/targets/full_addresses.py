@@ -63,7 +63,6 @@ class FullAddresses:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """The capabilities that a target has by these addresses."""
         return frozenset(
             name for name, kinds in CAPABILITIES.items() if kinds & self.prefixes.keys()
         )

@@ -134,8 +134,7 @@ class JavaBroker(ManagedBroker):
         """Lays the folder out. Raises :class:`SetUpFailed` or ``OSError``."""
 
     @abstractmethod
-    def _command(self, runtime: Path, home: Path) -> list[str | Path]:
-        """Return the command to run."""
+    def _command(self, runtime: Path, home: Path) -> list[str | Path]: ...
 
     @abstractmethod
     def _has_started(self, log: str) -> bool:

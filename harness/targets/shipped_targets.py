@@ -17,7 +17,6 @@ def families() -> Path:
 
 
 def paths() -> dict[str, Path]:
-    """Return the target files by name."""
     return {
         path.name.removesuffix(SUFFIX): path for path in sorted(families().glob(f"*/*{SUFFIX}"))
     }

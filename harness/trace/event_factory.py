@@ -36,7 +36,6 @@ class EventFactory:
         body: bytes,
         size: int,
     ) -> Event:
-        """A whole frame passed."""
         kind = FrameSent if out else FrameReceived
         return kind(
             at_ns=at,

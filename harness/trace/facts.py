@@ -51,7 +51,6 @@ class Key(NamedTuple):
 
     @property
     def stamped(self) -> bool:
-        """True if the message itself names its producer."""
         return self.producer >= 0
 
     def __str__(self) -> str:

@@ -100,7 +100,6 @@ def damaged(segment: Path | str, problem: BaseException) -> str:
 
 
 def event(row: dict[str, Any]) -> events.Event:
-    """One row of :func:`rows` as the event it was."""
     kind = _KINDS[row["kind"]]
     values: dict[str, Any] = {name: row[name] for name in FIELDS[row["kind"]]}
     if "headers" in values:

@@ -164,7 +164,6 @@ class CaseBounds:
             raise LimitReached("parallel_bytes", f"the target sent more than {most}")
 
     def close(self) -> None:
-        """The case has ended."""
         if self._run is not None:
             self._run.bytes_received.pop(self, None)
             self._run.frames_received.pop(self, None)

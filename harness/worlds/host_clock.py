@@ -20,7 +20,6 @@ class HostClock:
     rate: int = 1
 
     def now(self) -> Instant:
-        """The current instant."""
         return time.monotonic_ns() * self.rate
 
     def waiting_s(self, duration: Duration) -> float:

@@ -63,7 +63,6 @@ class Canary:
 
     @property
     def running(self) -> bool:
-        """True if it measures."""
         return self._thread.is_alive()
 
     def stop(self) -> None:

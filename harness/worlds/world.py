@@ -97,8 +97,7 @@ class World(Protocol):
     thread."""
 
     @property
-    def clock(self) -> Clock:
-        """The kind of time."""
+    def clock(self) -> Clock: ...
 
     @property
     def is_local(self) -> bool:
@@ -108,8 +107,7 @@ class World(Protocol):
     def bounds(self) -> CaseBounds:
         """Limits on the bytes and frames that the case may receive."""
 
-    def now(self) -> Instant:
-        """The current instant of this world."""
+    def now(self) -> Instant: ...
 
     def open(
         self,

@@ -168,5 +168,4 @@ def words(text: str, where: Where) -> str:
 
 
 def maybe_words(text: str, where: Where) -> str:
-    """Any text."""
     return text

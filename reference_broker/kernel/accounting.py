@@ -44,8 +44,7 @@ class MemoryAccount(ABC):
         """Charge ``message`` for as many queues, at least one."""
 
     @abstractmethod
-    def charge_transaction(self, message: Message) -> ResourceClaim:
-        """Charge ``message`` for a transaction that has not ended."""
+    def charge_transaction(self, message: Message) -> ResourceClaim: ...
 
 
 class MemoryAccounting(ABC):
@@ -58,8 +57,7 @@ class MemoryAccounting(ABC):
         self._accounts: dict[str, MemoryAccount] = {}
 
     @abstractmethod
-    def new_account(self, name: str, rule: Rule) -> MemoryAccount:
-        """Return an empty account."""
+    def new_account(self, name: str, rule: Rule) -> MemoryAccount: ...
 
     @property
     def full(self) -> bool:

@@ -20,8 +20,7 @@ class Pages(Protocol):
         """True if what comes now is kept here."""
 
     @property
-    def files(self) -> int:
-        """The number of page files."""
+    def files(self) -> int: ...
 
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
@@ -89,11 +88,9 @@ class Address:
 
     @property
     def queues(self) -> list[Queue]:
-        """All queues."""
         return [*self.anycast, *self.multicast]
 
     def anycast_queue(self, name: str) -> Queue | None:
-        """The anycast queue of that name, or None."""
         return next((queue for queue in self.anycast if queue.name == name), None)
 
     def route(
@@ -133,7 +130,6 @@ class Address:
         return taken
 
     def _chosen(self, message: Message, routing: RoutingType | None) -> list[Queue]:
-        """The queues that ``message`` goes to."""
         chosen: list[Queue] = []
         anycast = self.anycast
         if routing is not RoutingType.MULTICAST:

@@ -87,7 +87,6 @@ class AddressBook:
             self._stored.address_opened(address)
 
     def get(self, name: str) -> Address | None:
-        """The address ``name``, None if there is none."""
         return self.by_name.get(name)
 
     def settings_for(self, name: str) -> Rule:
@@ -210,7 +209,6 @@ class AddressBook:
             self._stored.queue_deleted(queue, address)
 
     def delete(self, address: Address, queue: Queue) -> None:
-        """Delete ``queue`` of ``address`` and what is in it."""
         self._forget(address, queue)
         used = address.configured or address.anycast or address.multicast
         if not used and self._rules.of(address.name).auto_delete_addresses:

@@ -16,7 +16,6 @@ class ByteBuffer:
         self._waiting = 0  # bytes in _later
 
     def feed(self, data: bytes) -> None:
-        """Append ``data``."""
         if self._at == len(self._data):
             self._data = data
             self._at = 0

@@ -14,8 +14,7 @@ class Connection(Protocol):
     def is_open(self) -> bool:
         """True if input for this connection still means anything."""
 
-    def receive(self, now: Instant, data: bytes) -> None:
-        """Bytes have arrived."""
+    def receive(self, now: Instant, data: bytes) -> None: ...
 
     def pause_delivery(self, paused: bool) -> None:
         """True if the peer gets no messages because it does not read."""

@@ -48,11 +48,9 @@ class Deadlines:
         self._diverted: dict[int, Action] = {}
 
     def timer(self, action: Action, conn: int | None = None) -> Deadline:
-        """Return a deadline that is not due yet."""
         return Deadline(self, action, conn)
 
     def call_at(self, at: Instant, action: Action, conn: int | None = None) -> Deadline:
-        """Return a deadline that is due at ``at``."""
         deadline = Deadline(self, action, conn)
         self.push(deadline, at)
         return deadline

@@ -25,11 +25,9 @@ class FieldReader:
 
     @property
     def left(self) -> int:
-        """Bytes that have not been read."""
         return len(self.buffer) - self.at
 
     def take(self, count: int) -> bytes:
-        """Read ``count`` bytes."""
         begin, end = self.at, self.at + count
         if count < 0 or end > len(self.buffer):
             raise Malformed(f"a field of {count} bytes, and {self.left} are there")

@@ -136,8 +136,6 @@ def _pieces(ranges: Ranges) -> Iterator[tuple[int, int]]:
 
 
 class ArrivingBody(Protocol):
-    """A large body that is arriving."""
-
     @property
     def length(self) -> int:
         """The number of bytes that have arrived."""
@@ -154,8 +152,6 @@ class ArrivingBody(Protocol):
 
 
 class LargeBodies(Protocol):
-    """The store of large bodies."""
-
     def begin(self, *, text: bool, failed: Callable[[str], None]) -> ArrivingBody:
         """Return a new body; with ``text`` it is noted whether it is UTF-8. ``failed`` is called
         with a sentence if it cannot be stored."""

@@ -203,7 +203,6 @@ class LargeBodyClaim:
             self._body.drop()
 
     def failed(self, failures: int) -> None:
-        """A delivery failed."""
         self._charge.failed(failures)
 
 

@@ -161,7 +161,6 @@ class Outbox:
         reasons.add(reason)
 
     def resume_reading(self, conn: int, reason: PauseReason) -> None:
-        """``reason`` is gone, or was not there."""
         self._concerned.add(conn)
         reasons = self._unread.get(conn)
         if reasons is None:

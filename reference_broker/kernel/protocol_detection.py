@@ -64,7 +64,6 @@ class DelegatingConnection:
         return self._became
 
     def _become(self, became: Connection, now: Instant, data: bytes) -> None:
-        """Delegate to ``became`` from here on, beginning with ``data``."""
         self._became = became
         if self._held:
             became.pause_delivery(True)

@@ -170,7 +170,6 @@ class RoundRobin:
             self._turns.move_to_end(first)
 
     def with_room(self) -> list[Consumer]:
-        """Return all consumers that have room."""
         return [consumer for consumer in self._turns if consumer.has_room()]
 
 
@@ -180,7 +179,6 @@ class ReadyEntries(deque[Entry]):
     __slots__ = ()
 
     def behind(self, order: int) -> int:
-        """The place of the first entry behind ``order``."""
         return bisect.bisect_right(self, order, key=attrgetter("order"))
 
     def put_back(self, back: list[Entry]) -> None:
@@ -209,12 +207,10 @@ class Selection:
         self._dispatcher = dispatcher
 
     def add(self, consumer: Consumer, selector: Selector) -> None:
-        """``consumer`` may have what ``selector`` selects."""
         self.selectors[consumer] = selector
         self.choosy = True
 
     def remove(self, consumer: Consumer) -> None:
-        """``consumer`` gets nothing more."""
         self.selectors.pop(consumer, None)
         self.looked.pop(consumer, None)
         self.choosy = self._barring or bool(self.selectors)
@@ -222,7 +218,6 @@ class Selection:
             self.looked.clear()
 
     def may_have(self, entry: Entry, consumer: Consumer) -> bool:
-        """True if ``entry`` may go to ``consumer``."""
         if entry.barred is not None and consumer in entry.barred:
             return False
         selector = self.selectors.get(consumer)
@@ -353,12 +348,10 @@ class Queue:
 
     @property
     def has_consumers(self) -> bool:
-        """True if anybody consumes."""
         return len(self._dispatcher) > 0
 
     @property
     def consumers(self) -> int:
-        """The number of consumers."""
         return len(self._dispatcher)
 
     @property

@@ -16,7 +16,6 @@ def qualified(name: str, routing: RoutingType | None) -> str:
 
 
 def is_topic(address: str) -> bool:
-    """True if ``address`` is a topic's."""
     return address.startswith(TOPIC)
 
 

@@ -281,8 +281,6 @@ class Router:
 
 
 class DurableSubscriptions:
-    """The durable subscriptions of a router."""
-
     def __init__(self, router: Router) -> None:
         self._router = router
         self._addresses = router.addresses

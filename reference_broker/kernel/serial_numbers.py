@@ -33,7 +33,6 @@ def ahead(of: int, number: int) -> int:
 
 
 def before(one: int, other: int) -> bool:
-    """True if ``one`` comes before ``other``."""
     return 0 < ((other - one) & MASK) < HALF
 
 
@@ -59,7 +58,6 @@ class NumberIndex:
         self._numbers.append(number)
 
     def add(self, number: int) -> None:
-        """Add ``number`` at its place."""
         start = self._numbers[0] if self._numbers else number
         if before(number, start):
             self._numbers.insert(0, number)

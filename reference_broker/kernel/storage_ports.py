@@ -20,20 +20,16 @@ class StoredQueue(Protocol):
         """The store's number of the queue."""
 
     @property
-    def address(self) -> str:
-        """The name of its address."""
+    def address(self) -> str: ...
 
     @property
-    def name(self) -> str:
-        """Its own name."""
+    def name(self) -> str: ...
 
     @property
-    def routing(self) -> RoutingType:
-        """The kind of the queue."""
+    def routing(self) -> RoutingType: ...
 
     @property
-    def on_demand(self) -> bool:
-        """True if it goes when it is unused."""
+    def on_demand(self) -> bool: ...
 
     @property
     def subscription(self) -> bool:
@@ -70,8 +66,7 @@ class RouterStorage(Protocol):
     ) -> None:
         """``queue`` exists now."""
 
-    def queue_deleted(self, queue: Queue, address: Address) -> None:
-        """``queue`` is deleted."""
+    def queue_deleted(self, queue: Queue, address: Address) -> None: ...
 
     def back(self, queue: Queue, id: int, address: Address) -> None:
         """``queue`` is the one that an earlier broker had under this number."""
@@ -125,8 +120,7 @@ class BrokerStorage(Protocol):
     def seal(self) -> bool:
         """End the batch; return True if what leaves now must wait for it."""
 
-    def effects(self) -> list[Effect]:
-        """Return what is to be done with files."""
+    def effects(self) -> list[Effect]: ...
 
     def loaded(self, event: FileLoaded) -> None:
         """Take what was read."""

@@ -90,8 +90,6 @@ class PlainRecords:
 
 
 class RecordCodecs:
-    """The codecs by the kind of their messages."""
-
     def __init__(self) -> None:
         self._by_kind: dict[int, RecordCodec] = {0: PlainRecords()}
         self.notes: NotesCodec | None = None
@@ -115,7 +113,6 @@ RECORDS = RecordCodecs()
 
 
 def encode(message: Message) -> bytes:
-    """Return ``message`` as bytes."""
     envelope = message.route
     head = envelope.wire.get(_WIRE)
     if head is None:

@@ -79,8 +79,7 @@ class Pages(Protocol):
     def ahead(self, number: int) -> None:
         """Load the page ``number`` soon."""
 
-    def clean(self) -> None:
-        """Remove pages that are done with."""
+    def clean(self) -> None: ...
 
 
 class PageRef:
@@ -289,7 +288,6 @@ class PageCursor:
                 del self.pages.shared[key]
 
     def close(self) -> None:
-        """The queue is deleted."""
         self._closed = True
         self.left = 0
 

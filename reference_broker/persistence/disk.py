@@ -110,7 +110,6 @@ class Disk:
         return FilesStored(effect.ticket)
 
     def load(self, effect: LoadFile) -> FileLoaded:
-        """Reads."""
         try:
             data = self.read_part(effect.file, effect.offset, effect.length)
         except OSError as problem:
@@ -184,21 +183,18 @@ class Disk:
                     return
 
     def close(self) -> None:
-        """Closes every file."""
         for name in list(self._open):
             self._forget(name)
 
     # --- what recovery asks for -------------------------------------------------------------------
 
     def names(self) -> Iterator[str]:
-        """The names of all files."""
         for first, folder in self._folders.items():
             for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
                 if path.is_file():
                     yield f"{first}/{path.relative_to(folder).as_posix()}"
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file."""
         return self.path(name).read_bytes()
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:

@@ -72,7 +72,6 @@ class DurableQueues:
             self._unstored.append(queue)
 
     def forget(self, queue: Queue) -> None:
-        """``queue`` was deleted."""
         if self._journal.queues.pop(queue.id, None) is not None:
             self._journal.consumed.discard(queue.id)
             self._journal.say(QueueGone(queue.id))

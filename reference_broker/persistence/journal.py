@@ -134,7 +134,6 @@ class Journal:
             self.say(UnitDone(self.unit))
 
     def say(self, operation: Operation) -> None:
-        """``operation`` has happened."""
         self._operations.append(operation.encode())
         self.touched = True
 
@@ -159,7 +158,6 @@ class Journal:
         self.touched = True
 
     def remove(self, queue: int, place: int) -> None:
-        """``queue`` is done with the message at ``place``."""
         runs = self._gone.setdefault(queue, [])
         if runs and runs[-1][0] + runs[-1][1] == place:
             runs[-1][1] += 1
@@ -182,7 +180,6 @@ class Journal:
         self.say(Failed(queue, place, min(_MOST_FAILURES, failures)))
 
     def page_gone(self, queue: int, page: int, record: int) -> None:
-        """``queue`` is done with a record of a page."""
         runs = self._page_gone.setdefault((queue, page), [])
         if runs and runs[-1][1] == record:
             runs[-1][1] = record + 1

@@ -37,7 +37,6 @@ class Extent:
         return records.frame(number, fields, _SEED)
 
     def write(self) -> Write:
-        """Return the write of every batch."""
         return Write(FILE, _QUICK_AT, self._copy(2), sync=False)
 
     def write_synced(self) -> tuple[Write, Write]:

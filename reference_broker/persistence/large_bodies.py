@@ -59,7 +59,6 @@ class Part:
 
     @property
     def offset(self) -> int:
-        """Their offset in the file."""
         return _position(self.path, self.begin // BLOCK * BLOCK)
 
     @property
@@ -152,7 +151,6 @@ class Spool:
         return self.body.length
 
     def write(self, data: bytes) -> None:
-        """The next bytes."""
         if self._decoder is not None:
             try:
                 self._decoder.decode(data)
@@ -209,7 +207,6 @@ class LargeFiles:
         return spool
 
     def add(self, body: LargeBody, data: bytes) -> None:
-        """The next bytes of ``body``."""
         body.length += len(data)
         self._write(body, self._arriving[body].take(data))
 
@@ -279,7 +276,6 @@ class LargeFiles:
         return [taken.write for taken in self._under_way]
 
     def written(self) -> None:
-        """The batch was written."""
         for done in self._under_way:
             done.body.written = max(done.body.written, done.readable)
             self.waiting -= len(done.write.data)

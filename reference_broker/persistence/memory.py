@@ -203,7 +203,6 @@ class MemoryDisk:
 
     @classmethod
     def holding(cls, files: Mapping[str, bytes]) -> MemoryDisk:
-        """A disk with these files."""
         disk = cls()
         for name, data in files.items():
             file = disk._files[name] = _File()
@@ -226,11 +225,9 @@ class MemoryDisk:
     # --- what recovery asks for -------------------------------------------------------------------
 
     def names(self) -> Iterator[str]:
-        """The names of all files."""
         yield from sorted(self._files)
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file."""
         return bytes(self._files[name].content)
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:

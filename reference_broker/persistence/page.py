@@ -189,7 +189,6 @@ class Page:
         return records.head(self.file, self.address.encode("utf-8", "surrogatepass"))
 
     def add(self, payload: bytes, ids: Sequence[int]) -> None:
-        """One more message for the queues ``ids``."""
         assert isinstance(self.content, list)
         framed = records.frame(self.records, payload, self.seed)
         self.content.append(payload)
@@ -240,7 +239,6 @@ class Page:
                 body.drop()
 
     def let_go(self) -> None:
-        """The page goes."""
         for body, _ in self.large.values():
             body.drop()
         self.large.clear()

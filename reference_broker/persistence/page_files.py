@@ -39,8 +39,7 @@ class Store(Protocol):
     def say(self, effect: Effect) -> None:
         """Add an effect to the answer to this input."""
 
-    def remove(self, file: str) -> None:
-        """Remove a file with the next batch."""
+    def remove(self, file: str) -> None: ...
 
     def report(self, sentence: str) -> None:
         """Report a problem to the operator."""
@@ -96,7 +95,6 @@ class PageFiles:
     # --- addresses --------------------------------------------------------------------------------
 
     def open(self, name: str) -> PagingStore:
-        """The paging store of the address ``name``."""
         store = self._stores.get(name)
         if store is None:
             store = self._stores[name] = PagingStore(self, name, folder(name), self._limits(name))
@@ -107,7 +105,6 @@ class PageFiles:
         return store
 
     def find(self, address: str) -> PagingStore | None:
-        """The paging store of ``address`` if it has one."""
         return self._stores.get(address)
 
     def close(self, name: str) -> None:
@@ -120,7 +117,6 @@ class PageFiles:
                 self._numbers[name] = store.next_number
 
     def forget(self, queue: Queue, address: str) -> None:
-        """``queue`` was deleted."""
         store = self._stores.get(address)
         if store is not None:
             store.forget(queue)
@@ -266,7 +262,6 @@ class PageFiles:
     # --- after a restart --------------------------------------------------------------------------
 
     def adopt(self, recovered: Recovered) -> None:
-        """These pages were found."""
         self._consumed_before = set(recovered.consumed)
         self._failures = dict(recovered.page_failures)
         self._next_page = dict(recovered.next_page)

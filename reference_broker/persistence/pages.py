@@ -54,8 +54,7 @@ class Store(CursorStore, Protocol):
     def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
         """Note that a page has to be written."""
 
-    def load(self, store: PagingStore, page: Page) -> None:
-        """Have the file of ``page`` read."""
+    def load(self, store: PagingStore, page: Page) -> None: ...
 
     def page_over(self, page: Page) -> None:
         """Have the file of ``page`` removed."""
@@ -65,8 +64,6 @@ class Store(CursorStore, Protocol):
 
 
 class PagingStore:
-    """The pages of the address ``name``, in ``folder``."""
-
     def __init__(self, store: Store, name: str, folder: str, limits: PageLimits) -> None:
         self.store = store
         self.name = name
@@ -90,7 +87,6 @@ class PagingStore:
 
     @property
     def files(self) -> int:
-        """Number of pages."""
         return len(self.pages)
 
     @property
@@ -102,7 +98,6 @@ class PagingStore:
         )
 
     def cursor(self, queue: Queue) -> PageCursor:
-        """Return the cursor of ``queue``."""
         cursor = self._cursors.get(queue.id)
         if cursor is None:
             cursor = self._cursors[queue.id] = queue.behind = PageCursor(self, queue)
@@ -200,7 +195,6 @@ class PagingStore:
             self.store.load(self, page)
 
     def loaded(self, page: Page, data: bytes) -> None:
-        """The file of ``page`` was read."""
         page.loading = False
         if page.number not in self.pages or page.content is not None:
             return

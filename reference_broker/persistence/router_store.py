@@ -65,7 +65,6 @@ class Stored:
                 queue.on_consumer = partial(self.store.queues.consumed, queue)
 
     def queue_deleted(self, queue: Queue, address: Address) -> None:
-        """``queue`` is deleted."""
         self.store.pages.forget(queue, address.name)
         self.store.queues.forget(queue)
 

@@ -55,8 +55,6 @@ MUCH = 8 * 1024 * 1024
 
 
 class State(enum.Enum):
-    """State of writing."""
-
     HEALTHY = enum.auto()
     LOW = enum.auto()
     """The ballast was needed: nothing new is taken until there is room for it again."""
@@ -125,7 +123,6 @@ class Store:
         return self.pages.unfinished
 
     def remove(self, file: str) -> None:
-        """Remove ``file`` with the next batch."""
         self._useless.append(file)
 
     def report(self, sentence: str) -> None:

@@ -20,7 +20,6 @@ class FileThreads:
         self._reader = ThreadPoolExecutor(1, "reader")
 
     def carry_out(self, effect: FileEffect) -> None:
-        """Does it, later."""
         if isinstance(effect, StoreFiles):
             self._writer.submit(self._store, effect)
         else:

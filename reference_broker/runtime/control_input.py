@@ -25,7 +25,6 @@ class Control:
         self._begun = b""
 
     def read(self, data: bytes) -> None:
-        """The next bytes."""
         *lines, self._begun = (self._begun + data).split(b"\n")
         for line in lines:
             limits = _limits(line)

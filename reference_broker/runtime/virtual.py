@@ -78,8 +78,7 @@ Overridden = TypeVar("Overridden", Acceptor, Settings, AddressSetting)
 class VirtualBroker(Protocol):
     """A broker, or several that are linked, driven by a clock of the caller's."""
 
-    def handle(self, now: Instant, event: Input) -> Sequence[Effect]:
-        """Return the effects of ``event`` at ``now``."""
+    def handle(self, now: Instant, event: Input) -> Sequence[Effect]: ...
 
     def next_deadline(self) -> Instant | None:
         """Return when a timer must be fired; None for never."""
@@ -87,8 +86,6 @@ class VirtualBroker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A broker and what is known of it."""
-
     broker: VirtualBroker
     acceptors: dict[str, dict[str, object]]
     """By acceptor name the parameters in force, under the names of a profile; None where none is
@@ -123,7 +120,6 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant)
 
 
 def made_of(broker: VirtualBroker, settings: Settings, disk: MemoryDisk | None) -> Made:
-    """``broker`` and what is known of it."""
     return Made(broker, _described(settings), RELEASE, disk)
 
 

@@ -50,7 +50,6 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def number(text: str) -> int | float | None:
-    """The number that ``text`` spells, or None."""
     if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
         return int(text)
     return float(text) if _DECIMAL.fullmatch(text) else None

@@ -89,8 +89,6 @@ class SystemUsage:
 
 @dataclass(frozen=True, slots=True)
 class ActiveMq(Options):
-    """The broker."""
-
     persistent: bool = True
     """True if there is a store on disk, and with it a temporary store."""
     policies: tuple[DestinationPolicy, ...] = ()

@@ -84,8 +84,6 @@ class ConfiguredAddress:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings of a broker."""
-
     name: str = "reference"
     acceptors: tuple[Acceptor, ...] = (Acceptor("stomp"),)
     connection_ttl_override_ms: int = -1

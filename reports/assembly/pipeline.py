@@ -57,8 +57,6 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Report:
-    """The files of a written report."""
-
     folder: Path
     model: Model
     pages: int

@@ -166,5 +166,4 @@ def _say(what: str) -> None:
     click.echo(f"report: {what}", err=True)
 
 
-def _silent(_: str) -> None:
-    """Nothing."""
+def _silent(_: str) -> None: ...

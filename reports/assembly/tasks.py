@@ -65,14 +65,12 @@ class SparkTasks:
         second: Second[Value, Made],
         keys: int,
     ) -> Iterator[Made]:
-        """See :class:`Tasks`."""
         tasks = min(max(self.context.defaultParallelism, keys // 20), keys)
         made = self.context.parallelize(items, len(items)).flatMap(first)
         grouped = made.groupByKey(tasks).map(second)
         yield from grouped.toLocalIterator(prefetchPartitions=True)
 
     def cancel(self) -> None:
-        """See :class:`Tasks`."""
         self.context.cancelAllJobs()
 
     def warm_up(self, work: Callable[[int], None]) -> None:
@@ -95,7 +93,6 @@ class LocalTasks:
         second: Second[Value, Made],
         keys: int,
     ) -> Iterator[Made]:
-        """See :class:`Tasks`."""
         of_key: dict[int, list[Value]] = {}
         for found in self._pool.map(partial(_listed, pickle.dumps(first)), items):
             for key, value in found:
@@ -105,7 +102,6 @@ class LocalTasks:
         yield from self._pool.map(made, of_key.items(), chunksize=at_once)
 
     def cancel(self) -> None:
-        """See :class:`Tasks`."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def warm_up(self, work: Callable[[int], None]) -> None:

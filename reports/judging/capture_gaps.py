@@ -84,7 +84,6 @@ class Missing:
         return f"{self.connections} connections {_REASONS.get(self.why, self.why)}{size}"
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for machines."""
         return asdict(self)
 
 

@@ -190,7 +190,6 @@ class ChannelSummaries:
         """Instants at which connections of unknown protocol were closed."""
 
     def update(self, batch: Columns) -> None:
-        """Add a batch."""
         if batch.tagged is not None:
             self._add_connections(batch)
             self._add_agreements(batch, batch.tagged)

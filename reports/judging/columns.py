@@ -115,11 +115,9 @@ class Names:
 
     @classmethod
     def none(cls) -> Names:
-        """Return no names yet."""
         return cls(Codes(), Pairs(), Codes(), Codes(), Counter())
 
     def connection(self, number: int) -> tuple[tuple[str, str, str, int], int]:
-        """Return scope and connection of a number."""
         scope, conn = self.connections.parts(number)
         return self.scopes.values[scope], conn
 
@@ -254,7 +252,6 @@ def columns(batch: pa.RecordBatch, names: Names, known: RowOrigins | None = None
 
 
 def _spoken(protocol: pa.Array) -> npt.NDArray[np.int8]:
-    """Return the protocol of each row."""
     words = _encoded(protocol)
     codes = [
         protocol_columns.CODES.get(name, OF_OTHERS)
@@ -394,7 +391,6 @@ class Headers:
         return self._values.take(pa.array(slots, mask=slots < 0)).fill_null("")
 
     def equals(self, name: str, value: str, rows: Ints) -> Bools:
-        """Return for ``rows`` if a header has that value."""
         where, at = self._found(name)
         matches = np.zeros(self._rows, np.bool_)
         if len(at):
@@ -404,7 +400,6 @@ class Headers:
         return matches[rows]
 
     def has(self, name: str, rows: Ints) -> Bools:
-        """Return for ``rows`` if a header is present."""
         matches = np.zeros(self._rows, np.bool_)
         matches[self._found(name)[0]] = True
         return matches[rows]
@@ -418,7 +413,6 @@ class Headers:
         return matches[rows]
 
     def all(self, row: int) -> dict[str, str]:
-        """All headers of one row."""
         begin, end = int(self._offsets[row]), int(self._offsets[row + 1])
         values = self._values.slice(begin, end - begin).to_pylist()
         pairs = [

@@ -61,7 +61,6 @@ class SilenceStats:
         )
 
     def merge(self, later: SilenceStats) -> SilenceStats:
-        """Return these and later signs."""
         if later.first == NEVER:
             return self
         if self.first == NEVER:
@@ -163,8 +162,6 @@ def add_signs(cells: Cells, connection: Ints, at: Ints, sign: npt.NDArray[np.boo
 
 
 class ConnectionSummaries:
-    """The connections of one piece, by number."""
-
     def __init__(self) -> None:
         self._connections: Codes[int] = Codes()
         stats = {"first": NEVER, "last": NEVER, "longest": 0, "until": NEVER}
@@ -184,7 +181,6 @@ class ConnectionSummaries:
         self._unseen: dict[int, Unseen] = {}
 
     def update(self, batch: Columns) -> None:
-        """Add a batch."""
         own = np.flatnonzero(batch.what != NOTHING)
         if not len(own):
             return
@@ -246,7 +242,6 @@ class ConnectionSummaries:
         cells["work_last"][seen] = ats[np.concatenate([begin[1:], [len(connections)]]) - 1]
 
     def summaries(self) -> Iterator[tuple[int, ConnectionSummary]]:
-        """Yield each connection's number and summary."""
         for place, connection in enumerate(self._connections.values):
             yield connection, self._summary(place)
 

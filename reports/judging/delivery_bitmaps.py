@@ -103,8 +103,6 @@ def numbers_of(block: int, bits: int) -> Iterator[int]:
 
 
 class DeliveryBitmaps:
-    """The bitmaps of one piece."""
-
     def __init__(self, names: Names) -> None:
         self._names = names
         self._one_copy: set[int] = set()
@@ -118,7 +116,6 @@ class DeliveryBitmaps:
         """Each message as block code and bit, packed; sorted when the piece ends."""
 
     def update(self, batch: Columns) -> None:
-        """Add a batch."""
         self._add(batch, batch.sent, "sent", batch.strange)
         self._add(batch, batch.got, "got", batch.marked)
         self._one_copy.update(np.unique(batch.sent.queue[batch.for_one]).tolist())

@@ -26,7 +26,6 @@ class Codes(Generic[T]):
         return len(self.values)
 
     def one(self, value: T) -> int:
-        """Return the number of one value."""
         number = self._of.get(value)
         if number is None:
             number = self._of[value] = len(self.values)
@@ -56,7 +55,6 @@ class Pairs:
         return len(self._codes)
 
     def one(self, first: int, second: int) -> int:
-        """Return the number of one pair."""
         return self._codes.one((first << 32) | second)
 
     def of(self, first: Ints, second: Ints) -> Ints:
@@ -64,7 +62,6 @@ class Pairs:
         return self._codes.of(pa.array((first << 32) | second))
 
     def parts(self, number: int) -> tuple[int, int]:
-        """Return the pair that has this number."""
         packed = self._codes.values[number]
         return packed >> 32, packed & 0xFFFFFFFF
 
@@ -91,7 +88,6 @@ class Cells:
 
     @property
     def names(self) -> Iterable[str]:
-        """The names."""
         return self._begin.keys()
 
     def grow(self, size: int) -> None:

@@ -131,7 +131,6 @@ class EventFilter:
         return kept
 
     def _named(self, events: Columns, messages: Messages) -> Bools:
-        """Return for each message if the plan names it."""
         names, plan = self._names, self._plan
         groups = self._groups.of(
             self._queues.of(events.scope[messages.rows], messages.queue), messages.producer + 1

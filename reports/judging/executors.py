@@ -49,9 +49,7 @@ class Executor(Protocol[Rows]):
         ``on``; null without one."""
         ...
 
-    def union(self, *parts: Rows) -> Rows:
-        """Return the rows of all parts."""
-        ...
+    def union(self, *parts: Rows) -> Rows: ...
 
     def keep(self, rows: Rows) -> Rows:
         """Return rows that are computed once, although they are read several times."""
@@ -77,7 +75,6 @@ class InProcess:
         return [{**empty, **row} for row in step(iter(rows))]
 
     def where(self, rows: list[Row], column: str, *values: str) -> list[Row]:
-        """Filter the rows."""
         return [row for row in rows if row[column] in values]
 
     def join(
@@ -92,11 +89,9 @@ class InProcess:
         return [{**row, **known.get(tuple(row[name] for name in on), missing)} for row in rows]
 
     def union(self, *parts: list[Row]) -> list[Row]:
-        """Chain the lists."""
         return list(chain(*parts))
 
     def keep(self, rows: list[Row]) -> list[Row]:
-        """Return the list itself."""
         return rows
 
 
@@ -123,13 +118,11 @@ class OnSpark:
         return rows.mapInArrow(run_step, spark_schema(schema))
 
     def where(self, rows: DataFrame, column: str, *values: str) -> DataFrame:
-        """Filter the rows."""
         return rows.where(F.col(column).isin(*values))
 
     def join(
         self, rows: DataFrame, table: DataFrame, on: Sequence[str], *columns: str
     ) -> DataFrame:
-        """Join to the left."""
         return rows.join(table.select(*on, *columns), list(on), "left")
 
     def union(self, *parts: DataFrame) -> DataFrame:

@@ -212,7 +212,6 @@ class LifetimeAnomalies:
 
 
 def _connections(rows: Iterator[Row]) -> Iterable[Row]:
-    """Yield the rows of :data:`CONNECTIONS`."""
     for row in rows:
         summary: ConnectionSummary = pickle.loads(row["summary"])  # written by our own workers
         yield {

@@ -63,8 +63,6 @@ where no later step reads it."""
 
 
 def merge(summaries: DataFrame) -> DataFrame:
-    """Merge the summaries of each group (:data:`MERGED`)."""
-
     def merge_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         groups = groupby(rows, key=lambda row: tuple(row[name] for name in GROUP))

@@ -61,8 +61,6 @@ class OrderSummary(Summary["OrderSummary"]):
 
 
 class OrderSummaries:
-    """The orders of one piece."""
-
     def __init__(self) -> None:
         self._subscriptions = Pairs()
         self._flows = Pairs()
@@ -72,7 +70,6 @@ class OrderSummaries:
         self._inversions: dict[int, tuple[Inversion, ...]] = defaultdict(tuple)
 
     def update(self, batch: Columns) -> None:
-        """Add a batch."""
         got = batch.got
         chosen = np.flatnonzero(~batch.marked & got.stamped)
         if not len(chosen):
@@ -112,7 +109,6 @@ class OrderSummaries:
             )
 
     def parts(self, group: int) -> tuple[int, int, int, int]:
-        """Return connection, subscription, queue and producer of a group."""
         pair, flow = self.groups.parts(group)
         return (*self._subscriptions.parts(pair), *self._flows.parts(flow))
 

@@ -50,17 +50,13 @@ def all_known(spoken: int) -> bool:
 class Headers(Protocol):
     """The headers of a batch (:class:`brokerproof.reports.judging.columns.Headers`)."""
 
-    def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array:
-        """Return the values of one name."""
-        ...
+    def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array: ...
 
     def equals(self, name: str, value: str, rows: Ints) -> Bools:
         """Return for each row if the header has that value."""
         ...
 
-    def has(self, name: str, rows: Ints) -> Bools:
-        """Return for each row if the header is present."""
-        ...
+    def has(self, name: str, rows: Ints) -> Bools: ...
 
 
 @dataclass
@@ -74,7 +70,6 @@ class Words:
     """True if there are other protocols than STOMP."""
 
     def queue(self, rows: Ints) -> pa.Array:
-        """Return the queues of messages."""
         destinations = self.headers.of("destination", rows)
         return self._of(
             rows, destinations, self._routed, lambda some: self.headers.of("address", some)
@@ -95,7 +90,6 @@ class Words:
         return self._tagged(rows, self.headers.of("ack", rows, "message-id"))
 
     def answered(self, rows: Ints) -> pa.Array:
-        """Return the names of the deliveries that are answered."""
         return self._tagged(rows, self.headers.of("id", rows, "message-id"))
 
     def marked(self, rows: Ints) -> Bools:

@@ -471,7 +471,6 @@ def _reader_row(event: Row) -> ReaderRow:
 
 
 def fact_row(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
-    """Return a fact as a row of :data:`FACTS`."""
     row: dict[str, Any] = dict.fromkeys(FACTS.names) | dict(zip(SCOPE, scope, strict=True))
     row["conn"] = fact.conn
     if isinstance(fact, UnreadableConnection):
@@ -546,7 +545,6 @@ def _when(value: Mapping[str, int]) -> When:
 
 
 def anomaly_row(scope: Sequence[Any], anomaly: Anomaly) -> dict[str, Any]:
-    """Return an anomaly as a row of :data:`ANOMALIES`."""
     return {
         **dict(zip(SCOPE, scope, strict=True)),
         "kind": anomaly.kind,

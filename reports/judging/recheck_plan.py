@@ -276,5 +276,4 @@ def _among(frame: DataFrame, column: str, values: Collection[Any]) -> DataFrame:
 
 
 def scope_of(row: Mapping[str, Any] | Row) -> Scope:
-    """Return the columns :data:`SCOPE` of a row."""
     return row["run"], row["target"], row["case"], row["example"]

@@ -81,7 +81,6 @@ class QueueUse(Summary["QueueUse"]):
     """A connection consumes from a queue, or sends a producer's messages to it."""
 
     def merge(self, later: QueueUse) -> Self:
-        """Return itself: there is nothing to add."""
         return self
 
 

@@ -195,8 +195,6 @@ def _settle(
 
 
 class WindowSummaries:
-    """The windows of one piece."""
-
     def __init__(self, names: Names, ground: Expectations) -> None:
         self._names = names
         self._ground = ground
@@ -216,7 +214,6 @@ class WindowSummaries:
         self._held_tokens: pa.Array = pa.array([], pa.string())
 
     def update(self, batch: Columns) -> None:
-        """Add a batch."""
         self._add_requests(batch)
         rows, connection = batch.got.rows, batch.connection[batch.got.rows]
         sub = self._of_sub.of(connection, batch.subscription)
@@ -420,6 +417,5 @@ class WindowSummaries:
         yield from summaries.items()
 
     def _parts(self, sub: int) -> tuple[int, str]:
-        """Return connection and name of a subscription."""
         connection, name = self._of_sub.parts(sub)
         return connection, self._names.subscriptions.values[name]

@@ -58,7 +58,6 @@ class Curve:
     bounds: list[tuple[int, str]] = field(default_factory=list)
 
     def at(self, instant: int, value: int) -> None:
-        """From ``instant`` on it is ``value``."""
         self.points.append((instant, value))
 
 

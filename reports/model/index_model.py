@@ -73,7 +73,6 @@ class Bar:
 
     @property
     def cases(self) -> int:
-        """All of them."""
         return sum(count for _, count in self.counts)
 
 
@@ -276,7 +275,6 @@ def _total(bars: list[Bar]) -> dict[str, int]:
 
 
 def _first(groups: list[Group], rows: int) -> list[Group]:
-    """The first ``rows`` rows, in their groups."""
     kept = []
     for group in groups:
         if rows <= 0:

@@ -93,7 +93,6 @@ def shown_columns(every: Sequence[Column], runs: Sequence[Run], most: int) -> li
 
 
 def bars(of: Sequence[Column], counts: Iterable[Mapping[str, Any]]) -> list[Bar]:
-    """The verdict counts by column."""
     rows = list(counts)
     drawn = []
     for column in of:

@@ -73,7 +73,6 @@ class CauseLine:
 
     @property
     def impact(self) -> Impact | None:
-        """What it does to an application."""
         return Impact(self.words.impact) if self.words and self.words.impact else None
 
     @property
@@ -276,7 +275,6 @@ class _Past:
     comparison: Comparison | None
 
     def since(self, cause: Cause) -> tuple[str, ...]:
-        """Return since when a cause is known, in words."""
         said = []
         if self.comparison is not None and cause.verdict is Verdict.FAIL:
             said.append(self.comparison.since(cause.target, cause.cases))

@@ -26,7 +26,6 @@ _IN_LINES, _IN_SASL = re.compile(_LINE), re.compile(_PLAIN)
 
 
 def blank_header(name: str, value: str) -> str:
-    """Return the value of a header, or :data:`BLANK`."""
     return BLANK if name.lower() in NAMES else value
 
 

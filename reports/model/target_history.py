@@ -32,7 +32,6 @@ class Stage:
 
     @property
     def cases(self) -> int:
-        """Return the number of cases."""
         return sum(self.counts.values())
 
 

@@ -66,7 +66,6 @@ class Dashboard:
         return (last[1] - first[1]) / span, (last[2] - first[2]) / span
 
     def line(self, progress: Progress, seen: Seen) -> str:
-        """Return everything in one line."""
         numbers, (sent, received) = progress.numbers, self.rates()
         return (
             f"{_lasts(progress)}: {sent:,.0f} sent/s, {received:,.0f} received/s,"
@@ -76,7 +75,6 @@ class Dashboard:
         )
 
     def table(self, progress: Progress, seen: Seen) -> Table:
-        """Return everything as a table."""
         numbers, (sent, received) = progress.numbers, self.rates()
         table = Table(title=self._title, title_justify="left", show_header=False)
         rows = [

@@ -101,7 +101,6 @@ class Stream:
         ).start()
 
     def stop(self) -> None:
-        """Judge nothing more."""
         if self._query is not None:
             self._query.stop()
 

@@ -34,11 +34,9 @@ class Captures(DataSource):
         return "brokerproof.pcap"
 
     def schema(self) -> StructType:
-        """Return the trace's columns."""
         return trace_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of the captures."""
         listed = self.options.get("paths")
         names = (
             json.loads(listed)

@@ -95,7 +95,6 @@ class RecordedCase:
         return fields
 
     def events(self, places: Iterable[int]) -> list[ev.Event]:
-        """The events at these places as they were recorded."""
         kinds = self.column("kind")
         return [self._event(kinds[place], place) for place in places]
 

@@ -36,7 +36,6 @@ class Pages:
         self._judged = judged
 
     def index(self, model: Model, first: Overview) -> str:
-        """The index page, with its first screen."""
         return (
             templates()
             .get_template("index.html.j2")
@@ -113,7 +112,6 @@ class Pages:
         )
 
     def target(self, broker: Broker) -> str:
-        """The page of one target."""
         return templates().get_template("target.html.j2").render(broker=broker)
 
     def behaviours(self, model: Model, rows: Sequence[Row]) -> str:
@@ -130,7 +128,6 @@ class Pages:
         return {STYLE: str(loaded["style"]), THEME: str(loaded["theme"])}
 
     def requirement(self, requirement: str, keepers: Sequence[Keeper]) -> str:
-        """The page of one requirement."""
         words = self._requirements.find(requirement)
         return templates().get_template("requirement.html.j2").render(words=words, keepers=keepers)
 

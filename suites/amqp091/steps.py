@@ -52,7 +52,6 @@ def exchange_of(
 def bind(
     peer: Amqp091Peer, queue: str, exchange: str, key: str = "", *, channel: int = 1, **fields: Any
 ) -> None:
-    """Bind a queue to an exchange."""
     peer.call(
         "queue.bind",
         {"queue": queue, "exchange": exchange, "routing-key": key, **fields},
@@ -115,7 +114,6 @@ def drained(peer: Amqp091Peer, queue: str, *, channel: int = 1) -> list[Method]:
 
 
 def bodies(methods: Sequence[Method]) -> list[bytes]:
-    """Return the bodies of deliveries."""
     return [delivery.body for delivery in methods]
 
 

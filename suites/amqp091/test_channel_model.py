@@ -68,8 +68,6 @@ next."""
 
 @dataclass(frozen=True)
 class Publish:
-    """So many messages to a queue."""
-
     queue: int
     count: int
 
@@ -118,8 +116,6 @@ class Recover:
 
 @dataclass(frozen=True)
 class Get:
-    """basic.get."""
-
     channel: int
     queue: int
 

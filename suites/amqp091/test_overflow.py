@@ -204,7 +204,6 @@ class _Used:
         self.target.advance(ms(2 * self.LIVES_MS))
 
     def purge(self) -> None:
-        """The queue is purged."""
         self.send(self.FULL)
         self.peer.call("queue.purge", {"queue": self.queue})
 

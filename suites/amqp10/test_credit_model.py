@@ -142,7 +142,6 @@ class Model:
     number: int = 0
 
     def new(self, queue: int) -> bytes:
-        """The body of one more message."""
         self.number += 1
         body = b"%d of queue %d" % (self.number, queue)
         self.waiting[queue].add(body)
@@ -370,7 +369,6 @@ class Run:
 
 
 def all_places(target: Target) -> list[str]:
-    """Return the places that the target has."""
     needs = {TOPIC: "multicast", WILDCARD: "wildcard-topics", TEMPORARY: "amqp-dynamic"}
     capabilities = target.identity.capabilities
     return [*place_names(target), *(place for place, name in needs.items() if name in capabilities)]

@@ -118,7 +118,6 @@ def _begin() -> dict[str, int]:
 
 
 def no_performatives() -> st.SearchStrategy[Item]:
-    """Values that begin no frame."""
     inside = Value("list", ())
     codes = st.sampled_from([0x00, 0x0F, 0x19, 0x1D, 0x24, 0x40, 0x70, 2**32, 2**64 - 1])
     return st.one_of(

@@ -201,7 +201,6 @@ def shorts(target: Target) -> list[str]:
 
 
 def short_acceptors(target: Target) -> st.SearchStrategy[str]:
-    """One of them."""
     return st.sampled_from(shorts(target))
 
 

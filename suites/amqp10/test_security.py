@@ -52,7 +52,6 @@ def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[A
 
 
 def mechanisms(offer: Frame) -> list[str]:
-    """Return the names of the mechanisms."""
     names = offer.get("sasl-server-mechanisms")
     return [names] if isinstance(names, str) else list(names or ())
 

@@ -79,7 +79,6 @@ def control(target: Bench, peer: AmqpPeer) -> Control:
 
 
 def within(id: bytes, outcome: str | Described | None = None) -> Described:
-    """A transactional-state."""
     state = codec.composite(outcome) if isinstance(outcome, str) else outcome
     return codec.composite("transactional-state", {"txn-id": id, "outcome": state})
 

@@ -348,7 +348,6 @@ PAGES = (
 
 
 def pages(report: Path) -> list[Path]:
-    """One of each kind."""
     return [report / page for page in PAGES]
 
 

@@ -31,15 +31,12 @@ NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
 
 
 class StompTransaction:
-    """A STOMP transaction that sends to ``to``."""
-
     def __init__(self, target: Bench, to: Destination) -> None:
         self.to = to
         self.peer = target.stomp()
         self.peer.request("BEGIN", {"transaction": self.peer.transaction})
 
     def send(self, numbers: Sequence[int]) -> None:
-        """Send messages with these numbers in the transaction."""
         paging.send(self.to, self.peer, numbers, headers={"transaction": self.peer.transaction})
 
     def end(self, how: str) -> None:
@@ -53,8 +50,6 @@ class StompTransaction:
 
 
 class AmqpTransaction:
-    """An AMQP transaction that sends to ``to``."""
-
     def __init__(self, target: Bench, to: Destination) -> None:
         self.target = target
         self.peer, self.link = small_addresses.producer(target, small_addresses.same(to))
@@ -89,7 +84,6 @@ TRANSACTIONS: Mapping[str, tuple[str, type[StompTransaction] | type[AmqpTransact
 
 
 def protocols(target: Target) -> list[str]:
-    """Return the protocols in which the target has transactions."""
     capabilities = target.identity.capabilities
     return [name for name, (needed, _) in TRANSACTIONS.items() if needed in capabilities]
 
@@ -216,8 +210,6 @@ class Take:
 
 @dataclass(frozen=True)
 class Go:
-    """The consumer goes, and another one comes."""
-
     how: CloseHow | None
     """None: by UNSUBSCRIBE."""
 

@@ -204,7 +204,6 @@ def decided_by(part: str, kind: str, reader: str) -> str:
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Every kind of message."""
     return [{"kinds": list(KINDS)}]
 
 

@@ -45,7 +45,6 @@ class Used:
         self.to: Place = place(target, "vm", routing)
 
     def take(self) -> None:
-        """Send messages and take them."""
         producer, consumer = StompProducer(self.target), StompConsumer(self.target, self.to)
         for number in range(SOME):
             producer.send(self.to, body(number, SIZE))

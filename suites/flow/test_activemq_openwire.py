@@ -74,7 +74,6 @@ class Window:
         return self.target.wait_until(there, within)
 
     def acknowledged(self, count: int, within: Duration = PATIENCE) -> bool:
-        """Waits for that many acknowledgements in all."""
         self.target.wait_until(lambda: self.outstanding >= 0 and len(self.acks) >= count, within)
         return len(self.acks) >= count
 

@@ -123,7 +123,6 @@ def _beats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant]:
 
 
 def note(target: Bench, episodes: Sequence[Episode]) -> None:
-    """Note what the episodes are about."""
     if len(episodes) > 1:
         target.reached(AGAIN)
 

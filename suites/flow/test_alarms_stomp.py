@@ -55,7 +55,6 @@ def offered(peer: StompPeer, to: Destination, body: bytes) -> str:
 
 
 def confirmed(peer: StompPeer, receipt: str, proves: str) -> None:
-    """The receipt comes."""
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
 
 

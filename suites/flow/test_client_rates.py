@@ -56,14 +56,12 @@ def takes(count: int, rate: int) -> Duration:
 
 
 def stomp_queue(target: Bench, bodies: Sequence[bytes]) -> Destination:
-    """A queue with these messages in it."""
     queue = target.destination()
     publish_all(target.stomp(), queue, bodies)
     return queue
 
 
 def amqp_queue(target: Bench, bodies: Sequence[bytes]) -> Node:
-    """A queue with these messages in it."""
     node = target.node()
     steps.fill(target, node, bodies)
     return node

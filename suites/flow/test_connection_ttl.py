@@ -64,7 +64,6 @@ day."""
 
 
 def connect(target: Bench, plan: Silence) -> StompPeer:
-    """A peer connected as the plan says."""
     text = None if plan.heart_beat is None else f"{plan.heart_beat[0]},{plan.heart_beat[1]}"
     return target.stomp(plan.version, acceptor=plan.where.acceptor, heart_beat=text)
 

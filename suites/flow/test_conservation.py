@@ -124,7 +124,6 @@ class Used:
         peer.close_socket()
 
     def abort_transfers(self) -> None:
-        """Begin a message and abort it."""
         peer, link = small_addresses.producer(self.target, self.place)
         self.target.wait_until(lambda: link.credit > 0, PATIENCE)
         peer.transfer(link, bytes(SIZE), more=True)

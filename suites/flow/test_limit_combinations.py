@@ -72,7 +72,6 @@ CORNERS = (
 
 
 def settings(target: Target) -> st.SearchStrategy[Where]:
-    """Draw limits."""
     sizes = st.sampled_from(list(SIZES))
     counts = st.sampled_from([NONE, 0, 1, 2, 5, 100])
     drawn = st.builds(

@@ -24,8 +24,6 @@ BLOCKED, UNBLOCKED = (
 
 @dataclass(frozen=True)
 class Node:
-    """A node, with a connection and a queue there."""
-
     target: Bench
     name: str
     acceptor: str

@@ -54,12 +54,10 @@ def place(target: Target) -> Where:
 
 
 def places(target: Target) -> st.SearchStrategy[Where]:
-    """Draw a place."""
     return st.just(place(target))
 
 
 def batch(peer: Amqp091Peer, queue: str, count: int) -> bytes:
-    """``count`` messages as bytes."""
     return peer.publication(bytes(SLOW), queue) * count
 
 
@@ -84,7 +82,6 @@ class Flood:
             self.sent += self.size
 
     def count(self) -> None:
-        """Counts what has been confirmed."""
         for ack in self.peer.taken("basic.ack"):
             self.confirmed = max(self.confirmed, ack["delivery-tag"])
 

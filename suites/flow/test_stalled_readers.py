@@ -45,7 +45,6 @@ def overflow(target: Bench) -> int:
 
 
 def numbered_body(number: int) -> bytes:
-    """A large body that tells its number."""
     return (b"%d." % number).ljust(LARGE, b"x")
 
 

@@ -135,7 +135,6 @@ class Transaction:
         core.acknowledge(packet)
 
     def end(self) -> None:
-        """End the transaction."""
         end = self.plan.end
         if self.plan.protocol == STOMP:
             if end in (CLOSED, LOST):

@@ -229,7 +229,6 @@ class Finding:
 
     @property
     def vector(self) -> Path:
-        """Where it is kept."""
         digest = hashlib.sha256(repr(self.events).encode()).hexdigest()[:12]
         return vectors() / f"{self.setting.family}-{digest}.jsonl"
 
@@ -246,7 +245,6 @@ class Finding:
 
 
 def read(path: Path) -> Finding:
-    """Read a vector."""
     head, *lines = map(json.loads, path.read_text().splitlines())
     problem = head.pop("problem")
     events = []

@@ -47,7 +47,6 @@ class Finding:
 
     @property
     def vector(self) -> Path:
-        """Where it is kept."""
         digest = hashlib.sha256(self.data).hexdigest()[:12]
         return vectors() / self.reader / digest
 

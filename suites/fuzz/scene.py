@@ -90,8 +90,6 @@ class Data:
 
 @dataclass(frozen=True)
 class Gone:
-    """A peer is gone."""
-
     conn: int
 
 
@@ -210,7 +208,6 @@ class Scene:
         return self._received.pop(conn, b"")
 
     def is_closed(self, conn: int) -> bool:
-        """True if the broker has closed ``conn``."""
         return conn in self._closed
 
     # --- events -----------------------------------------------------------------------------------

@@ -88,7 +88,6 @@ class Process:
         return int(self._stat()[21]) * _PAGE
 
     def busy_ns(self) -> int:
-        """Return the processor time of the process."""
         stat = self._stat()
         return (int(stat[11]) + int(stat[12])) * NS_PER_S // _TICKS
 
@@ -116,7 +115,6 @@ class Process:
             raise Broken(f"grows: by {(self.most - self.first) >> 20} MiB")
 
     def end(self) -> None:
-        """Stop the broker."""
         for peer in self.sockets:
             peer.close()
         self._process.terminate()
@@ -147,7 +145,6 @@ class Pool:
         return process
 
     def scene(self, setting: Setting) -> SocketScene:
-        """Begin a scene."""
         return SocketScene(setting, self.get(setting))
 
     def drop(self, setting: Setting) -> None:
@@ -160,7 +157,6 @@ class Pool:
         process.end()
 
     def end(self) -> None:
-        """End all processes."""
         for setting in list(self._processes):
             self.drop(setting)
 
@@ -201,7 +197,6 @@ class SocketScene:
         return self._received.pop(conn, b"")
 
     def is_closed(self, conn: int) -> bool:
-        """True if ``conn`` is over."""
         return conn not in self._peers
 
     # --- events -----------------------------------------------------------------------------------

@@ -129,7 +129,6 @@ def _wanted(broker: str) -> tuple[Path, str | None]:
 
 
 def main(brokers: list[str]) -> int:
-    """See this module."""
     client = docker.from_env()
     for broker in brokers:
         image = RECIPES[broker](*_wanted(broker)).image

@@ -101,8 +101,6 @@ class Queue:
 
 
 class Connection(asyncio.Protocol):
-    """One client."""
-
     keeps: bool | None = None
     """True where every destination is a queue, False where every one is a topic."""
 
@@ -158,18 +156,15 @@ class Connection(asyncio.Protocol):
         return len(data)
 
     def encoded(self, frame: Frame) -> bytes:
-        """The bytes of a frame."""
         return encode(frame, self.version)
 
     def send(self, data: bytes) -> None:
         self.transport.write(data)
 
     def beat(self) -> bytes:
-        """A heartbeat."""
         return b"\n"
 
     def next_id(self) -> str:
-        """The id of the next message."""
         return str(next(self.broker.numbers))
 
     def end(self) -> None:
@@ -225,7 +220,6 @@ class Connection(asyncio.Protocol):
             self.data_received(data)
 
     def confirm(self, frame: Frame) -> None:
-        """Send the RECEIPT that a frame asks for."""
         receipt = frame.get("receipt")
         if receipt is not None:
             self.receipt(receipt)
@@ -351,7 +345,6 @@ class Connection(asyncio.Protocol):
         return self.subscriptions[name]
 
     def deliver(self, subscription: Subscription, message: Message) -> None:
-        """Send a MESSAGE."""
         number = self.next_id()
         headers = [
             ("destination", message.destination),
@@ -371,7 +364,6 @@ class Connection(asyncio.Protocol):
             self.charge(subscription, size)
 
     def length_of(self, body: bytes) -> int:
-        """The content-length of a body."""
         return len(body)
 
     def charge(self, subscription: Subscription, size: int) -> None:
@@ -456,7 +448,6 @@ class Broker:
         )
 
     def queues_of(self, connection: Connection) -> list[Queue]:
-        """The queues that a connection is subscribed to."""
         return [self.queue(destination) for destination in connection.subscriptions.values()]
 
     def publish(self, frame: Frame) -> None:

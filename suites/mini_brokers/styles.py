@@ -189,8 +189,6 @@ class TopicsOnly(Connection):
 
 
 class QueuesOnly(Connection):
-    """Every destination is a queue."""
-
     keeps = True
 
 

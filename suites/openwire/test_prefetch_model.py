@@ -46,8 +46,6 @@ next."""
 
 @dataclass(frozen=True)
 class Publish:
-    """So many messages."""
-
     count: int
 
 

@@ -60,7 +60,6 @@ def mini_broker() -> Iterator[str]:
 
 
 def verdicts(run: Path) -> dict[str, str]:
-    """Return the verdict of each case of a run."""
     lines = (run / "results.ndjson").read_text("utf-8").splitlines()
     return {result["case"]: result["verdict"] for result in map(json.loads, lines)}
 

@@ -25,7 +25,6 @@ HEAD = """\
 
 
 def table(runs: Iterable[Iterable[Result]]) -> str:
-    """Return the table for the results of ``runs``."""
     taken: dict[str, list[float]] = defaultdict(list)
     for results in runs:
         longest: dict[str, float] = {}

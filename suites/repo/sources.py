@@ -57,7 +57,6 @@ def module(path: str) -> Module:
 
 
 def read(path: str, source: str) -> Module:
-    """Parse ``source`` as the module ``path``."""
     parsed = ast.parse(source, filename=path)
     package = ["brokerproof", *path.removesuffix(".py").split("/")[:-1]]
     imports: list[Import] = []

@@ -73,7 +73,6 @@ STRENGTH = {
 
 @cache
 def cases() -> dict[str, CaseInfo]:
-    """Every conformance case."""
     import_suites()
     return describe(registry().values())
 

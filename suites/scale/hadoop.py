@@ -49,7 +49,6 @@ def served(trace: Path) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            """One operation."""
             asked = urlsplit(self.path)
             of = parse_qs(asked.query)
             path, operation = (

@@ -67,17 +67,14 @@ class Anomalies:
 
 
 def producer_of(message: Ints) -> Ints:
-    """Which producer sends a message."""
     return message % PRODUCERS
 
 
 def consumer_of(message: Ints) -> Ints:
-    """Which consumer gets it."""
     return (message % PRODUCERS % QUEUES) * EACH + message // PRODUCERS % EACH
 
 
 def size_of(message: Ints) -> Ints:
-    """The size of its MESSAGE frame."""
     return 180 + message * 7919 % 120
 
 

@@ -97,7 +97,6 @@ def _tcpdump(path: Path, port: str) -> Iterator[None]:
 
 
 def events(*paths: Path) -> list[Event]:
-    """The events of captures."""
     series, converter = Series(list(paths)), Converter()
     return [
         recorded.event for recorded in chain(converter.events(series), _rest(converter, series))

@@ -145,7 +145,6 @@ class Brokers:
         return line
 
     def kill(self) -> None:
-        """Kill the broker."""
         os.kill(self._process, signal.SIGKILL)
 
     def complaints(self) -> str:

@@ -22,7 +22,6 @@ class Damage:
     changes: dict[str, bytes | None]
 
     def on(self, files: Files) -> dict[str, bytes]:
-        """Return all files with the damage."""
         damaged = {name: self.changes.get(name, data) for name, data in files.items()}
         damaged |= self.changes
         return {name: data for name, data in damaged.items() if data is not None}
@@ -115,7 +114,6 @@ def cut_out(dice: random.Random, files: Files) -> Damage | None:
 
 
 def delete(dice: random.Random, files: Files) -> Damage | None:
-    """Remove a file."""
     name = _any(dice, files)
     return Damage(f"{name} is deleted", {name: None})
 

@@ -27,7 +27,6 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, body: bytes) -> Key:
-        """The message with that body."""
         producer, number, group, _ = body.split(b".", 3)
         return cls(int(producer), int(number), int(group))
 
@@ -63,13 +62,11 @@ class Ledger:
     run: int = 0
 
     def sent(self, queues: Iterable[str], key: Key) -> None:
-        """A producer has sent it."""
         self.counts.sent += 1
         for queue in queues:
             self.queues.setdefault(queue, {})[key] = Known()
 
     def receipted(self, queues: Iterable[str], key: Key) -> None:
-        """Its producer has the receipt."""
         self.counts.receipted += 1
         for queue in queues:
             known = self.queues[queue].get(key)
@@ -77,7 +74,6 @@ class Ledger:
                 known.receipted = True
 
     def delivered(self, queue: str, key: Key, redelivered: bool) -> None:
-        """A consumer has it."""
         known = self.queues.get(queue, {}).get(key)
         if known is None or known.acked:
             self._say(f"{queue}: {key} was delivered, and nobody sent it or it was acknowledged")

@@ -50,7 +50,6 @@ class Crooked:
         self.port: int = self._door.getsockname()[1]
 
     def copies(self, frame: bytes) -> list[bytes]:
-        """Return what is forwarded for a frame."""
         if not frame.lstrip(b"\r\n").startswith(b"MESSAGE"):
             return [frame]
         self._messages += 1

@@ -64,7 +64,6 @@ class Table:
         return len(self.pairs() & {pair for row in rows for pair in pairs_of(row)})
 
     def drawn(self) -> st.SearchStrategy[dict[str, str | None]]:
-        """Draw a row."""
         fields = {name: st.sampled_from(values) for name, values in self.fields.items()}
         return st.fixed_dictionaries(fields).filter(self.is_legal)
 
@@ -82,5 +81,4 @@ class Table:
 
 
 def excluding(*pairs: tuple[Choice, Choice]) -> frozenset[Pair]:
-    """The excluded pairs of a table."""
     return frozenset(frozenset(pair) for pair in pairs)

@@ -43,7 +43,6 @@ def sized(address: str, number: int, cost: int = 0) -> Message:
 
 
 def number_of(delivered: Packet) -> int:
-    """The number that a message tells."""
     return int(delivered.message.body.partition(b".")[0])
 
 

@@ -202,5 +202,4 @@ def links(target: Target) -> list[str]:
 
 
 def some_link(target: Target) -> st.SearchStrategy[str]:
-    """Draw a kind of link."""
     return st.sampled_from(links(target))

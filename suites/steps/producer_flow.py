@@ -149,11 +149,9 @@ class Producer:
         return self.peer.instead()
 
     def ended(self) -> bool:
-        """True if the connection has ended."""
         return self.peer.ended is not None
 
     def heard(self, offered: Any, within: Duration = PATIENCE) -> Answer | None:
-        """Its answer, waited for."""
         self.target.wait_until(lambda: self.answer(offered) is not None or self.ended(), within)
         return self.answer(offered)
 
@@ -165,7 +163,6 @@ class Producer:
         persistent: bool = False,
         proves: Requirements | None = None,
     ) -> None:
-        """Sends a message that has to be taken."""
         self.expect(
             self.offer(to, data, persistent=persistent),
             "taken",
@@ -176,7 +173,6 @@ class Producer:
     def expect(
         self, offered: Any, expected: Answer, what: str, proves: Requirements | None = None
     ) -> None:
-        """The answer has to be ``expected``."""
         received = self.heard(offered)
         detail = (
             f"{what} was {received}"
@@ -214,8 +210,6 @@ class Producer:
 
 
 class StompProducer(Producer):
-    """Asks for a receipt for each SEND."""
-
     protocol = "stomp"
 
     def __init__(self, target: Bench) -> None:
@@ -292,7 +286,6 @@ class OpenWireProducer(Producer):
         self._answers: dict[int, Structure] = {}
 
     def producer(self, to: Place) -> Structure:
-        """Its producer for ``to``."""
         if to.name not in self._producers:
             self._producers[to.name] = self.peer.open_producer(
                 openwire_queue(to.name), window=self.window

@@ -33,7 +33,6 @@ def place_names(target: Target) -> list[str]:
 
 
 def places(target: Target) -> st.SearchStrategy[str]:
-    """Draw a place that the target has."""
     return st.sampled_from(place_names(target))
 
 
@@ -48,7 +47,6 @@ class QueueModel:
     """By consumer, in the order of its connection, since order was judged last."""
 
     def publish(self) -> int:
-        """Add one more message and return its number."""
         self.published += 1
         self.waiting.append(self.published)
         return self.published

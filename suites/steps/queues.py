@@ -24,7 +24,6 @@ SENTINEL_AGAIN: Duration = seconds(2)
 
 
 def bodies(messages: Iterable[Frame]) -> list[bytes]:
-    """Bodies of ``messages``, in order."""
     return [message.body for message in messages]
 
 

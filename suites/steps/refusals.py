@@ -144,7 +144,6 @@ def error_from(peer: StompPeer) -> Frame | None:
 
 
 def either(*matches: Match[Frame]) -> Match[Frame]:
-    """Match a frame that any of ``matches`` accepts."""
     return Match(
         " or ".join(map(str, matches)),
         lambda candidate: any(match.accepts(candidate) for match in matches),

@@ -35,8 +35,6 @@ def _name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Text:
-    """``name = 'text'`` or ``name <> 'text'``."""
-
     name: str
     sign: str
     text: str
@@ -240,8 +238,6 @@ class Not:
 
 @dataclass(frozen=True)
 class All:
-    """AND."""
-
     of: tuple[Any, ...]
 
     def __str__(self) -> str:
@@ -256,8 +252,6 @@ class All:
 
 @dataclass(frozen=True)
 class Any_:
-    """OR."""
-
     of: tuple[Any, ...]
 
     def __str__(self) -> str:

@@ -260,7 +260,6 @@ def fitted(target: Bench, version: str, row: Row) -> Row:
 
 
 def play(target: Bench, version: str, row: Row, *, transacts: bool) -> None:
-    """Play a row and judge it."""
     scene = Scene(target, version, fitted(target, version, row), transacts=transacts)
     scene.open()
     if scene.settle() and scene.end():

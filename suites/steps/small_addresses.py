@@ -66,7 +66,6 @@ def node(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Node:
 
 
 def destination(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Destination:
-    """Return the STOMP destination of that address."""
     fresh = target.destination(routing)
     return Destination(
         f"{target.full_address(kind)}{fresh.name}", fresh.send_headers, fresh.subscribe_headers
@@ -80,17 +79,14 @@ def same(to: Destination) -> Node:
 
 
 def source(fields: dict[str, Any]) -> Any:
-    """A source with these fields, for an attach."""
     return composite("source", fields)
 
 
 def body(number: int, size: int) -> bytes:
-    """A body of ``size`` bytes that tells its number."""
     return (b"%d." % number).ljust(size, b".")[: max(size, len(b"%d." % number))]
 
 
 def number_of(data: bytes) -> int:
-    """The number that a body tells."""
     return int(bytes(data).partition(b".")[0])
 
 

@@ -93,7 +93,6 @@ CONNECT = Table(
 
 
 def specified(version: str) -> Table:
-    """What STOMP ``version`` itself has."""
     modes = (None, AUTO, CLIENT) if version == "1.0" else SPECIFIED[ACK]
     fields = {**SPECIFIED, ACK: modes}
     return Table(f"SUBSCRIBE and SEND of STOMP {version}", fields, excluding(UNKEPT))

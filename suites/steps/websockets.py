@@ -24,12 +24,10 @@ SERVER_RULES = (
 
 
 def connect_frame(target: Bench, version: str = "1.2") -> bytes:
-    """The bytes of a CONNECT that this target accepts."""
     return codec.encode("CONNECT", target.connect_headers(version), version=version)
 
 
 def send_frame(to: Destination, body: bytes, receipt: str | None = None) -> bytes:
-    """The bytes of a SEND, with content-length."""
     asked = () if receipt is None else (("receipt", receipt),)
     headers = (("destination", to.name), *to.send_headers, ("content-length", len(body)), *asked)
     return codec.encode("SEND", headers, body)

@@ -50,7 +50,6 @@ class Sentences:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All of them."""
         every = (self.once, self.gone, self.order, self.back, self.confirmed)
         return tuple(dict.fromkeys(name for name in every if name is not None))
 
@@ -147,7 +146,6 @@ class History:
 
 
 def play(target: Bench, history: History, course: Course, *, pages: bool) -> Books:
-    """Play ``course`` and return its books."""
     at_once = AT_PAGES if pages else 2**31
     stride = min(max(1, course.stride), at_once)
     first = course.waiting - course.waiting // 2

@@ -58,7 +58,6 @@ class Fate:
 def fate(
     target: Bench, peer: StompPeer, *, within: Duration = PATIENCE, end_within: Duration = PATIENCE
 ) -> Fate:
-    """Return the fate of one connection: see :func:`fates`."""
     return fates(target, [peer], within=within, end_within=end_within)[0]
 
 

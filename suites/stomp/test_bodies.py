@@ -50,7 +50,6 @@ PIECES = (
 
 
 def subscribed(target: Bench, version: str) -> tuple[StompPeer, Destination]:
-    """A consumer and where it is subscribed."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     return consumer, to

@@ -54,7 +54,6 @@ NAME = NAMES[1]
 
 
 def client(target: Bench, client_id: str, version: str = "1.2") -> StompPeer:
-    """A connection of the client of that name."""
     return target.stomp(version, headers={"client-id": client_id})
 
 

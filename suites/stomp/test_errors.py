@@ -90,7 +90,6 @@ class Answer:
     peer: StompPeer
 
     def has_ended(self) -> bool:
-        """True if the connection has ended."""
         return self.peer.ended is not None
 
 

@@ -72,7 +72,6 @@ def body_of(size: int, *, as_bytes: bool) -> bytes:
 
 
 def send(peer: StompPeer, to: Destination, body: bytes, *, as_bytes: bool) -> None:
-    """SEND, with content-length if the body is bytes."""
     length = (("content-length", str(len(body))),) if as_bytes else ()
     peer.request("SEND", (("destination", to.name), *to.send_headers, *length), body)
 

@@ -56,7 +56,6 @@ def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[
 
 
 def either(*matches: Match[Method]) -> Match[Method]:
-    """Match whatever any of ``matches`` accepts."""
     return Match(
         " or ".join(map(str, matches)),
         lambda candidate: any(match.accepts(candidate) for match in matches),
@@ -107,11 +106,9 @@ class Amqp091Peer(Conversation[Method]):
         super().write(data, as_event=False)
 
     def beat(self, data: bytes = codec.encode_frame(codec.HEARTBEAT, 0)) -> None:
-        """A heartbeat frame."""
         self.write(data)
 
     def header(self, id: int = 0, major: int = 0, minor: int = 9, revision: int = 1) -> None:
-        """The protocol header."""
         self.write(codec.protocol_header(id, major, minor, revision))
 
     def send_frame(self, type: int, channel: int, payload: bytes = b"", **lies: int) -> None:
@@ -172,7 +169,6 @@ class Amqp091Peer(Conversation[Method]):
     def start_ok(
         self, mechanism: str, response: bytes, properties: Mapping[str, Any] | None = None
     ) -> None:
-        """Answer start."""
         fields = {
             "mechanism": mechanism,
             "response": response,
@@ -240,11 +236,9 @@ class Amqp091Peer(Conversation[Method]):
     # channels
 
     def open_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
-        """Open a channel."""
         return self.call("channel.open", channel=channel, proves=proves)
 
     def close_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
-        """Close a channel in order."""
         return self.call(
             "channel.close",
             {"reply-code": 200, "reply-text": "done"},
@@ -319,7 +313,6 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> str:
-        """Begin to consume; return the consumer tag."""
         answer = self.call(
             "basic.consume",
             {"queue": queue, "consumer-tag": tag, **fields},

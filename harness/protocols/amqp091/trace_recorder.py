@@ -45,7 +45,6 @@ class Stream:
 
 
 def event_of(factory: EventFactory, at: Instant, out: bool, method: Method) -> Event:
-    """Return the event of one method."""
     if method.name == UNREADABLE:
         return factory.unreadable(at, out, method.body, method["reason"])
     if method.name == codec.HEART_BEAT:

@@ -42,7 +42,6 @@ class Delivery:
 
     @property
     def payload(self) -> bytes:
-        """Payload of all its frames."""
         return b"".join(frame.payload for frame in self.frames)
 
     @property
@@ -178,7 +177,6 @@ class Session:
         self.by_their_handle: dict[int, Link] = {}
 
     def beginning(self, fields: Mapping[str, Any]) -> None:
-        """We are about to send these begin fields."""
         self.next_outgoing_id = self.initial_outgoing_id = _int(fields.get("next-outgoing-id")) or 0
         self.next_delivery_id = self.next_outgoing_id
         self.granting(fields)
@@ -190,7 +188,6 @@ class Session:
         self.outgoing_window = self.outgoing_window if outgoing is None else outgoing
 
     def begun(self, frame: Frame) -> None:
-        """The broker's begin."""
         self.answer, self.theirs = frame, frame.channel
         self.next_incoming_id = frame.get("next-outgoing-id")
         self.remote_outgoing_window = frame.get("outgoing-window", 0)
@@ -246,7 +243,6 @@ class Session:
         return next(handle for handle in range(WRAP) if handle not in self.links)
 
     def attaching(self, fields: Mapping[str, Any]) -> Link:
-        """We are about to send these attach fields."""
         initial = _int(fields.get("initial-delivery-count")) or 0
         handle = _int(fields.get("handle")) or 0
         link = Link(

@@ -39,7 +39,6 @@ class Side(enum.Enum):
 
     @property
     def other(self) -> Side:
-        """The one it talks to."""
         return Side.BROKER if self is Side.OURS else Side.OURS
 
 
@@ -62,7 +61,6 @@ class WireFrame:
 
     @property
     def channel(self) -> int:
-        """The channel it came on."""
         return int(self.fields.get("channel", 0))
 
     def number(self, name: str) -> int | None:
@@ -84,12 +82,10 @@ class ConnectionEvents(list[Event]):
 
     @cached_property
     def frames(self) -> list[WireFrame]:
-        """See :func:`frames`."""
         return list(_frames(self, self[0].conn)) if self else []
 
     @cached_property
     def placed(self) -> list[Placed]:
-        """See :func:`placed`."""
         return list(Places().place(self.frames))
 
 
@@ -168,7 +164,6 @@ class Places:
         self._asked: dict[tuple[Side, str, object], int] = {}
 
     def place(self, seen: Iterable[WireFrame]) -> Iterator[Placed]:
-        """Every frame with its place."""
         for position, frame in enumerate(seen):
             yield self._one(position, frame)
 
@@ -238,7 +233,6 @@ class Places:
 
 
 def placed(events: Iterable[Event], conn: int) -> list[Placed]:
-    """Every frame of connection ``conn`` with its place."""
     if isinstance(events, ConnectionEvents):
         return events.placed
     return list(Places().place(_frames(events, conn)))
@@ -259,7 +253,6 @@ class Granted:
         side that uses them."""
 
     def grant(self, position: int, limit: int) -> None:
-        """``limit`` was granted at ``position`` of the trace."""
         if self._crossing:
             if limit != self.latest:
                 self._limits.append((position, limit))

@@ -81,7 +81,6 @@ def ending(what: str, condition: str | None = None) -> Match[Frame]:
 
 
 def either(*matches: Match[Frame]) -> Match[Frame]:
-    """Match whatever any of ``matches`` accepts."""
     return Match(
         " or ".join(map(str, matches)),
         lambda candidate: any(match.accepts(candidate) for match in matches),
@@ -122,7 +121,6 @@ class AmqpConnection(Conversation[Frame]):
 
     @property
     def opened(self) -> Frame | None:
-        """The broker's open."""
         return self.endpoint.opened
 
     @property
@@ -201,7 +199,6 @@ class AmqpConnection(Conversation[Frame]):
         self.write(changed, as_event=False)
 
     def beat(self, data: bytes = codec.encode_frame(b"")) -> None:
-        """An empty frame."""
         super().beat(data)
 
     # connections

@@ -99,7 +99,6 @@ class Composite:
 
     @property
     def symbol(self) -> str:
-        """The descriptor as a symbol."""
         return f"amqp:{self.name}:list"
 
 

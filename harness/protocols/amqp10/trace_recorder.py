@@ -15,7 +15,6 @@ UNREADABLE = "UNREADABLE"
 
 
 def event_of(factory: EventFactory, at: Instant, out: bool, item: codec.Read) -> Event:
-    """Return the event of one item of the codec."""
     match item:
         case Frame():
             return factory.frame(
@@ -57,7 +56,6 @@ class AmqpTraceRecorder:
     def record_frame_sent(
         self, at: Instant, name: str, fields: FieldList, payload: bytes, size: int
     ) -> None:
-        """Record a frame that was written."""
         self._judge.record(self._factory.frame(at, True, PROTOCOL, name, fields, payload, size))
 
     def record_bytes_sent(self, at: Instant, data: bytes) -> None:

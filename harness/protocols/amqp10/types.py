@@ -117,8 +117,6 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A descriptor and what it describes."""
-
     descriptor: Item
     value: Item
 
@@ -170,12 +168,10 @@ def symbol(value: str, code: int | None = None) -> Value:
 
 
 def string(value: str, code: int | None = None) -> Value:
-    """A string."""
     return Value("string", value, code)
 
 
 def binary(value: bytes, code: int | None = None) -> Value:
-    """Bytes."""
     return Value("binary", value, code)
 
 

@@ -111,7 +111,6 @@ class CorePeer(Conversation[Packet]):
         self.ping()
 
     def ping(self, ttl_ms: int = TTL_MS) -> None:
-        """A ping that asks for that TTL."""
         self.send(PING, {"connection-ttl": ttl_ms}, channel=LIVENESS)
 
     def call(
@@ -124,7 +123,6 @@ class CorePeer(Conversation[Packet]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Packet:
-        """A packet and its answer."""
         self.send(name, fields, channel=channel)
         return self.expect(packet(answer), within=within, proves=proves)
 
@@ -211,7 +209,6 @@ class CorePeer(Conversation[Packet]):
         return self.call("create-queue-v2", {**arguments, **fields}, proves=proves)
 
     def query(self, queue: str) -> Packet:
-        """Return the broker's answer to a queue query."""
         return self.call("queue-query", {"queue": queue}, answer="queue-query-response-v3")
 
     # consumers

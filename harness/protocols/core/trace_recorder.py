@@ -22,7 +22,6 @@ PING = "ping"
 
 
 def event_of(factory: EventFactory, at: Instant, out: bool, item: codec.Read) -> Event:
-    """Return the event of one item of the codec."""
     if isinstance(item, Unreadable):
         return factory.unreadable(at, out, item.data, item.reason)
     if item.name == PING:

@@ -24,7 +24,6 @@ SHORT, LONG = 9, 0xFFF
 
 
 def simple(text: str) -> bytes:
-    """A simple string."""
     data = text.encode("utf-16-le", "surrogatepass")
     return len(data).to_bytes(4) + data
 

@@ -70,7 +70,6 @@ class Structure:
 
     @property
     def message(self) -> Structure | None:
-        """The message that it is, or that it carries."""
         return self if self.name in MESSAGES else self.get("message")
 
     @property
@@ -242,7 +241,6 @@ class Reader(LengthPrefixedReader[Structure]):
 
 
 def read_command(data: bytes, version: int = NEWEST) -> Read:
-    """The whole command ``data``."""
     code = data[4]
     table = BY_CODE.get(code)
     if table is None or not table.command:

@@ -57,12 +57,10 @@ DELIVERED, POISON, STANDARD, REDELIVERED, INDIVIDUAL = 0, 1, 2, 3, 4
 
 
 def queue(name: str) -> Structure:
-    """The queue of that name."""
     return Structure("ActiveMQQueue", {"physicalName": name})
 
 
 def topic(name: str) -> Structure:
-    """The topic of that name."""
     return Structure("ActiveMQTopic", {"physicalName": name})
 
 
@@ -86,7 +84,6 @@ def answer(number: int) -> Match[Structure]:
 
 
 def dispatch(consumer: Structure | None = None) -> Match[Structure]:
-    """Match a message for ``consumer``, or for any."""
     return Match(
         "a message" if consumer is None else f"a message for consumer {consumer}",
         lambda command: (
@@ -180,11 +177,9 @@ class OpenWirePeer(Conversation[Structure]):
         )
 
     def beat(self, data: bytes = b"") -> None:
-        """A KeepAliveInfo that asks for no answer."""
         self.keep_alive()
 
     def keep_alive(self, *, response: bool = False) -> None:
-        """A KeepAliveInfo."""
         self.send(KEEP_ALIVE, response=response)
 
     def _next(self, what: str) -> int:
@@ -230,14 +225,12 @@ class OpenWirePeer(Conversation[Structure]):
         self.expect(command("BrokerInfo"))
 
     def open_session(self, number: int = 1, *, proves: Requirements | None = None) -> Structure:
-        """Make a session; return its id."""
         made = Structure("SessionId", {"connectionId": self.name, "value": number})
         self.request("SessionInfo", {"sessionId": made}, proves=proves)
         return made
 
     @property
     def connection(self) -> Structure:
-        """Its connection id."""
         return Structure("ConnectionId", {"value": self.name})
 
     def remove(self, what: Structure, *, proves: Requirements | None = None) -> None:

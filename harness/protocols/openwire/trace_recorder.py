@@ -21,7 +21,6 @@ KEEP_ALIVE, WIRE_FORMAT = "KeepAliveInfo", "WireFormatInfo"
 
 
 def event_of(factory: EventFactory, at: Instant, out: bool, item: Structure | Unreadable) -> Event:
-    """Return the event of one item of the codec."""
     if isinstance(item, Unreadable):
         return factory.unreadable(at, out, item.data, item.reason)
     if item.name == KEEP_ALIVE:

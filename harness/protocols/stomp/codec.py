@@ -87,7 +87,6 @@ def header_list(headers: HeadersLike) -> HeaderList:
 
 
 def escape(text: str, version: str) -> str:
-    """``text`` with the escapes of ``version``."""
     return text.translate(_TRANSLATIONS[version])
 
 

@@ -78,7 +78,6 @@ class StompInbox(StompConversation):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Frame:
-        """The next MESSAGE (with that body, if given)."""
         return self.expect(
             MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves
         )

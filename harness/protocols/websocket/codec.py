@@ -41,11 +41,9 @@ class Reply:
     size: int = 0
 
     def values(self, name: str) -> list[str]:
-        """Every value of a field."""
         return [value for field, value in self.fields if field == name.lower()]
 
     def brief(self) -> str:
-        """The reply in one line."""
         return (
             f"HTTP {self.status} [{', '.join(f'{name}: {value}' for name, value in self.fields)}]"[
                 :400
@@ -87,7 +85,6 @@ class WsFrame:
         )
 
     def brief(self) -> str:
-        """The frame in one line."""
         marks = [] if self.fin else ["more follows"]
         marks += ["masked"] if self.masked else []
         marks += [f"reserved bits {self.reserved:03b}"] if self.reserved else []
@@ -188,7 +185,6 @@ class Reader:
         self._upgraded, self._done = upgraded, False
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """Return the items that ``data`` completes."""
         self._rest += data
         while (
             not self._done

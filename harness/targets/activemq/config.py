@@ -41,8 +41,6 @@ _KIND = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A file's policy for a destination."""
-
     memory_limit: int = 0
     """Bytes; 0: no limit of its own, only the broker's."""
     flow_control: bool = True

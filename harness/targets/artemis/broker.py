@@ -154,7 +154,6 @@ class ArtemisProcess(JavaBroker):
         return beside if beside.is_file() else RELEASES.our_files / name
 
     def _user(self) -> tuple[str, str]:
-        """The first user of the users file."""
         path = self._file("artemis-users.properties")
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             if not line.strip() or line.lstrip().startswith(("#", "!")):

@@ -306,7 +306,6 @@ def _unreachable() -> str:
 
 
 def _first(problem: BaseException) -> BaseException:
-    """Return the first cause of an exception."""
     while (before := problem.__cause__ or problem.__context__) is not None:
         problem = before
     return problem

@@ -46,7 +46,6 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """True if no time is left."""
         return time.monotonic() >= self._at
 
 

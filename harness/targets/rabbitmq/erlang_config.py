@@ -114,7 +114,6 @@ class _Reader:
                 return match
 
     def mark(self, expected: str) -> None:
-        """Read a mark that has to stand here."""
         token = self._next()
         if token[0] != expected:
             raise SetUpFailed(
@@ -122,7 +121,6 @@ class _Reader:
             )
 
     def term(self) -> Any:
-        """The next term."""
         token = self._next()
         line = self._line()
         value: Any

@@ -26,8 +26,6 @@ _VERSION = re.compile(r"\d+(\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release that can be started."""
-
     version: str
     home: Path
     """Its folder, as what runs sees it."""
@@ -36,12 +34,10 @@ class Release:
 
     @property
     def folder(self) -> Path:
-        """Its folder, as we see it."""
         return self.home if self.root is None else self.root / self.home.relative_to("/")
 
     @property
     def plugins(self) -> set[str]:
-        """The plugins that it has."""
         return {
             path.name.rpartition("-")[0] or path.name
             for path in (self.folder / "plugins").iterdir()

@@ -82,7 +82,6 @@ class RabbitmqTarget(SocketTarget):
         self._node(node).control(*CLEAR_ALARM[resource])
 
     def _node(self, name: str) -> RabbitmqProcess:
-        """The process of a node."""
         assert self._process is not None, "start() comes first"
         return self._process
 

@@ -84,8 +84,6 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A name."""
-
     name: str
     line: int
 

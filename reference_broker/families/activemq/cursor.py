@@ -72,11 +72,9 @@ class ChargedEntry:
         self._gone = gone
 
     def handed(self) -> None:
-        """It goes to a consumer."""
         self.cursor.hand(self)
 
     def back(self) -> None:
-        """It came back from one."""
         self.cursor.back(self)
 
     def release(self) -> None:
@@ -167,7 +165,6 @@ class Cursor:
     # --- in memory --------------------------------------------------------------------------------
 
     def add(self, claim: ChargedEntry) -> None:
-        """A message is added."""
         self._store(claim.persistent, claim.cost)
         self.keep(claim)
         self.memory.add(claim.cost)
@@ -189,7 +186,6 @@ class Cursor:
         return room
 
     def hand(self, claim: ChargedEntry) -> None:
-        """``claim`` goes to a consumer."""
         if claim.waits:
             self.leaves(claim)
         if claim.paged:
@@ -202,7 +198,6 @@ class Cursor:
         self._paged += 1
 
     def remove(self, claim: ChargedEntry) -> None:
-        """``claim`` is gone."""
         self.hand(claim)
         self.memory.add(-claim.cost)
         self._store(claim.persistent, -claim.cost)
@@ -291,8 +286,6 @@ class FileCursor(Cursor):
 
 
 class StoreCursor(FileCursor):
-    """STORE, of a broker with a store."""
-
     def __init__(
         self, entry: DestinationPolicy, memory: Usage, usage: BrokerUsage, stored: bool
     ) -> None:

@@ -60,8 +60,6 @@ class NoSpace(Exception):
 
 
 class SendOutcome(enum.Enum):
-    """The result of a send."""
-
     TAKEN = enum.auto()
     PARKED = enum.auto()
     """It waits, and nothing else does."""

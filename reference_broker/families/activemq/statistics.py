@@ -46,12 +46,10 @@ class AnswerCodec(Protocol):
         address: str,
         routing: RoutingType,
         statistics: dict[str, Any],
-    ) -> Message:
-        """Return the message with ``statistics`` that goes to ``address``."""
+    ) -> Message: ...
 
 
 def is_question(address: str) -> bool:
-    """Return True if messages to ``address`` are questions."""
     return plain(address).startswith(NAMES)
 
 
@@ -95,7 +93,6 @@ class StatisticsAddress(Address):
     def route(
         self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
     ) -> bool:
-        """Answer ``message``."""
         to, _ = self._codec.asker(message)
         statistics = self._statistics()
         if not to or statistics is None:

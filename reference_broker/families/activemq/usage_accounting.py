@@ -85,7 +85,6 @@ class TopicClaim:
             self._account.memory.add(-self._cost)
 
     def release(self) -> None:
-        """One of them has done with it."""
         self._holders -= 1
         if not self._holders:
             self._account.forget_message()
@@ -132,7 +131,6 @@ class UsageAccount(MemoryAccount):
         """Messages that were ever added, and that are gone."""
 
     def cost(self, message: Message) -> int:
-        """Return the charge for ``message``."""
         return self.entry.minimum_message_size + size_of(message)
 
     def charge(self, message: Message, queues: int) -> ResourceClaim:
@@ -149,12 +147,10 @@ class UsageAccount(MemoryAccount):
         return HeldClaim(self, self.cost(message))
 
     def added(self, messages: int = 1) -> None:
-        """So many messages came."""
         self.sends += messages
         self.messages += messages
 
     def forget_message(self) -> None:
-        """A message is gone."""
         self.messages -= 1
         self.done += 1
         if not self.wanted:

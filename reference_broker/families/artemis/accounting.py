@@ -58,8 +58,6 @@ REFERENCE = 72
 
 
 class AddressAccount(MemoryAccount):
-    """The memory of one address, with its limits."""
-
     def __init__(self, name: str, rule: Rule, accounting: Accounting) -> None:
         super().__init__(name, rule, accounting)
         self._max_size = rule.max_size_bytes

@@ -52,7 +52,6 @@ class ManagementAddress(Address):
     def route(
         self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
     ) -> bool:
-        """Answers ``message``."""
         asked = dict(reversed(message.envelope.headers))
         to = asked.get("reply-to")
         if to is None:

@@ -62,7 +62,6 @@ class KeyTree:
         """The binding key that ends here."""
 
     def add(self, key: str) -> None:
-        """Add ``key``."""
         node = self
         for word in _words(key):
             node = node.children.setdefault(word, KeyTree())
@@ -137,7 +136,6 @@ class Exchange:
             self.tree.add(binding.key)
 
     def remove(self, binding: Binding) -> None:
-        """Remove ``binding``, which is one of this exchange."""
         del self.bindings[binding]
         same_key = self.by_key[binding.key]
         del same_key[binding]
@@ -199,7 +197,6 @@ class Exchanges:
         return len(self._all) + 1
 
     def find(self, name: str) -> Exchange | None:
-        """The exchange of that name."""
         return self._default if name == DEFAULT else self._all.get(name)
 
     def add(self, exchange: Exchange, conn: int) -> None:

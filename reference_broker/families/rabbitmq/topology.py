@@ -81,7 +81,6 @@ class Topology:
         self._named = 0
 
     def find(self, name: str) -> Declared | None:
-        """The queue of that name."""
         queue = self._router.addresses.anycast_queue(name)
         known = self._declared.get(name)
         if queue is None:
@@ -99,12 +98,10 @@ class Topology:
         ]
 
     def of(self, queue: Queue) -> Declared | None:
-        """Return the declaration of ``queue``."""
         declared = self.find(queue.name)
         return declared if declared is not None and declared.queue is queue else None
 
     def new_name(self, beginning: str, seed: str) -> str:
-        """A name that nothing has."""
         self._named += 1
         return f"{beginning}-{seed}{self._named}"
 

@@ -158,7 +158,6 @@ class Channel:
     # --- what goes out ----------------------------------------------------------------------------
 
     def tell(self, method: base.Frame) -> None:
-        """Send a method."""
         self.connection.send(methods.write(self.number, method))
 
     def next_tag(self) -> int:
@@ -178,7 +177,6 @@ class Channel:
         )
 
     def send_content(self, method: base.Frame, what: Message) -> None:
-        """Send a method with the content of a message."""
         shared = self.connection.shared
         properties = message.properties_of(what, shared.clock.unix())
         header = methods.header_payload(len(what.body), properties)

@@ -26,7 +26,6 @@ class Confirms:
         return self.published
 
     def answer(self, number: int, taken: bool) -> None:
-        """Keep the answer to message ``number``."""
         self._due[number] = taken
 
     def take_answers(self) -> Iterator[commands.Basic.Ack | commands.Basic.Nack]:

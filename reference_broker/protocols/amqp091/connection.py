@@ -88,8 +88,6 @@ VHOST = "/"
 
 
 class State(enum.Enum):
-    """The states of a connection."""
-
     STARTING = enum.auto()
     TUNING = enum.auto()
     OPENING = enum.auto()
@@ -145,7 +143,6 @@ class Amqp091Connection:
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Read ``data``."""
         if self._beats is not None:
             self._beats.on_bytes_received()
         if self._deaf:
@@ -232,7 +229,6 @@ class Amqp091Connection:
         self.shared.outbox.send(self.conn, data)
 
     def tell(self, method: base.Frame, channel: int = 0) -> None:
-        """Send a method."""
         self.send(methods.write(channel, method))
 
     def observe(self, requirement: str, detail: str) -> None:

@@ -80,27 +80,22 @@ class Connection(Protocol):
 
 
 class Channel(Protocol):
-    """A consumer's channel."""
-
     active: bool
     unacked: UnackedDeliveries
     limit: Prefetch
 
     @property
-    def connection(self) -> Connection:
-        """Return the channel's connection."""
+    def connection(self) -> Connection: ...
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
 
-    def next_tag(self) -> int:
-        """Return the tag of the next delivery."""
+    def next_tag(self) -> int: ...
 
     def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
         """Send basic.deliver with its content."""
 
-    def cancelled(self, consumer: Consumer) -> None:
-        """Report that the broker ended ``consumer``."""
+    def cancelled(self, consumer: Consumer) -> None: ...
 
 
 class Consumer:
@@ -126,7 +121,6 @@ class Consumer:
         self.channel.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Send one message."""
         redelivered = entry.deliveries > 0
         entry.deliveries += 1
         queue = self.declared.queue

@@ -67,7 +67,6 @@ class FrameParser(ByteBuffer):
 
 
 def frame(type: int, channel: int, payload: bytes) -> bytes:
-    """Return a whole frame."""
     return b"%b%b\xce" % (_HEAD.pack(type, channel, len(payload)), payload)
 
 

@@ -122,8 +122,6 @@ def _written(value: object) -> str:
 
 
 class PagedMessage(Amqp091Message):
-    """A message whose body is in a file."""
-
     __slots__ = ("large",)
 
     def __init__(self, of: Amqp091Message, body: LargeBody) -> None:

@@ -73,7 +73,6 @@ def name_of(method: base.Frame) -> str:
 
 
 def numbers_of(method: base.Frame | None) -> tuple[int, int]:
-    """Return class and method number."""
     return (0, 0) if method is None else (method.index >> 16, method.index & 0xFFFF)
 
 

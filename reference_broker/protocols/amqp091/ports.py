@@ -70,20 +70,17 @@ class Channel(Protocol):
     transaction: Transaction | None
     flow: ChannelFlow
 
-    def tell(self, method: base.Frame) -> None:
-        """Send a method."""
+    def tell(self, method: base.Frame) -> None: ...
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
 
-    def next_tag(self) -> int:
-        """Return the tag of the next delivery."""
+    def next_tag(self) -> int: ...
 
     def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
         """Send basic.deliver with its content."""
 
-    def send_content(self, method: base.Frame, what: Message) -> None:
-        """Send a method with the content of a message."""
+    def send_content(self, method: base.Frame, what: Message) -> None: ...
 
     def flush(self) -> None:
         """Send the confirms that are due."""
@@ -97,8 +94,7 @@ class Channel(Protocol):
     def dispatch(self) -> None:
         """Offer every consumer what waits."""
 
-    def cancelled(self, consumer: Consumer) -> None:
-        """Report that the broker ended a consumer."""
+    def cancelled(self, consumer: Consumer) -> None: ...
 
     def cancel(self, consumer: Consumer) -> None:
         """End a consumer as its client asked."""

@@ -53,16 +53,13 @@ class Connection(Protocol):
     def resume(self) -> None:
         """Carry out what waited, and read on."""
 
-    def tell(self, method: base.Frame, channel: int = 0) -> None:
-        """Send a method."""
+    def tell(self, method: base.Frame, channel: int = 0) -> None: ...
 
     def observe(self, requirement: str, detail: str) -> None:
         """Record that a branch was taken because of ``requirement``."""
 
 
 class Throttled(Protocol):
-    """A connection with its throttle."""
-
     @property
     def throttle(self) -> Throttle:
         """Return what holds the connection back."""
@@ -76,8 +73,7 @@ class Channel(Protocol):
     confirms: Confirms | None
 
     @property
-    def connection(self) -> Throttled:
-        """Return the channel's connection."""
+    def connection(self) -> Throttled: ...
 
     def flush(self) -> None:
         """Send the confirms that are due."""
@@ -96,7 +92,6 @@ class Throttle:
 
     @property
     def holds(self) -> bool:
-        """True if nothing may be read."""
         return bool(self._reasons)
 
     @property

@@ -117,8 +117,6 @@ _CONNECTION_FRAMES = (Begin, Close, Open)
 
 
 class State(enum.Enum):
-    """The states of a connection."""
-
     HEADER = enum.auto()
     SASL = enum.auto()
     OPENING = enum.auto()
@@ -207,7 +205,6 @@ class AmqpConnection:
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Read ``data``."""
         if self._state is State.BROKEN:
             return
         self._parser.feed(data)

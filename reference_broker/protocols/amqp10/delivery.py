@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 class Session(Protocol):
     """The session of a link that sends."""
 
-    def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
-        """Report that we settle ``deliveries``."""
+    def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None: ...
 
 
 class SendingLink(Protocol):
@@ -32,12 +31,10 @@ class SendingLink(Protocol):
     default_outcome: Any
 
     @property
-    def session(self) -> Session:
-        """Return the link's session."""
+    def session(self) -> Session: ...
 
     @property
-    def is_attached(self) -> bool:
-        """True if the link lives."""
+    def is_attached(self) -> bool: ...
 
     def disposed(self, deliveries: list[Delivery], state: Any, settled: bool) -> None:
         """Apply what the peer reports about ``deliveries``."""
@@ -70,8 +67,7 @@ class Scan(Protocol):
     def feed(self, data: bytes) -> None:
         """Look at the next bytes."""
 
-    def finish(self) -> tuple[Section, ...]:
-        """Return all sections."""
+    def finish(self) -> tuple[Section, ...]: ...
 
 
 class Delivery:
@@ -192,7 +188,6 @@ class Batch:
         return bool(self._runs)
 
     def add(self, delivery_id: int, state: Any) -> None:
-        """Add the settlement of ``delivery_id`` in ``state``."""
         runs = self._runs
         if runs:
             first, last, before = runs[-1]
@@ -204,7 +199,6 @@ class Batch:
         runs.append((delivery_id, delivery_id, state))
 
     def take(self) -> list[Disposition]:
-        """Remove and return the dispositions."""
         runs, self._runs = self._runs, []
         return [
             Disposition(
@@ -262,7 +256,6 @@ def opening_transfer(
 
 
 def more_transfer(channel: int, handle: int, payload: bytes, *, more: bool) -> bytes:
-    """Return another frame of a delivery."""
     return frame(channel, Transfer(handle=handle, more=more).encode() + payload)
 
 

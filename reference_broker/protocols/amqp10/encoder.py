@@ -43,7 +43,6 @@ _TWO_SIZES = struct.Struct(">II").pack
 
 
 def encode(value: Any) -> bytes:
-    """Return any value as bytes."""
     encoder = ENCODERS.get(type(value))
     if encoder is None:
         raise TypeError(f"{type(value).__name__} has no AMQP type")

@@ -64,8 +64,6 @@ _REJECTED = "amqp:rejected:list"
 
 
 class IncomingLink(Link):
-    """A link on which the peer sends."""
-
     credit: ReceiverCredit
 
     def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:

@@ -69,8 +69,6 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class LinkState(enum.Enum):
-    """The states of a handle."""
-
     ATTACHED = enum.auto()
     REFUSED = enum.auto()
     BROKEN = enum.auto()
@@ -136,8 +134,7 @@ class Session(Protocol):
     """Links that could send but for the window or the peer; each is resumed when it can."""
 
     @property
-    def connection(self) -> Connection:
-        """Return the session's connection."""
+    def connection(self) -> Connection: ...
 
     def can_send(self) -> bool:
         """True if the window and the peer allow another transfer."""
@@ -157,11 +154,9 @@ class Session(Protocol):
     def forget(self, deliveries: list[Delivery]) -> None:
         """Drop ``deliveries``: they are settled."""
 
-    def settle_incoming(self, delivery_id: int, state: Any) -> None:
-        """Settle a delivery that arrived."""
+    def settle_incoming(self, delivery_id: int, state: Any) -> None: ...
 
-    def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
-        """Report that we settle ``deliveries``."""
+    def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None: ...
 
     def transmit(self, data: bytes) -> None:
         """Send one transfer."""
@@ -200,7 +195,6 @@ class Link:
 
     @property
     def is_attached(self) -> bool:
-        """True if the link lives."""
         return self.state is LinkState.ATTACHED
 
     # --- what a kind of link does -----------------------------------------------------------------
@@ -214,7 +208,6 @@ class Link:
         raise NotImplementedError
 
     def transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """Handle a transfer of the peer."""
         raise NotImplementedError
 
     def describe(self, flow: Flow) -> None:

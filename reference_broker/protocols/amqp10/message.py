@@ -146,7 +146,6 @@ class AmqpMessage(Message):
 
     @property
     def bare_size(self) -> int:
-        """Length of the bare message."""
         return len(self.bare)
 
     def property(self, name: str) -> Value:

@@ -194,7 +194,6 @@ class OutgoingLink(Link):
         self.session.shared.outbox.wait_for(self.session.connection.conn, batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Send one message."""
         session = self.session
         entry.deliveries += 1
         payload, large = (

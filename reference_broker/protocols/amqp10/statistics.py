@@ -37,7 +37,6 @@ class StatisticsCodec:
         routing: RoutingType,
         statistics: dict[str, Any],
     ) -> Message:
-        """Return the message with ``statistics`` that goes to ``address``."""
         to, correlation = self.asker(question)
         properties = Properties(to=to, correlation_id=correlation)
         bare = b"".join((properties.encode(), _VALUE, mapping(statistics)))

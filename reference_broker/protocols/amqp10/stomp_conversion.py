@@ -92,8 +92,7 @@ class Source(Protocol):
         """Return the sections that tell more than the body."""
 
     @property
-    def bare_size(self) -> int:
-        """Return the size of the bare message."""
+    def bare_size(self) -> int: ...
 
     def stomp_body(self) -> tuple[bool, bytes | LargeBodySlice, str]:
         """Return whether the body is text, the body, and the value of the header amqp-body."""

@@ -13,8 +13,6 @@ from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 
 
 class Session(Protocol):
-    """The session of a controller."""
-
     shared: BrokerContext
 
     def break_link(self, link: Any, problem: Refusal) -> None:

@@ -46,8 +46,6 @@ TTL_MS = 60_000
 
 
 class State(enum.Enum):
-    """The states of a connection."""
-
     OPENING = enum.auto()
     OPENED = enum.auto()
     CLOSED = enum.auto()
@@ -85,7 +83,6 @@ class CoreConnection:
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Read ``data``."""
         self._liveness.on_bytes_received(now, data)
         parser = self._parser
         parser.feed(data)

@@ -27,8 +27,6 @@ from brokerproof.reference_broker.selector.selector import Selector
 
 
 class Session(Protocol):
-    """A consumer's session."""
-
     shared: BrokerContext
     channel: int
     holding: OrderedDict[CoreConsumer, None]
@@ -40,8 +38,7 @@ class Session(Protocol):
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
 
-    def send(self, data: bytes) -> None:
-        """Send a packet."""
+    def send(self, data: bytes) -> None: ...
 
 
 class ConsumerCredit:

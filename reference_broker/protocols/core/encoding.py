@@ -40,7 +40,6 @@ class PacketParser:
         self._waiting = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Append ``data``."""
         self._waiting += data
 
     def magic(self) -> bool:
@@ -105,7 +104,6 @@ class Fields(FieldReader):
         return pairs.decode("utf-16-le", "surrogatepass")
 
     def optional_text(self) -> str | None:
-        """Return text, or None."""
         return self.perhaps(self.text)
 
     def optional_words(self) -> str | None:
@@ -119,13 +117,11 @@ YES, NO = b"\xff", b"\0"
 
 
 def packet(type: int, channel: int, *fields: bytes) -> bytes:
-    """Return a whole packet."""
     data = b"".join(fields)
     return HEAD.pack(HEAD.size - 4 + len(data), type & 0xFF, channel) + data
 
 
 def flag(value: object) -> bytes:
-    """Return a truth value."""
     return YES if value else NO
 
 
@@ -149,5 +145,4 @@ def words(value: str) -> bytes:
 
 
 def optional(write: Callable[[T], bytes], value: T | None) -> bytes:
-    """Return an optional value."""
     return NO if value is None else YES + write(value)

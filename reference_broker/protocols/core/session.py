@@ -72,7 +72,6 @@ class Session:
         return self.started and not self.connection.held
 
     def send(self, data: bytes) -> None:
-        """Send a packet."""
         self.connection.send(data)
 
     def wait_for(self, batch: int) -> None:

@@ -68,7 +68,6 @@ class ManagementConnection:
         return self._open
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Read ``data``."""
         if self._asked is not None:
             self._idle.move(now + PATIENCE)
         self._http.receive_data(data)

@@ -60,8 +60,6 @@ COMMAND = b"a command"
 
 
 class State(enum.Enum):
-    """The states of a connection."""
-
     NEGOTIATING = enum.auto()
     OPENED = enum.auto()
     CLOSED = enum.auto()
@@ -129,7 +127,6 @@ class OpenWireConnection:
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Read ``data``."""
         self._parser.feed(data)
         self._liveness.on_bytes_received(now, b"")
         self._carry_out(now)

@@ -31,8 +31,6 @@ from brokerproof.reference_broker.selector.selector import Selector
 
 
 class Client(Protocol):
-    """A consumer's client."""
-
     shared: BrokerContext
 
     @property
@@ -40,14 +38,12 @@ class Client(Protocol):
         """Return the version of the protocol that both sides speak."""
 
     @property
-    def may_deliver(self) -> bool:
-        """True if the peer reads."""
+    def may_deliver(self) -> bool: ...
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored."""
 
-    def send(self, data: bytes) -> None:
-        """Send a command."""
+    def send(self, data: bytes) -> None: ...
 
 
 class Prefetch:
@@ -71,7 +67,6 @@ class Prefetch:
         self.extension += max(0, count)
 
     def acknowledged(self, count: int) -> None:
-        """Count ``count`` messages that are acknowledged."""
         self.extension = max(0, self.extension - count)
 
 

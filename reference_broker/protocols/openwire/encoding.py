@@ -32,7 +32,6 @@ class CommandParser:
         self._waiting = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Append ``data``."""
         self._waiting += data
 
     def next(self) -> Command | None:
@@ -66,11 +65,9 @@ class Fields(FieldReader):
         return decoded(self.take(self.int16()))
 
     def text(self) -> str | None:
-        """Return text, or None."""
         return self.name() if self.flag() else None
 
     def data(self) -> bytes | None:
-        """Return bytes, or None."""
         return self.take(self.int32()) if self.flag() else None
 
     def throwable(self) -> tuple[str | None, str | None] | None:
@@ -94,13 +91,11 @@ YES, NO = b"\1", b"\0"
 
 
 def command(type: int, *fields: bytes) -> bytes:
-    """Return a whole command."""
     data = b"".join(fields)
     return int32(1 + len(data)) + bytes((type,)) + data
 
 
 def flag(value: object) -> bytes:
-    """Return a truth value."""
     return YES if value else NO
 
 
@@ -124,12 +119,10 @@ def name(value: str) -> bytes:
 
 
 def text(value: str | None) -> bytes:
-    """Return optional text."""
     return NO if value is None else YES + name(value)
 
 
 def data(value: bytes | None) -> bytes:
-    """Return optional bytes."""
     return NO if value is None else b"".join((YES, int32(len(value)), value))
 
 

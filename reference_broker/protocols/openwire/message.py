@@ -214,8 +214,6 @@ class MessageFields:
 
 
 class OpenWireMessage(Message):
-    """One message as it arrived."""
-
     __slots__ = ("_properties", "fields")
 
     record_kind = 8

@@ -37,7 +37,6 @@ class Producer:
 
     @property
     def windowed(self) -> bool:
-        """True if the client gets ProducerAck."""
         return self.window > 0
 
     def taken(self, size: int, *, answered: bool) -> None:
@@ -46,7 +45,6 @@ class Producer:
             self.acknowledge(size)
 
     def acknowledge(self, size: int) -> None:
-        """Send ProducerAck."""
         self._send(
             command(codes.PRODUCER_ACK, int32(0), NO, nested(self.id, codes.NEWEST), int32(size))
         )

@@ -30,7 +30,6 @@ class Destination(NamedTuple):
 
     @property
     def routing(self) -> RoutingType:
-        """The routing type."""
         return (
             RoutingType.ANYCAST
             if self.type in (codes.QUEUE, codes.TEMP_QUEUE)
@@ -39,7 +38,6 @@ class Destination(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The broker's address."""
         return qualified(self.name, self.routing)
 
     def encode(self, version: int) -> bytes:
@@ -181,12 +179,10 @@ Structure: TypeAlias = (
 
 
 def nested(structure: Structure | None, version: int) -> bytes:
-    """Return a structure as a field."""
     return NO if structure is None else YES + structure.encode(version)
 
 
 def listed(structures: list[Structure | None] | None, version: int) -> bytes:
-    """Return structures as a field."""
     return several(
         None if structures is None else (nested(structure, version) for structure in structures)
     )
@@ -221,7 +217,6 @@ def structure(fields: Fields, version: int) -> Structure | None:
 
 
 def structures(fields: Fields, version: int) -> list[Structure | None] | None:
-    """Return the structures in a field, or None."""
     return [structure(fields, version) for _ in range(fields.int16())] if fields.flag() else None
 
 

@@ -15,8 +15,6 @@ from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireCon
 
 
 class OpenWireTransaction:
-    """One open transaction."""
-
     def __init__(self, shared: BrokerContext) -> None:
         self._shared = shared
         self._sends = Transaction()

@@ -95,8 +95,6 @@ SERVER = f"brokerproof/{RELEASE}"
 
 
 class State(enum.Enum):
-    """The states of a connection."""
-
     OPENING = enum.auto()
     SESSION = enum.auto()
     CLOSED = enum.auto()
@@ -280,7 +278,6 @@ class StompConnection:
         self._silence_check.cancel()
 
     def _read_again(self, reason: PauseReason) -> None:
-        """Read on: ``reason`` is over."""
         now, data = self.shared.clock.now, self._unread
         self.blocked, self._unread = False, b""
         self.shared.outbox.resume_reading(self.conn, reason)
@@ -418,7 +415,6 @@ class StompConnection:
         self.close()
 
     def tell(self, problem: Refusal, frame: Frame | None = None) -> None:
-        """Answer with ERROR."""
         where = "" if frame is None else f" in the {frame.head.command} frame"
         body = f"{problem.message}{where}: {problem.detail} ({problem.requirement})\n".encode(
             "utf-8", "backslashreplace"

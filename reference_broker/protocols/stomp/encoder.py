@@ -74,7 +74,6 @@ class FrameEncoder:
         return b"%b\n%b\n%b\0" % (command.encode(), lines, body)
 
     def receipt(self, receipt: str) -> bytes:
-        """Return a RECEIPT."""
         return b"RECEIPT\n%b\n\0" % self.header("receipt-id", receipt)
 
     def message(self, opening: bytes, message: Message, ack: bytes, redelivered: bool) -> bytes:

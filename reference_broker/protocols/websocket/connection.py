@@ -68,8 +68,6 @@ class Inner(Protocol):
 
 
 class State(enum.Enum):
-    """The states of a connection."""
-
     UPGRADING = enum.auto()
     OPEN = enum.auto()
     CLOSING = enum.auto()
@@ -96,7 +94,6 @@ class WebSocketConnection:
         return self._state is not State.CLOSED
 
     def describe(self) -> Described | None:
-        """Return the description of ``inner``."""
         return self._inner.describe() if isinstance(self._inner, Describes) else None
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
@@ -106,7 +103,6 @@ class WebSocketConnection:
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Read ``data``."""
         if self._state is State.UPGRADING:
             answer = self._upgrade.feed(data)
             if answer is None:

@@ -24,8 +24,6 @@ Mistakes: TypeAlias = Sequence[tuple[str, Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Step(grammar.Step):
-    """One frame."""
-
     performative: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
     payload: bytes = b""
@@ -203,7 +201,6 @@ LINK = {"name": "x", "handle": 0, "role": RECEIVER}
 
 
 def raw(body: bytes, **layout: Any) -> bytes:
-    """Return a frame with this body."""
     return codec.encode_frame(body, **layout)
 
 

@@ -18,8 +18,6 @@ class Step:
 
 @dataclass(frozen=True)
 class Conversation:
-    """Frames that one connection sends."""
-
     version: str
     steps: tuple[Step, ...]
 

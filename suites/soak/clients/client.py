@@ -58,8 +58,6 @@ SLASHES = Naming(
 
 
 class Client(ABC):
-    """One connection, of the client ``name``."""
-
     protocol: ClassVar[str]
     """The acceptor that it connects to."""
     topics = False
@@ -132,11 +130,9 @@ class Counting:
         self._parts: dict[str, int] = {}
 
     def expect(self, reference: str, parts: int) -> None:
-        """``reference`` has so many parts."""
         self._parts[reference] = parts
 
     def part(self, reference: str) -> Iterator[Event]:
-        """One of them is confirmed."""
         self._parts[reference] -= 1
         if not self._parts[reference]:
             del self._parts[reference]

@@ -64,7 +64,6 @@ class Docker:
         return f"tcp://127.0.0.1:{self.server.server_address[1]}"
 
     def inspected(self) -> dict[str, Any]:
-        """The container, as ``docker inspect`` has it."""
         bound = {
             port: [{"HostIp": "127.0.0.1", "HostPort": str(listener.getsockname()[1])}]
             for port, listener in self.listening.items()

@@ -35,8 +35,6 @@ class Message:
 
 @dataclass
 class Consumer:
-    """One consumer on a connection of its own."""
-
     conn: int
     queue: int
     mode: str

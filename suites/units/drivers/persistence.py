@@ -184,7 +184,6 @@ class StoringDriver:
     def send(
         self, conn: int, *bodies: str, to: str = "q", persistent: bool = True, headers: str = ""
     ) -> Self:
-        """Messages, each with a receipt of its body's name."""
         kept = "persistent:true\n" if persistent else ""
         head = f"SEND\ndestination:{self.prefix}{to}\n{kept}{headers}"
         return self.say(conn, "".join(f"{head}receipt:{body}\n\n{body}\0" for body in bodies))

@@ -13,8 +13,6 @@ from driver_lines import DriverLines
 
 
 class Pika(DriverLines):  # type: ignore[misc]
-    """One connection of pika."""
-
     def __init__(self) -> None:
         super().__init__()
         self._connection: Any = None

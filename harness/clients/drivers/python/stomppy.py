@@ -39,8 +39,6 @@ class Listener(stomp.ConnectionListener):  # type: ignore[misc]
 
 
 class StompPy(DriverLines):  # type: ignore[misc]
-    """One connection of stomp.py."""
-
     def __init__(self) -> None:
         super().__init__()
         self.received: list[dict[str, str]] = []

@@ -45,7 +45,6 @@ class Feed:
         return self
 
     def measure(self, frames: Iterator[bytes] | bytes, piece: int = PIECE) -> Feed:
-        """Measure ``frames``, which arrive in pieces of ``piece`` bytes."""
         data = frames if isinstance(frames, bytes) else b"".join(frames)
         self.measured += [data[at : at + piece] for at in range(0, len(data), piece)]
         return self

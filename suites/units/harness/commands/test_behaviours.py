@@ -29,7 +29,6 @@ def run(folder: Path, target: str, *cases: dict[str, tuple[str, ...]]) -> Path:
 
 
 def printed(*arguments: str | Path) -> str:
-    """What the command line prints."""
     result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
     return result.output
 

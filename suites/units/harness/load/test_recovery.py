@@ -43,7 +43,6 @@ def rows(run: Path) -> list[dict[str, object]]:
 
 
 def taped(run: Path, of: LogHeader, *, files: int, each: int) -> list[Path]:
-    """A tape whose folder says what it is of."""
     of.write()
     written: list[Path] = []
     tape = WireLog(of.tape, written.append)

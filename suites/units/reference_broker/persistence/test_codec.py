@@ -44,8 +44,7 @@ class LargeBodies:
     def read(self, body: LargeBody, begin: int, count: int, then: object) -> None:
         raise AssertionError("nothing is read here")
 
-    def idle(self, body: LargeBody) -> None:
-        """They have no files."""
+    def idle(self, body: LargeBody) -> None: ...
 
 
 BODIES = LargeBodies()

@@ -147,7 +147,6 @@ SASL_HEADER, AMQP_HEADER = amqp10.protocol_header(3), amqp10.protocol_header()
 
 
 def _no_frame(answer: bytes) -> bool:
-    """STOMP: nothing, or ERROR."""
     return not answer or answer.lstrip().startswith(b"ERROR")
 
 

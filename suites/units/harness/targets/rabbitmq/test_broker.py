@@ -46,7 +46,6 @@ time.sleep(60)
 
 
 def release(folder: Path, node: str = NODE) -> Release:
-    """A release whose launcher does ``node``."""
     home = folder / "rabbitmq_server-3.99.1"
     script(home / "sbin" / "rabbitmq-server", node, PYTHON)
     for name in ("rabbit", *default_plugins("3.99.1")):
