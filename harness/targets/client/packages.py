@@ -27,7 +27,8 @@ def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, 
     make = _MAKERS[registry]
     label = f"{registry}-{name.replace('/', '-')}-{version}"
     if registry == "go":
-        label += f"-{driver.stat().st_mtime_ns:x}"  # a driver that changed is built again
+        # A driver that changed is built again.
+        label += f"-{max(source.stat().st_mtime_ns for source in _sources(driver)):x}"
 
     def made(folder: Path) -> Path:
         make(name, version, folder, driver)
@@ -36,6 +37,11 @@ def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, 
     home = once(cache_folder() / "clients" / label, made)
     variable = {"pip": "PYTHONPATH", "npm": "NODE_PATH"}.get(registry)
     return home, {} if variable is None else {variable: str(home)}
+
+
+def _sources(driver: Path) -> list[Path]:
+    """A driver in Go, and what the drivers beside it share."""
+    return [driver, *driver.parent.glob("driver_lines.go")]
 
 
 def _pip(name: str, version: str, folder: Path, driver: Path) -> None:
@@ -56,7 +62,8 @@ def _npm(name: str, version: str, folder: Path, driver: Path) -> None:
 def _go(name: str, version: str, folder: Path, driver: Path) -> None:
     made = folder / "made"
     made.mkdir()
-    shutil.copy(driver, made / "main.go")
+    for source in _sources(driver):
+        shutil.copy(source, made)
     _run(["go", "mod", "init", "driver"], made)
     _run(["go", "get", f"{name}@v{version}"], made)
     _run(["go", "build", "-o", "driver", "."], made)

@@ -2,64 +2,19 @@
 package main
 
 import (
-	"bufio"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"os"
-	"runtime/debug"
-	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-stomp/stomp/v3"
 	"github.com/go-stomp/stomp/v3/frame"
 )
 
-const module = "github.com/go-stomp/stomp/v3"
-
-type command struct {
-	Do          string
-	Host        string
-	Port        int
-	Version     string
-	HeartBeat   []int `json:"heart_beat"`
-	Login       string
-	Passcode    string
-	Vhost       string
-	Destination string
-	ID          string
-	Ack         string
-	Body        string
-	Base64      string
-	Headers     map[string]string
-	ContentType string `json:"content_type"`
-	Transaction string
-	Message     int
-	Ms          int
-}
-
 var (
-	output        sync.Mutex
 	connection    *stomp.Conn
 	subscriptions = map[string]*stomp.Subscription{}
 	transactions  = map[string]*stomp.Transaction{}
-	state         sync.Mutex
 	received      []*stomp.Message
-	busyMs        int
 )
-
-func report(saw string, fields map[string]any) {
-	if fields == nil {
-		fields = map[string]any{}
-	}
-	fields["saw"] = saw
-	fields["at"] = time.Now().UnixNano()
-	line, _ := json.Marshal(fields)
-	output.Lock()
-	defer output.Unlock()
-	os.Stdout.Write(append(line, '\n'))
-}
 
 func mapping(header *frame.Header) map[string]string {
 	values := map[string]string{}
@@ -73,26 +28,13 @@ func mapping(header *frame.Header) map[string]string {
 func listen(subscription *stomp.Subscription) {
 	for message := range subscription.C {
 		if message.Err != nil {
-			report("error", map[string]any{"headers": map[string]string{}, "body": message.Err.Error()})
+			reportError(message.Err)
 			report("disconnected", nil)
 			continue
 		}
-		state.Lock()
-		received = append(received, message)
-		number, work := len(received), busyMs
-		busyMs = 0
-		state.Unlock()
-		fields := map[string]any{"number": number, "headers": mapping(message.Header)}
-		if utf8.Valid(message.Body) {
-			fields["body"] = string(message.Body)
-		} else {
-			fields["base64"] = base64.StdEncoding.EncodeToString(message.Body)
-		}
-		report("message", fields)
-		if work > 0 {
-			<-time.After(time.Duration(work) * time.Millisecond)
-			report("worked", map[string]any{"number": number})
-		}
+		reportMessage(mapping(message.Header), message.Body, func() {
+			received = append(received, message)
+		})
 	}
 }
 
@@ -108,7 +50,7 @@ func connect(asked command) error {
 	}
 	made, err := stomp.Dial("tcp", fmt.Sprintf("%s:%d", asked.Host, asked.Port), options...)
 	if err != nil {
-		report("error", map[string]any{"headers": map[string]string{}, "body": err.Error()})
+		reportError(err)
 		return err
 	}
 	connection = made
@@ -117,10 +59,7 @@ func connect(asked command) error {
 }
 
 func send(asked command) error {
-	body := []byte(asked.Body)
-	if asked.Base64 != "" {
-		body, _ = base64.StdEncoding.DecodeString(asked.Base64)
-	}
+	body := asked.content()
 	options := []func(*frame.Frame) error{}
 	for name, value := range asked.Headers {
 		options = append(options, stomp.SendOpt.Header(name, value))
@@ -175,11 +114,6 @@ func obey(asked command) error {
 		return transactions[asked.Transaction].Commit()
 	case "abort":
 		return transactions[asked.Transaction].Abort()
-	case "work":
-		state.Lock()
-		busyMs = asked.Ms
-		state.Unlock()
-		return nil
 	case "disconnect":
 		go func() {
 			if connection.Disconnect() == nil {
@@ -192,36 +126,5 @@ func obey(asked command) error {
 }
 
 func main() {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, dependency := range info.Deps {
-			if dependency.Path == module {
-				version = dependency.Version[1:]
-			}
-		}
-	}
-	report("ready", map[string]any{"client": "go-stomp", "version": version})
-	lines := bufio.NewReaderSize(os.Stdin, 1<<20)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return
-		}
-		var asked command
-		if json.Unmarshal(line, &asked) != nil {
-			continue
-		}
-		run := func() {
-			if err := obey(asked); err != nil {
-				report("failed", map[string]any{"do": asked.Do, "problem": err.Error()})
-			} else {
-				report("did", map[string]any{"do": asked.Do})
-			}
-		}
-		if asked.Do == "connect" {
-			go run() // it returns when CONNECTED has arrived
-		} else {
-			run()
-		}
-	}
+	serve("go-stomp", "github.com/go-stomp/stomp/v3", obey, "connect")
 }

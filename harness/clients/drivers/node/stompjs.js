@@ -1,23 +1,13 @@
 // The driver of @stomp/stompjs in node, over TCP: see docs/reference/client-drivers.md.
 "use strict";
-const fs = require("node:fs");
 const net = require("node:net");
-const path = require("node:path");
-const readline = require("node:readline");
 const { Client, Versions } = require("@stomp/stompjs");
+const { report, reportMessage, serve } = require("./driver_lines.js");
 
-// The package does not export its package.json.
-const home = path.dirname(path.dirname(require.resolve("@stomp/stompjs")));
-const version = JSON.parse(fs.readFileSync(path.join(home, "package.json"), "utf8")).version;
 let client = null;
-let busyMs = 0;
 const received = [];
 const transactions = {};
 const subscriptions = {};
-
-function report(saw, fields) {
-  process.stdout.write(JSON.stringify({ saw, at: Number(process.hrtime.bigint()), ...fields }) + "\n");
-}
 
 // What stompjs uses of a WebSocket, over a socket.
 class Socket {
@@ -48,16 +38,7 @@ class Socket {
 
 function listen(message) {
   received.push(message);
-  const bytes = Buffer.from(message.binaryBody);
-  const text = bytes.toString("utf8");
-  const body = Buffer.from(text, "utf8").equals(bytes) ? { body: text } : { base64: bytes.toString("base64") };
-  const number = received.length;
-  report("message", { number, headers: { ...message.headers }, ...body });
-  if (busyMs) {
-    // A listener in JavaScript that waited without giving way would stop every timer of its process.
-    setTimeout(() => report("worked", { number }), busyMs);
-    busyMs = 0;
-  }
+  reportMessage({ ...message.headers }, Buffer.from(message.binaryBody));
 }
 
 const commands = {
@@ -83,11 +64,11 @@ const commands = {
   unsubscribe({ id }) {
     subscriptions[id].unsubscribe();
   },
-  send({ destination, body, base64, headers, content_type, transaction }) {
+  send({ destination, body, base64, bytes, headers, content_type, transaction }) {
     const more = { ...(headers || {}) };
     if (content_type) more["content-type"] = content_type;
     if (transaction) more.transaction = transaction;
-    const content = base64 === undefined ? { body } : { binaryBody: new Uint8Array(Buffer.from(base64, "base64")) };
+    const content = base64 === undefined ? { body } : { binaryBody: new Uint8Array(bytes) };
     client.publish({ destination, headers: more, ...content });
   },
   ack({ message, transaction }) {
@@ -105,26 +86,9 @@ const commands = {
   abort({ transaction }) {
     transactions[transaction].abort();
   },
-  work({ ms }) {
-    busyMs = ms;
-  },
   disconnect() {
     client.deactivate();
   },
 };
 
-process.on("uncaughtException", (error) => {
-  report("error", { headers: {}, body: String(error.message) });
-});
-const lines = readline.createInterface({ input: process.stdin });
-lines.on("line", (line) => {
-  const fields = JSON.parse(line);
-  try {
-    commands[fields.do](fields);
-    report("did", { do: fields.do });
-  } catch (error) {
-    report("failed", { do: fields.do, problem: String(error).slice(0, 300) });
-  }
-});
-lines.on("close", () => process.exit(0));
-report("ready", { client: "@stomp/stompjs", version });
+serve("@stomp/stompjs", commands);

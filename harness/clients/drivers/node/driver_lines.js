@@ -1,0 +1,61 @@
+// The line protocol of drivers in node: see docs/reference/client-drivers.md.
+"use strict";
+const fs = require("node:fs");
+const path = require("node:path");
+const readline = require("node:readline");
+
+let busyMs = 0;
+let messages = 0;
+
+function report(saw, fields) {
+  process.stdout.write(JSON.stringify({ saw, at: Number(process.hrtime.bigint()), ...fields }) + "\n");
+}
+
+function reportError(problem) {
+  report("error", { headers: {}, body: String(problem && problem.message ? problem.message : problem) });
+}
+
+// Report a message, and work on it for as long as was asked.
+function reportMessage(headers, bytes) {
+  messages += 1;
+  const number = messages;
+  const text = bytes.toString("utf8");
+  const body = Buffer.from(text, "utf8").equals(bytes) ? { body: text } : { base64: bytes.toString("base64") };
+  report("message", { number, headers, ...body });
+  if (busyMs) {
+    // A listener in JavaScript that waited without giving way would stop every timer of its process.
+    setTimeout(() => report("worked", { number }), busyMs);
+    busyMs = 0;
+  }
+}
+
+// Not every package exports its package.json.
+function version(name) {
+  let folder = path.dirname(require.resolve(name));
+  while (path.basename(folder) !== path.basename(name)) folder = path.dirname(folder);
+  return JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8")).version;
+}
+
+// Obey the commands on standard input. A command that returns a promise is done when that is kept.
+function serve(client, commands) {
+  const all = { work: ({ ms }) => { busyMs = ms; }, ...commands };
+  const lines = readline.createInterface({ input: process.stdin });
+  lines.on("line", (line) => {
+    const { do: name, ...fields } = JSON.parse(line);
+    if (fields.base64 !== undefined) fields.bytes = Buffer.from(fields.base64, "base64");
+    else if (fields.body !== undefined) fields.bytes = Buffer.from(fields.body, "utf8");
+    const failed = (error) => report("failed", { do: name, problem: String(error).slice(0, 300) });
+    try {
+      const result = all[name](fields);
+      if (result instanceof Promise) result.then(() => report("did", { do: name }), failed);
+      else report("did", { do: name });
+    } catch (error) {
+      failed(error);
+    }
+  });
+  lines.on("close", () => process.exit(0));
+  process.on("uncaughtException", reportError);
+  report("ready", { client, version: version(client) });
+}
+
+module.exports = { report, reportError, reportMessage, serve };
