@@ -88,7 +88,7 @@ def test_the_page_has_a_row_for_each_pair() -> None:
         .partition("\nTested, but not distinguished")[0]
     )
     rows = re.findall(
-        r"^\| (\S+ ?[^|]*?) \| ([\d.]+) \| ([\d.]+) \| (\S+) \| FAIL \| PASS \|",
+        r"^\| (\S+ ?[^|]*?) \| ([\d.]+) \| ([\d.]+) \| (\S+) \|",
         tried,
         re.MULTILINE,
     )

@@ -197,7 +197,7 @@ def test_every_historical_bug_that_is_re_created_has_its_line() -> None:
     if not page.is_file():
         pytest.skip("no checkout: the wheel has no docs")
     table = page.read_text("utf-8").partition("\n## ")[0]
-    rows = set(re.findall(r"^\| ([^|]+?) \|.*`([a-z0-9.-]+)`", table, re.MULTILINE))
+    rows = set(re.findall(r"^\* ([^`]+), `([a-z0-9.-]+)`:", table, re.MULTILINE))
     assert {
         (mutant.recreates, mutant.name)
         for mutant in all_mutants.MUTANTS.values()

@@ -13,7 +13,7 @@ from statistics import mode
 
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.deviations import Deviation
-from brokerproof.harness.catalogue.requirements import Catalogue
+from brokerproof.harness.catalogue.requirements import Catalogue, Requirement
 from brokerproof.harness.results import impacts
 from brokerproof.suites.repo.sources import ROOT
 
@@ -57,15 +57,16 @@ def pages(catalogue: Catalogue) -> dict[str, str]:
 def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
     listed = deviations.load(ROOT / "fixtures" / "brokers" / family / "known_deviations.toml")
     entries = [list(entry) for _, entry in groupby(listed, lambda deviation: deviation.where)]
-    order = list(catalogue)
+    places = dict[str, int]()
+    for place, requirement in enumerate(catalogue.values()):
+        places.setdefault(requirement.title, place)
 
     def rank(entry: Entry) -> tuple[int, int, str]:
-        requirement = entry[0].requirement
-        if not requirement:
-            return impacts.severity(None), len(order), entry[0].case
-        impact = impacts.severity(catalogue[requirement].impact)
         ids = " ".join(deviation.requirement for deviation in entry)
-        return impact, order.index(requirement), ids + entry[0].reason + entry[0].case
+        broken = catalogue.get(entry[0].requirement)
+        impact = impacts.severity(broken.impact if broken else None)
+        place = places[broken.title] if broken else len(places)
+        return impact, place, ids + entry[0].reason + entry[0].case
 
     return sorted(entries, key=rank)
 
@@ -76,45 +77,63 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
         impact = catalogue[requirement].impact if requirement else None
         return f"## {impact.words.capitalize()}\n" if impact else UNJUDGED
 
+    def title(entry: Entry) -> str:
+        return catalogue[entry[0].requirement].title if entry[0].requirement else ""
+
     lines, causes = [f"# Known deviations: {FAMILIES[family]}\n"], dict[str, str]()
     usual = mode(entry[0].versions for entry in entries)
     if usual:
         lines.append(f"Of releases `{usual}`, unless an entry names others.\n")
     for heading, group in groupby(entries, section):
         lines.append(heading)
-        for ids, cases in groupby(group, lambda entry: [each.requirement for each in entry]):
+        for _, titled in groupby(group, title):
+            broken = list(titled)
+            ids = list(dict.fromkeys(each.requirement for entry in broken for each in entry))
             lines += _broken(ids, catalogue) if ids[0] else []
-            for cause, showing in groupby(cases, lambda entry: _cause(entry, usual)):
-                names = (
-                    f"`{entry[0].case}`" if entry[0].case else "every case" for entry in showing
-                )
-                first = causes.setdefault(cause, ids[0])
-                shown = cause if first == ids[0] else f": as under {first}."
-                lines.append(f"* {', '.join(names)}{shown}")
+            reasons = dict[str, Entry]()
+            for entry in broken:
+                reasons.setdefault(entry[0].reason.strip(), []).append(entry[0])
+            for reason, showing in reasons.items():
+                first = causes.setdefault(reason, ids[0])
+                cause = f"{reason.replace('<', '&lt;')} {_sources(showing)}"
+                shown = cause if first == ids[0] else f"as under {first}."
+                lines.append(f"* {_shown_by(showing, usual)}: {shown}")
             lines.append("")
     return "\n".join(lines)
 
 
 def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
+    """Heading and sentences. Versions of a document say the same: the first one is quoted."""
     yield f"### {catalogue[ids[0]].title}\n"
-    for words, group in groupby(ids, lambda id: _words(catalogue, id)):
-        links = ", ".join(f"[{id}]({catalogue[id].link})" for id in group)
-        yield f"{links} {words}\n"
+    titled = dict[tuple[str, str], list[Requirement]]()
+    for requirement in map(catalogue.__getitem__, ids):
+        titled.setdefault((requirement.title, requirement.level), []).append(requirement)
+    for (_, level), same in titled.items():
+        links = ", ".join(f"[{requirement.id}]({requirement.link})" for requirement in same)
+        words = f": “{same[0].quotation}”" if same[0].quotation else ""
+        yield f"{links} ({level}){words.replace('<', '&lt;')}\n"
 
 
-def _cause(entry: Entry, usual: str) -> str:
-    first = entry[0]
-    versions = "" if first.versions == usual else f", releases `{first.versions or 'all'}`"
-    target = f", target `{first.target}`" if first.target else ""
-    limits = ", not in every run" * first.sometimes + ", may end the broker" * first.harm
-    reason = f"{first.reason.strip().replace('<', '&lt;')} [Source]({first.link})."
-    return f"{versions}{target}{limits}: {reason}"
+def _shown_by(showing: Entry, usual: str) -> str:
+    limits = dict[str, list[str]]()
+    for deviation in showing:
+        limit = "" if deviation.versions == usual else f", releases `{deviation.versions or 'all'}`"
+        limit += f", target `{deviation.target}`" if deviation.target else ""
+        limit += (
+            ", not in every run" * deviation.sometimes + ", may end the broker" * deviation.harm
+        )
+        case = f"`{deviation.case}`" if deviation.case else "every case"
+        limits.setdefault(limit, []).append(case)
+    cases = dict[str, str]()
+    for limit, names in limits.items():
+        cases[", ".join(names)] = cases.get(", ".join(names), "") + limit
+    return "; ".join(names + limit for names, limit in cases.items())
 
 
-def _words(catalogue: Catalogue, id: str) -> str:
-    requirement = catalogue[id]
-    words = f"“{requirement.quotation}”" if requirement.quotation else requirement.statement
-    return f"({requirement.level}): {words.replace('<', '&lt;')}"
+def _sources(showing: Entry) -> str:
+    links = dict.fromkeys(deviation.link for deviation in showing)
+    named = (f"[{'Source' if n == 1 else n}]({link})" for n, link in enumerate(links, 1))
+    return f"{', '.join(named)}."
 
 
 def main() -> None:

@@ -35,11 +35,11 @@ TEMPLATE = ROOT / "fixtures/suite_template/acme_cases/test_orders.py.txt"
 
 
 def documented() -> dict[str, set[str]]:
-    """The names in the tables of the API's page, by module."""
+    """The names in the lists of the API's page, by module."""
     page = (ROOT / "docs/reference/case-api.md").read_text("utf-8")
     return {
         section.partition("`")[0]: set(
-            re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|([^|]*)\|", section, re.MULTILINE)))
+            re.findall(r"`(\w+)`", " ".join(re.findall(r"^\* ([^:]*):", section, re.MULTILINE)))
         )
         for section in page.split("\n## `")[1:]
     }
