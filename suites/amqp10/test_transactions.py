@@ -313,11 +313,12 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
 
 @case(CONTROL_LINK_CLOSED, needs=SEEN_AGAIN)
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
-@pytest.mark.parametrize("how", ["detach", "wrong discharge", "close", "eof", "cut"])
+@pytest.mark.parametrize("how", ["detach", "wrong discharge", "link error", "close", "eof", "cut"])
 def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool) -> None:
     """A transaction has a post, and perhaps an accepted message, when its control link or
-    connection ends without discharge, or only with that of an unknown transaction. It is rolled
-    back: the post is in no queue, and the other message can be received again."""
+    connection ends without discharge, or only with that of an unknown transaction; the broker may
+    end the link for what no coordinator understands. It is rolled back: the post is in no queue,
+    and the other message can be received again."""
     _rolled_back_by_end(target, how, retire, CONTROL_LINK_CLOSED)
 
 
@@ -347,6 +348,13 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
                 coordinator.await_answer(coordinator.say("discharge", txn_id=UNKNOWN, fail=False))
             peer.detach(coordinator.link)
             peer.close()
+        case "link error":
+            granted(target, peer, coordinator.link)
+            wrong = messages.message(b"no request")
+            coordinator.await_answer(peer.transfer(coordinator.link, wrong, settled=True))
+            peer.detach(coordinator.link, answered=False)
+            target.advance(QUIET)
+            peer.close_socket()
         case "end":
             peer.end()
         case "close":

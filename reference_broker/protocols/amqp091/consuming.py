@@ -21,6 +21,7 @@ from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
     Refusal,
     shown,
 )
@@ -36,6 +37,8 @@ def consume(channel: Channel, method: Any) -> None:
         raise Refusal(NOT_ALLOWED, f"attempt to reuse consumer tag {shown(tag)}")
     if declared.sole or (method.exclusive and declared.queue.has_consumers):
         raise Refusal(ACCESS_REFUSED, f"queue {shown(declared.name)} in vhost '/' in exclusive use")
+    if type((method.arguments or {}).get("x-priority", 0)) is not int:
+        raise Refusal(PRECONDITION_FAILED, "invalid arg 'x-priority' in consumer arguments")
     channel.connection.check_quota("subscriptions", channel.connection.consumers)
     declared.sole = bool(method.exclusive)
     prefetch = Prefetch(channel.prefetch)

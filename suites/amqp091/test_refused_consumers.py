@@ -1,0 +1,99 @@
+"""A basic.consume that is refused changes nothing about its queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from brokerproof.suites.amqp091.steps import (
+    ARGUMENTS,
+    EXCEPTION,
+    arrive,
+    bodies,
+    drained,
+    eventually,
+    fill,
+)
+from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer
+
+ALONE = "AMQP091-CONS-02"
+COUNTED = "AMQP091-QUEUE-12"
+NOT_DELETED = "AMQP091-QUEUE-06"
+REDELIVERED = "AMQP091-CHAN-04"
+
+TAG, BESIDE, ASKS_ALONE, ARGUMENT = (
+    "a tag in use",
+    "beside an exclusive one",
+    "exclusive beside another",
+    "an impossible argument",
+)
+PRESENT = (BESIDE, ASKS_ALONE)
+"""Those by which another connection has a consumer of the queue."""
+
+
+def kinds(target: Target) -> list[str]:
+    """Return the mistakes that the target refuses."""
+    has_arguments = ARGUMENTS in target.identity.capabilities
+    return [TAG, BESIDE, ASKS_ALONE, *([ARGUMENT] if has_arguments else [])]
+
+
+def _consume(target: Bench, peer: Amqp091Peer, queue: str, kind: str) -> None:
+    """Consume from ``queue`` with the mistake; that it is refused is a control."""
+    fields: dict[str, Any] = {"queue": queue, "consumer-tag": "refused"}
+    if kind == TAG:
+        elsewhere = str(peer.declare(exclusive=True)["queue"])
+        peer.consume(elsewhere, "refused")
+    elif kind == ASKS_ALONE:
+        fields["exclusive"] = True
+    elif kind == ARGUMENT:
+        fields["arguments"] = {"x-priority": "high"}
+    peer.send("basic.consume", fields, channel=1)
+    peer.refused(EXCEPTION)
+
+
+@case(ALONE, COUNTED, NOT_DELETED, REDELIVERED, needs={"amqp091"})
+@over(
+    examples=4,
+    always=lambda target: [
+        {"kind": kind, "deletes": deletes} for kind in kinds(target) for deletes in (False, True)
+    ],
+    kind=lambda target: st.sampled_from(kinds(target)),
+    deletes=st.booleans(),
+)
+def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -> None:
+    """Messages wait in a queue, perhaps an auto-delete one, perhaps beside a consumer that holds
+    one of them. A basic.consume with a mistake is refused. The queue has the consumers and the
+    messages that it had; when that consumer is gone an exclusive one can begin. One scenario: what
+    a consumer that never was may leave behind."""
+    owner, queue = target.amqp091(channels=2), target.fresh_name()
+    owner.declare(queue, **{"auto-delete": deletes})
+    fill(owner, queue, [b"1", b"2", b"3"])
+    present = kind in PRESENT
+    if present:
+        owner.call("basic.qos", {"prefetch-count": 1}, channel=2)
+        owner.consume(queue, "first", channel=2, exclusive=kind == BESIDE)
+        arrive(owner, 1, channel=2)
+    peer = target.amqp091()
+    _consume(target, peer, queue, kind)
+    again = {"queue": queue, "passive": True}
+    owner.call("queue.declare", again, proves=NOT_DELETED)
+    eventually(owner, lambda: owner.count(queue) == 3 - present)
+    told = owner.call("queue.declare", again, proves=NOT_DELETED)
+    words = f"a consumer with {kind} was refused"
+    target.record_finding(
+        COUNTED,
+        (told["consumer-count"], told["message-count"]) == (present, 3 - present),
+        f"{words}: {int(present)} consumers and {3 - present} messages are left, and the queue"
+        f" tells {told['consumer-count']} and {told['message-count']}",
+    )
+    if present and not deletes:  # with its last consumer the other queue goes
+        owner.close_channel(2)
+        owner.open_channel(2)
+        owner.consume(queue, "second", channel=2, exclusive=True, proves=ALONE)
+        got = bodies(arrive(owner, 3, channel=2))
+    else:
+        got = [*([b"1"] if present else []), *bodies(drained(owner, queue))]
+    target.record_finding(REDELIVERED, got == [b"1", b"2", b"3"], f"{words}: {got} can be had")
+    owner.call("queue.delete", {"queue": queue})
