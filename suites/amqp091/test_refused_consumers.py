@@ -68,7 +68,8 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
     messages that it had; when that consumer is gone an exclusive one can begin. One scenario: what
     a consumer that never was may leave behind."""
     owner, queue = target.amqp091(channels=2), target.fresh_name()
-    owner.declare(queue, **{"auto-delete": deletes})
+    options: dict[str, Any] = {"auto-delete": deletes}
+    owner.declare(queue, **options)
     fill(owner, queue, [b"1", b"2", b"3"])
     present = kind in PRESENT
     if present:

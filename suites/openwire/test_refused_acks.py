@@ -31,10 +31,8 @@ HELD, SENT = 4, 11
 
 def faulty(peer: OpenWirePeer, fault: str, held: list[Structure], other: Structure) -> Any:
     """Return the fields of an ack of the last of ``held`` with that fault."""
-    nowhere = Structure(
-        "MessageId", {**held[0]["message"]["messageId"].fields, "brokerSequenceId": 0}
-    )
-    nowhere.fields["producerSequenceId"] = 99
+    id = held[0]["message"]["messageId"].fields
+    nowhere = Structure("MessageId", {**id, "producerSequenceId": 99, "brokerSequenceId": 0})
     match fault:
         case "no such message":
             return {"lastMessageId": nowhere}
