@@ -44,7 +44,7 @@ from brokerproof.reference_broker.persistence.operations import (
     Snapshot,
     UnitDone,
 )
-from brokerproof.reference_broker.persistence.recovery import Recovered
+from brokerproof.reference_broker.persistence.recovered import Recovered
 
 _ATOM = 64 * 1024
 """Bytes of operations in one record, more or less, unless they belong together."""

@@ -21,7 +21,7 @@ from brokerproof.reference_broker.persistence.operations import (
 )
 from brokerproof.reference_broker.persistence.page import Page, folder, runs
 from brokerproof.reference_broker.persistence.pages import PageLimits, PagingStore
-from brokerproof.reference_broker.persistence.recovery import Recovered
+from brokerproof.reference_broker.persistence.recovered import Recovered
 
 
 class Store(Protocol):

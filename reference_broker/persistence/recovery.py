@@ -21,11 +21,10 @@ import re
 import struct
 import urllib.parse
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from brokerproof.reference_broker.kernel.large_body import LargeBody
-from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.persistence import codec, journal_extent, records
 from brokerproof.reference_broker.persistence import page as layout
 from brokerproof.reference_broker.persistence.codec import BadBytes, Decoder
@@ -50,6 +49,7 @@ from brokerproof.reference_broker.persistence.operations import (
     decode,
 )
 from brokerproof.reference_broker.persistence.page import Page
+from brokerproof.reference_broker.persistence.recovered import Kept, Recovered
 
 _SEGMENT = re.compile(r"journal/(\d{9,})\.journal")
 _LARGE = re.compile(r"large/(\d{9,})\.body")
@@ -88,47 +88,6 @@ class Folder(Protocol):
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes. Raises ``OSError``."""
-
-
-@dataclass(slots=True)
-class Kept:
-    """A message of the journal. ``ids`` are the queues that are not done with it; ``failures`` how
-    often it came back."""
-
-    message: Message
-    ids: tuple[int, ...]
-    source_entry: Entry | None
-    size: int
-    segment: int
-    failures: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Recovered:
-    """The state of a broker that ended. ``segments`` has number and good bytes; ``pages`` are by
-    folder, with the name of their address."""
-
-    kept: dict[int, Kept] = field(default_factory=dict)
-    queues: dict[int, QueueMade] = field(default_factory=dict)
-    consumed: set[int] = field(default_factory=set)
-    segments: list[tuple[int, int]] = field(default_factory=list)
-    next_segment: int = 0
-    pages: dict[str, tuple[str, list[Page]]] = field(default_factory=dict)
-    next_page: dict[int, int] = field(default_factory=dict)
-    """By queue: a number that no page of its address had."""
-    page_failures: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    bodies: dict[int, LargeBody] = field(default_factory=dict)
-    """The large bodies of messages, by their numbers."""
-    last_body: int = 0
-    unit: int = 0
-    place: int = 0
-    queue_id: int = 0
-    message: int = 0
-    extents: int = 0
-    useless: list[str] = field(default_factory=list)
-    aside: list[str] = field(default_factory=list)
-    """Damaged files of which a copy is kept."""
-    reports: list[str] = field(default_factory=list)
 
 
 def recover(folder: Folder) -> Recovered:
@@ -338,10 +297,8 @@ class _Recovery:
                 (recovered.consumed.add if consumed else recovered.consumed.discard)(id)
             case Snapshot(unit, place, queue):
                 self._base = max(self._base, unit)
-                recovered.unit, recovered.place = (
-                    max(recovered.unit, unit),
-                    max(recovered.place, place),
-                )
+                recovered.unit = max(recovered.unit, unit)
+                recovered.place = max(recovered.place, place)
                 recovered.queue_id = max(recovered.queue_id, queue)
                 recovered.queues.clear()
                 recovered.consumed.clear()

@@ -45,7 +45,7 @@ from brokerproof.reference_broker.persistence.journal import Journal
 from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
 from brokerproof.reference_broker.persistence.page_files import PageFiles
 from brokerproof.reference_broker.persistence.pages import PageLimits
-from brokerproof.reference_broker.persistence.recovery import Recovered
+from brokerproof.reference_broker.persistence.recovered import Recovered
 
 BALLAST = "journal/ballast"
 ASIDE = "damaged"

@@ -20,8 +20,8 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -50,6 +50,7 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.persistence.threads import FileThreads
+from brokerproof.reference_broker.runtime.complaints import LoopComplaints, complain
 from brokerproof.reference_broker.runtime.control_input import Control
 from brokerproof.reference_broker.runtime.listening import BACKLOG, layers, listen, opened
 from brokerproof.reference_broker.runtime.resource_sampler import EVERY_S, Readings
@@ -79,8 +80,6 @@ END_FILES_S = 30.0
 """For how long what is durable may take to be written when the broker itself ends."""
 ACCEPT_MOST = 64
 """Connections that one turn of the loop accepts from an acceptor."""
-COMPLAIN_EVERY_S = 10.0
-"""Reports of one problem of the loop, at most."""
 SILENT_S = 60.0
 """For how long the handshake of TLS may take where no handshake timeout is set."""
 
@@ -115,9 +114,8 @@ class _Connection(asyncio.Protocol):
         self.conn = 0
         self.remote = self.local = ""
         self.out: list[bytes] = []
-        self.gone = (
-            tls is not None
-        )  # the broker knows that it ended, or ended it, or knows nothing of it yet
+        # The broker knows that it ended, or ended it, or knows nothing of it yet.
+        self.gone = tls is not None
         self.close_asked = self.closing = False
         self.stopped = self.choked = False
         self.share = READ_FIRST
@@ -190,9 +188,8 @@ class _Connection(asyncio.Protocol):
         self.end(CloseHow.EOF)
         self.server.flush_one(self)
         if not self.closing and self.transport.get_write_buffer_size() > 0:
-            self._expect_end(
-                FLUSH_S
-            )  # the transport writes the rest before it closes, but not for ever
+            # The transport writes the rest before it closes, but not for ever.
+            self._expect_end(FLUSH_S)
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -368,10 +365,8 @@ class _Server:
             self.loop.call_soon(self.flush)
 
     def _survive(self, event: Input, problem: Exception) -> None:
-        frame = problem.__traceback__
-        while frame is not None and frame.tb_next is not None:
-            frame = frame.tb_next
-        place = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else "?"
+        frame = traceback.extract_tb(problem.__traceback__)[-1]
+        place = f"{frame.filename}:{frame.lineno}"
         conn: int | None = getattr(event, "conn", None)
         connection = None if conn is None else self.connections.get(conn)
         who = "a timer" if conn is None else f"connection {conn}"
@@ -382,14 +377,11 @@ class _Server:
             f" ({place})"
         )
         if conn is None:
-            self._not_before = (
-                time.monotonic_ns() + NS_PER_S
-            )  # the deadline may still stand: not again at once
+            # The deadline may still stand: not again at once.
+            self._not_before = time.monotonic_ns() + NS_PER_S
         if conn is None or isinstance(event, PeerGone):
             return
-        with contextlib.suppress(
-            Exception
-        ):  # the broker is to forget the connection if it still can
+        with contextlib.suppress(Exception):  # the broker forgets the connection if it still can
             self._apply(self.broker.handle(time.monotonic_ns(), PeerGone(conn, CloseHow.RESET)))
         if connection is not None:
             connection.gone = connection.close_asked = True
@@ -469,12 +461,6 @@ class _Server:
             self.arm()
 
 
-def complain(sentence: str) -> None:
-    """One line for people on standard error."""
-    sys.stderr.write(f"brokerproof broker: {' '.join(sentence.split())}\n")
-    sys.stderr.flush()
-
-
 def _hear(loop: asyncio.AbstractEventLoop, control: int, control_input: Control) -> None:
     """Something can be read where limits are told; at its end nobody tells more."""
     data = os.read(control, 65536)
@@ -501,7 +487,7 @@ async def serve(
     (:mod:`brokerproof.reference_broker.runtime.control_input`).
     """
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_LoopComplaints())
+    loop.set_exception_handler(LoopComplaints())
     server = _Server(broker, loop, disk)
     listeners: list[asyncio.Server] = []
     sockets: list[socket.socket] = []
@@ -588,10 +574,7 @@ async def _watch(pid: int, stop: asyncio.Event) -> None:
     """
     try:
         handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        stop.set()
-        return
-    except (AttributeError, OSError):
+    except (AttributeError, OSError):  # also where the process has ended
         while _lives(pid):
             await asyncio.sleep(1)
         stop.set()
@@ -613,31 +596,5 @@ def _lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass  # another user's
     return True
-
-
-class _LoopComplaints:
-    """The loop's exception handler: one line for a problem, and for the same one again after
-    :data:`COMPLAIN_EVERY_S`, with how often it happened meanwhile.
-
-    Without file descriptors asyncio reports every accept that fails, up to :data:`ACCEPT_MOST` of
-    them each second.
-    """
-
-    def __init__(self) -> None:
-        self._last: dict[str, float] = {}
-        self._unreported: dict[str, int] = {}
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        problem = context.get("exception")
-        sentence = str(context.get("message"))
-        if problem is not None:
-            sentence += f": {type(problem).__name__}: {problem}"
-        now = loop.time()
-        if now - self._last.get(sentence, -COMPLAIN_EVERY_S) < COMPLAIN_EVERY_S:
-            self._unreported[sentence] = self._unreported.get(sentence, 0) + 1
-            return
-        self._last[sentence] = now
-        again = self._unreported.pop(sentence, 0)
-        complain(f"{sentence} ({again} times more since)" if again else sentence)

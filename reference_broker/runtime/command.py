@@ -24,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -265,6 +266,12 @@ def _settings(
             f"{config}: no acceptor speaks {known[0]}, {known[1]} or {known[2]};"
             f" write protocols={','.join(known)} in the URL of one"
         )
+    return with_ports(settings, _ports_by_acceptor(config, settings, named))
+
+
+def _ports_by_acceptor(
+    config: Path | None, settings: Settings, named: Mapping[str, int]
+) -> dict[str, int]:
     chosen_ports: dict[str, int] = {}
     for protocol, port in named.items():
         # An acceptor in the clear if there is one: that is what these options are about.
@@ -283,7 +290,7 @@ def _settings(
                 f"{config}: acceptor {name!r} speaks {protocol} too, and must be the same port for"
                 " both"
             )
-    return with_ports(settings, chosen_ports)
+    return chosen_ports
 
 
 def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
@@ -353,45 +360,46 @@ def _run(settings: Settings, parent: int | None, data: Path | None, control: boo
         raise SetUpFailed(str(problem)) from None
 
 
+def _ready(settings: Settings, ports: Mapping[str, int]) -> None:
+    """Print the line that says where the broker listens."""
+    from brokerproof.reference_broker.kernel.release import RELEASE
+
+    opened = [acceptor for acceptor in settings.acceptors if acceptor.name in ports]
+
+    def first(protocol: str, tls: bool) -> int | None:
+        speaking = (
+            acceptor
+            for acceptor in opened
+            if protocol in acceptor.protocols and _has_tls(acceptor) is tls
+        )
+        return next((ports[acceptor.name] for acceptor in speaking), None)
+
+    line = {
+        "ready": True,
+        "pid": os.getpid(),
+        "stomp": first("STOMP", tls=False),
+        "amqp": first("AMQP", tls=False),
+        "core": first("CORE", tls=False),
+        "openwire": None if settings.activemq is None else first("OPENWIRE", tls=False),
+        "stomp+ssl": first("STOMP", tls=True),
+        "amqps": first("AMQP", tls=True),
+        "broker": "brokerproof reference broker",
+        "acceptors": dict(ports),
+        "tls": [acceptor.name for acceptor in opened if _has_tls(acceptor)],
+        "closed": [acceptor.name for acceptor in settings.acceptors if acceptor.name not in ports],
+        "version": RELEASE,
+    }
+    click.echo(json.dumps(line))
+
+
 def _serve(
     settings: Settings, parent: int | None, data: Path | None, disk: Disk, control: bool
 ) -> None:
     from brokerproof.reference_broker.assembly import create_broker
-    from brokerproof.reference_broker.kernel.release import RELEASE
     from brokerproof.reference_broker.persistence import store_from_settings
     from brokerproof.reference_broker.persistence.records import OtherFormat
     from brokerproof.reference_broker.runtime import asyncio_server, listening
     from brokerproof.reference_broker.runtime.resource_sampler import Readings
-
-    acceptors = listening.opened(settings)
-
-    def ready(ports: Any) -> None:
-        def first(protocol: str, tls: bool) -> int | None:
-            speaking = (
-                acceptor
-                for acceptor in acceptors
-                if protocol in acceptor.protocols and _has_tls(acceptor) is tls
-            )
-            return next((ports[listener.name] for listener in speaking), None)
-
-        line = {
-            "ready": True,
-            "pid": os.getpid(),
-            "stomp": first("STOMP", tls=False),
-            "amqp": first("AMQP", tls=False),
-            "core": first("CORE", tls=False),
-            "openwire": None if settings.activemq is None else first("OPENWIRE", tls=False),
-            "stomp+ssl": first("STOMP", tls=True),
-            "amqps": first("AMQP", tls=True),
-            "broker": "brokerproof reference broker",
-            "acceptors": dict(ports),
-            "tls": [acceptor.name for acceptor in acceptors if _has_tls(acceptor)],
-            "closed": [
-                acceptor.name for acceptor in settings.acceptors if acceptor.name not in ports
-            ],
-            "version": RELEASE,
-        }
-        click.echo(json.dumps(line))
 
     try:
         if data is None or not settings.persistence_enabled:
@@ -416,7 +424,13 @@ def _serve(
         )
         control_fd = sys.stdin.fileno() if control else None
         asyncio_server.run(
-            broker, settings, ready, parent=parent, disk=disk, readings=readings, control=control_fd
+            broker,
+            settings,
+            partial(_ready, settings),
+            parent=parent,
+            disk=disk,
+            readings=readings,
+            control=control_fd,
         )
     except listening.CannotListen as problem:
         raise SetUpFailed(str(problem)) from None

@@ -92,6 +92,14 @@ def _within(value: int, token: Token) -> int:
     return value
 
 
+def _number(value: int | float, token: Token) -> Part:
+    return Part(lambda subject: value, Kind.NUMBER, _at(token))
+
+
+def _named(name: str, token: Token) -> Part:
+    return Part(lambda subject: subject.property(name), Kind.NAME, _at(token))
+
+
 @v_args(inline=True)
 class Builder(Transformer[Token, Part]):
     """``convert`` makes numbers of strings that meet numbers."""
@@ -107,22 +115,19 @@ class Builder(Transformer[Token, Part]):
         return Part(lambda subject: text, Kind.STRING, _at(token))
 
     def decimal(self, token: Token) -> Part:
-        return self._number(_within(int(token.rstrip("lL")), token), token)
+        return _number(_within(int(token.rstrip("lL")), token), token)
 
     def hexadecimal(self, token: Token) -> Part:
-        return self._number(_within(int(token, 16), token), token)
+        return _number(_within(int(token, 16), token), token)
 
     def octal(self, token: Token) -> Part:
-        return self._number(_within(int(token, 8), token), token)
+        return _number(_within(int(token, 8), token), token)
 
     def floating(self, token: Token) -> Part:
         value = number(token)
         if value is None:
             raise Misuse(_at(token), "this number is too long")
-        return self._number(float(value), token)
-
-    def _number(self, value: int | float, token: Token) -> Part:
-        return Part(lambda subject: value, Kind.NUMBER, _at(token))
+        return _number(float(value), token)
 
     def truth(self, token: Token) -> Part:
         value = token.lower() == "true"
@@ -132,13 +137,10 @@ class Builder(Transformer[Token, Part]):
         return Part(lambda subject: None, Kind.NULL, _at(token))
 
     def name(self, token: Token) -> Part:
-        return self._named(str(token), token)
+        return _named(str(token), token)
 
     def quoted(self, token: Token) -> Part:
-        return self._named(_text(token), token)
-
-    def _named(self, name: str, token: Token) -> Part:
-        return Part(lambda subject: subject.property(name), Kind.NAME, _at(token))
+        return _named(_text(token), token)
 
     def xpath(self, word: Token, token: Token) -> Part:
         from brokerproof.reference_broker.selector import xpath  # lxml is needed for this alone

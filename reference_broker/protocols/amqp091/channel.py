@@ -139,7 +139,8 @@ class Channel:
             self.unfinished_bytes += len(payload)
             if before // QUOTA_EVERY != self.unfinished_bytes // QUOTA_EVERY:
                 connection = self.connection
-                connection.check_quota("unfinished_bytes", connection.unfinished_bytes - 1)
+                count = sum(channel.unfinished_bytes for channel in connection.channels.values())
+                connection.check_quota("unfinished_bytes", count - 1)
             if self._missing < 0:
                 raise Refusal(UNEXPECTED_FRAME, "the content has more bytes than its header said")
         if self._missing:

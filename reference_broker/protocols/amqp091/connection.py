@@ -45,7 +45,6 @@ from brokerproof.reference_broker.kernel.connection_info import Described
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.protocols.amqp091 import login, methods, ports
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.errors import (
@@ -133,7 +132,8 @@ class Amqp091Connection:
         self._close_timeout = shared.deadlines.timer(lambda now: self.end(), conn)
         if acceptor.handshake_timeout_ms > 0:
             self._handshake.move(now + ms(acceptor.handshake_timeout_ms))
-        self._start()
+        mechanisms = login.offered(shared, conn)
+        self.tell(login.greeting(acceptor.host, CAPABILITIES, mechanisms))
 
     @property
     def is_open(self) -> bool:
@@ -203,16 +203,6 @@ class Amqp091Connection:
     def on_store_failed(self, reason: str) -> None:
         """Close with an error: the peer's request cannot be stored."""
         self._refuse(Refusal(INTERNAL_ERROR, reason), 0, None)
-
-    @property
-    def consumers(self) -> int:
-        """Number of consumers on all channels."""
-        return sum(len(channel.consumers) for channel in self.channels.values())
-
-    @property
-    def unfinished_bytes(self) -> int:
-        """Bytes of contents of which more is to come, on all channels."""
-        return sum(channel.unfinished_bytes for channel in self.channels.values())
 
     def check_quota(self, resource: str, count: int) -> None:
         """Refuse more of ``resource`` where the connection has ``count``, as many as it may."""
@@ -361,19 +351,6 @@ class Amqp091Connection:
                 raise Refusal(code, detail, silent=self._state is not State.RUNNING)
 
     # --- opening ----------------------------------------------------------------------------------
-
-    def _start(self) -> None:
-        properties: dict[str, Any] = {
-            "capabilities": dict(CAPABILITIES),
-            "product": "brokerproof",
-            "version": RELEASE,
-            "platform": "Python",
-            "host": self.acceptor.host,
-            "copyright": "The brokerproof authors",
-            "information": "Licensed under the Apache License 2.0",
-        }
-        mechanisms = " ".join(login.offered(self.shared, self.conn))
-        self.tell(commands.Connection.Start(0, 9, properties, mechanisms, "en_US"))
 
     def _start_ok(self, method: commands.Connection.StartOk) -> None:
         properties: Any = method.client_properties

@@ -39,7 +39,8 @@ def consume(channel: Channel, method: Any) -> None:
         raise Refusal(ACCESS_REFUSED, f"queue {shown(declared.name)} in vhost '/' in exclusive use")
     if type((method.arguments or {}).get("x-priority", 0)) is not int:
         raise Refusal(PRECONDITION_FAILED, "invalid arg 'x-priority' in consumer arguments")
-    channel.connection.check_quota("subscriptions", channel.connection.consumers)
+    consumers = sum(len(other.consumers) for other in channel.connection.channels.values())
+    channel.connection.check_quota("subscriptions", consumers)
     declared.sole = bool(method.exclusive)
     prefetch = Prefetch(channel.prefetch)
     consumer = Consumer(channel, tag, declared, bool(method.no_ack), prefetch)

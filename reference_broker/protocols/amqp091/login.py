@@ -7,11 +7,13 @@ security is off any name and password are accepted. Passwords are compared in co
 from __future__ import annotations
 
 import struct
+from typing import Any
 
-from pamqp import decode
+from pamqp import commands, decode
 
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.passwords import admitted
+from brokerproof.reference_broker.kernel.release import RELEASE
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,
     NOT_ALLOWED,
@@ -26,6 +28,21 @@ PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 def offered(shared: BrokerContext, conn: int) -> tuple[str, ...]:
     """Return the mechanisms for a connection: EXTERNAL if its peer has shown a certificate."""
     return (PLAIN, AMQPLAIN, *((EXTERNAL,) if conn in shared.certificates else ()))
+
+
+def greeting(
+    host: str, capabilities: dict[str, bool], mechanisms: tuple[str, ...]
+) -> commands.Connection.Start:
+    properties: dict[str, Any] = {
+        "capabilities": dict(capabilities),
+        "product": "brokerproof",
+        "version": RELEASE,
+        "platform": "Python",
+        "host": host,
+        "copyright": "The brokerproof authors",
+        "information": "Licensed under the Apache License 2.0",
+    }
+    return commands.Connection.Start(0, 9, properties, " ".join(mechanisms), "en_US")
 
 
 def user(shared: BrokerContext, conn: int, mechanism: str, response: bytes) -> str:

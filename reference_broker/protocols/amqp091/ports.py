@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from pamqp import base
@@ -40,12 +40,7 @@ class Connection(Protocol):
         """Send bytes behind all others."""
 
     @property
-    def consumers(self) -> int:
-        """Number of consumers on all channels."""
-
-    @property
-    def unfinished_bytes(self) -> int:
-        """Bytes of contents of which more is to come, on all channels."""
+    def channels(self) -> Mapping[int, Channel]: ...
 
     def check_quota(self, resource: str, count: int) -> None:
         """Refuse more of ``resource`` where the connection has ``count``, as many as it may."""
@@ -62,6 +57,9 @@ class Channel(Protocol):
     topology: Topology
     active: bool
     consumers: dict[str, Consumer]
+    unfinished_bytes: int
+    """Bytes of contents of which more is to come."""
+
     unacked: UnackedDeliveries
     prefetch: int
     limit: Prefetch

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
@@ -212,7 +211,8 @@ class Client:
         last = fields.int64() if self.version >= 5 else -1
         match id:
             case ProducerId() if id in self._producers:
-                self._drop_producer(id)
+                del self._producers[id]
+                del self._sessions[id.parent].producers[id]
             case ConsumerId() if id in self._consumers:
                 self._drop(id, last)
             case SessionId() if id in self._sessions:
@@ -230,10 +230,6 @@ class Client:
         for producer in members.producers:
             del self._producers[producer]
         del self._sessions[id]
-
-    def _drop_producer(self, id: ProducerId) -> None:
-        del self._producers[id]
-        del self._sessions[id.parent].producers[id]
 
     def end(self, last: int | None = None) -> None:
         """End everything. Messages dispatched up to ``last`` count as tried; all of them for
@@ -260,18 +256,15 @@ class Client:
         if not isinstance(place, Destination):
             raise Refusal(BAD_DESTINATION, "there is no destination")
         if operation == codes.ADD:
-            self._ensure(place)
+            try:
+                self.shared.router.get_or_create(place.address, place.routing)
+            except NoRoute as problem:
+                raise Refusal(BAD_DESTINATION, str(problem)) from None
             if place.type in (codes.TEMP_QUEUE, codes.TEMP_TOPIC):
                 self._temporary.add(place)
         else:
             self.shared.router.addresses.remove(place.address)
             self._temporary.discard(place)
-
-    def _ensure(self, place: Destination) -> None:
-        try:
-            self.shared.router.get_or_create(place.address, place.routing)
-        except NoRoute as problem:
-            raise Refusal(BAD_DESTINATION, str(problem)) from None
 
     # --- consumers --------------------------------------------------------------------------------
 
@@ -291,25 +284,24 @@ class Client:
         if id in self._consumers:
             return
         self._check_quota("subscriptions", len(self._consumers))
-        if place.name.startswith(_ADVISORY):
-            self._register(id, None)
-            return
-        if "," in place.name or no_local:
-            raise Refusal(FAILED, "this broker knows neither composite destinations nor noLocal")
-        chosen = _selector(selector)
-        queue = self._queue(place, durable, chosen)
-        consumer = OpenWireConsumer(self, id, place, queue, chosen, limit, browses)
-        self._register(id, consumer)
-        consumer.attach()
+        consumer: OpenWireConsumer | None = None
+        if not place.name.startswith(_ADVISORY):
+            if "," in place.name or no_local:
+                raise Refusal(
+                    FAILED, "this broker knows neither composite destinations nor noLocal"
+                )
+            chosen = _selector(selector)
+            queue = self._queue(place, durable, chosen)
+            consumer = OpenWireConsumer(self, id, place, queue, chosen, limit, browses)
+        self._sessions[id.parent].consumers[id] = None
+        self._consumers[id] = consumer
+        if consumer is not None:
+            consumer.attach()
 
     def _check_quota(self, resource: str, count: int) -> None:
         excess = self.shared.settings.quotas.exceeded(resource, count)
         if excess is not None:
             raise Refusal(NO_RESOURCE, excess)
-
-    def _register(self, id: ConsumerId, consumer: OpenWireConsumer | None) -> None:
-        self._sessions[id.parent].consumers[id] = None
-        self._consumers[id] = consumer
 
     def _queue(self, place: Destination, durable: str | None, selector: Selector | None) -> Queue:
         router = self.shared.router
@@ -356,17 +348,17 @@ class Client:
         if timeout_ms < 0:
             consumer.nothing()
         elif timeout_ms > 0:
+
+            def on_timeout(now: Instant) -> None:
+                del self._pulls[consumer]
+                if consumer.prefetch.pulled:
+                    consumer.nothing()
+
             deadline = self._pulls.get(consumer)
             if deadline is None:
-                deadline = self._pulls[consumer] = self.shared.deadlines.timer(
-                    partial(self._on_pull_timeout, consumer), self.connection.conn
-                )
+                deadline = self.shared.deadlines.timer(on_timeout, self.connection.conn)
+                self._pulls[consumer] = deadline
             deadline.move(self.shared.clock.now + timeout_ms * NS_PER_MS)
-
-    def _on_pull_timeout(self, consumer: OpenWireConsumer, now: Instant) -> None:
-        del self._pulls[consumer]
-        if consumer.prefetch.pulled:
-            consumer.nothing()
 
     def control_consumer(self, fields: Fields, request: ResponseRequest) -> None:
         """Change the prefetch limit of a consumer."""
@@ -425,30 +417,23 @@ class Client:
             self._sessions[id.parent].producers[id] = None
 
     def publish(self, type: int, fields: Fields, request: ResponseRequest) -> None:
-        """Publish a message. The family decides whether there is space for it
-        (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`)."""
+        """Publish a message. ``families/activemq/producer_flow.py`` decides if there is space."""
         received = MessageFields.read(type, fields, self.version)
-        producer = (
-            self._producers.get(received.producer)
-            if isinstance(received.producer, ProducerId)
-            else None
-        )
+        id = received.producer
+        producer = self._producers.get(id) if isinstance(id, ProducerId) else None
         if producer is None:
-            raise Refusal(FAILED, f"a message of a producer that is not there: {received.producer}")
-        place = received.destination or producer.destination
+            raise Refusal(FAILED, f"a message of a producer that is not there: {id}")
+        place = received.destination = received.destination or producer.destination
         if place is None or received.id is None:
             raise Refusal(BAD_DESTINATION, "a message needs an id and a destination")
-        received.destination = place
-        shared = self.shared
+        shared, connection = self.shared, self.connection
         now = shared.clock.unix()
         received.arrival = received.broker_in = now // NS_PER_MS
         received.user = self._user
-        transaction = (
-            None if received.transaction is None else self._transaction(received.transaction)
-        )
+        named = received.transaction
+        transaction = None if named is None else self._transaction(named)
         message = OpenWireMessage(shared.router.next_number(), self._route(place), now, received)
         size = self._flow.cost(message)
-        connection = self.connection
 
         def publish() -> None:
             if transaction is None:
@@ -486,10 +471,8 @@ class Client:
         if fate is SendOutcome.TAKEN:
             producer.taken(size, answered=request.response)
             return
-        connection.observe(
-            "ACTIVEMQ-PFC-2",
-            f"{place.address} has no space for message {message.number}: {fate.name}",
-        )
+        detail = f"{place.address} has no space for message {message.number}: {fate.name}"
+        connection.observe("ACTIVEMQ-PFC-2", detail)
         request.withheld = True
         if fate is SendOutcome.STALLED:
             connection.stall(sending)

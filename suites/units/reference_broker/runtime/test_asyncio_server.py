@@ -26,7 +26,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.reference_broker.runtime import asyncio_server, listening
+from brokerproof.reference_broker.runtime import asyncio_server, complaints, listening
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings
 
@@ -536,12 +536,12 @@ def test_a_reset_before_the_close_leaves_the_other_connections_to_close() -> Non
 def test_the_same_problem_of_the_loop_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     now = [100.0]
     loop = SimpleNamespace(time=lambda: now[0])
-    complaints = asyncio_server._LoopComplaints()
+    complain = complaints.LoopComplaints()
     context: dict[str, object] = {"message": "accept failed", "exception": OSError(24, "files")}
     for _ in range(1000):
-        complaints(loop, context)  # type: ignore[arg-type]
-    now[0] += asyncio_server.COMPLAIN_EVERY_S
-    complaints(loop, context)  # type: ignore[arg-type]
+        complain(loop, context)  # type: ignore[arg-type]
+    now[0] += complaints.COMPLAIN_EVERY_S
+    complain(loop, context)  # type: ignore[arg-type]
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert "999 times more" in lines[1]

@@ -1,0 +1,44 @@
+"""What people read on the broker's standard error."""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+COMPLAIN_EVERY_S = 10.0
+"""Reports of one problem of the loop, at most."""
+
+
+def complain(sentence: str) -> None:
+    """One line for people on standard error."""
+    sys.stderr.write(f"brokerproof broker: {' '.join(sentence.split())}\n")
+    sys.stderr.flush()
+
+
+class Clock(Protocol):
+    def time(self) -> float: ...
+
+
+class LoopComplaints:
+    """The loop's exception handler: one line for a problem, and for the same one again after
+    :data:`COMPLAIN_EVERY_S`, with how often it happened meanwhile.
+
+    Without file descriptors asyncio reports every accept that fails: many of them each second.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+        self._unreported: dict[str, int] = {}
+
+    def __call__(self, loop: Clock, context: dict[str, object]) -> None:
+        problem = context.get("exception")
+        sentence = str(context.get("message"))
+        if problem is not None:
+            sentence += f": {type(problem).__name__}: {problem}"
+        now = loop.time()
+        if now - self._last.get(sentence, -COMPLAIN_EVERY_S) < COMPLAIN_EVERY_S:
+            self._unreported[sentence] = self._unreported.get(sentence, 0) + 1
+            return
+        self._last[sentence] = now
+        again = self._unreported.pop(sentence, 0)
+        complain(f"{sentence} ({again} times more since)" if again else sentence)
