@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.reference_broker.config.artemis.ignored_settings import (
+from brokerproof.reference_broker.config.ignored_settings import (
     Entry,
     NoEffect,
     Only,

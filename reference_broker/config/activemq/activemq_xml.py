@@ -22,7 +22,7 @@ from brokerproof.reference_broker.config import xml_document
 from brokerproof.reference_broker.config.activemq import connector, ignored_settings
 from brokerproof.reference_broker.config.activemq.connector import OF
 from brokerproof.reference_broker.config.artemis.broker_xml import BrokerXmlReader
-from brokerproof.reference_broker.config.artemis.ignored_settings import Entry
+from brokerproof.reference_broker.config.ignored_settings import Entry
 from brokerproof.reference_broker.config.notes_on_settings import Note, settle, unknown
 from brokerproof.reference_broker.config.values import (
     INT_MAX,

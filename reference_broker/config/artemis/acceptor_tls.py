@@ -10,14 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from brokerproof.reference_broker.config.artemis.ignored_settings import (
-    Entry,
-    NoEffect,
-    Only,
-    Refused,
-)
+from brokerproof.reference_broker.config.artemis.ignored_settings import TLS as IGNORED
 from brokerproof.reference_broker.config.notes_on_settings import Note, settle
-from brokerproof.reference_broker.config.values import Where, boolean, whole, words
+from brokerproof.reference_broker.config.values import Where, boolean, words
 from brokerproof.reference_broker.settings.acceptor import Tls
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
@@ -53,33 +48,7 @@ USED: dict[str, Callable[[str, Where], Any]] = {
     "enabledProtocols": _versions,
 }
 
-OTHERS: dict[str, Entry] = {
-    "trustStorePassword": NoEffect(words, "certificates in PEM are not encrypted"),
-    "sslProvider": NoEffect(words, "TLS is OpenSSL's here"),
-    "sslHandshakeTimeout": NoEffect(whole(0), "handshake-timeout counts for TLS too"),
-    "sslAutoReload": Only(boolean, (False,)),
-    "verifyHost": Only(boolean, (False,)),
-    "trustAll": Only(boolean, (False,)),
-    "forceSSLParameters": Only(boolean, (False,)),
-    "useDefaultSslContext": Only(boolean, (False,)),
-    **dict.fromkeys(
-        (
-            *(
-                "keyStoreProvider",
-                "trustStoreProvider",
-                "keyStoreAlias",
-                "crlPath",
-                "crcOptions",
-                "ocspResponderURL",
-            ),
-            *("enabledCipherSuites", "sniHost", "trustManagerFactoryPlugin", "sslContext"),
-        ),
-        Refused("there is nothing like it here; remove the parameter"),
-    ),
-}
-"""Parameters that count with ``sslEnabled=true``."""
-
-NAMES = frozenset({*USED, *OTHERS})
+NAMES = frozenset({*USED, *IGNORED})
 
 
 def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]]:
@@ -98,7 +67,7 @@ def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]
         about_tls = (name for name in given if name in NAMES and name != "sslEnabled")
         return None, [Note(places[name], "only with sslEnabled=true") for name in about_tls]
     notes: list[Note] = []
-    for name, entry in OTHERS.items():
+    for name, entry in IGNORED.items():
         if name in given:
             notes += settle(given[name], places[name], entry)
     if "keyStorePath" not in values:

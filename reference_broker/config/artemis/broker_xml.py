@@ -1,7 +1,7 @@
 """Reads the broker.xml of a real Artemis into :class:`Settings`; the same file starts both brokers.
 
 Strict on purpose: every element, attribute and URL parameter is either used, or known to have no
-effect here (see :mod:`brokerproof.reference_broker.config.artemis.ignored_settings`), or refused
+effect here (see :mod:`brokerproof.reference_broker.config.ignored_settings`), or refused
 with file, line and name. Artemis itself takes the first of two equal elements and drops parameters
 that it does not know; a test tool must not guess.
 
@@ -26,9 +26,8 @@ from brokerproof.reference_broker.config.artemis.ignored_settings import (
     ADDRESS_SETTING,
     CORE,
     QUEUE,
-    NoEffect,
-    Refused,
 )
+from brokerproof.reference_broker.config.ignored_settings import NoEffect, Refused
 from brokerproof.reference_broker.config.notes_on_settings import Note, settle, unknown
 from brokerproof.reference_broker.config.values import (
     INT_MAX,
