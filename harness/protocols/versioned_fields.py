@@ -9,10 +9,10 @@ Fields: TypeAlias = tuple[tuple[str, str, int], ...]
 """Name, type, and the version of the protocol from which on it is there (0: always)."""
 
 
-def fields(text: str) -> Fields:
-    """Read ``NAME:TYPE`` and ``NAME:TYPE@VERSION``, separated by blanks."""
+def fields(words: list[str]) -> Fields:
+    """Read ``NAME:TYPE`` and ``NAME:TYPE@VERSION``."""
     parsed = []
-    for word in text.split():
+    for word in words:
         name, _, kind = word.partition(":")
         kind, _, since = kind.partition("@")
         parsed.append((name, kind, int(since or 0)))

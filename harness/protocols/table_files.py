@@ -1,0 +1,20 @@
+"""Messages of a protocol as TOML tables: by name the numbers and fields, as words."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def tables(module: str) -> Mapping[str, Mapping[str, list[str]]]:
+    """Return the tables of the TOML file beside ``module``. ``{NAME}`` in an entry stands for that
+    text of the table ``shared``."""
+    data = tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))
+    shared: dict[str, str] = {}
+    for name, text in data.pop("shared", {}).items():
+        shared[name] = text.format_map(shared)
+    return {
+        table: {name: text.format_map(shared).split() for name, text in entries.items()}
+        for table, entries in data.items()
+    }
