@@ -1,1 +1,0 @@
-"""Tests of what cases of suites/flow compute."""

@@ -1,1 +1,0 @@
-"""Tests of reference_broker/protocols/stomp."""
