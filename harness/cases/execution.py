@@ -46,13 +46,14 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.conversation import ControlFailed, Symptom
 from brokerproof.harness.results.records import Result, Unrecorded
 from brokerproof.harness.results.verdict import (
+    WORST_FIRST,
     merge,
     never_reached,
     verdict_for,
     with_verdict,
 )
 from brokerproof.harness.trace.events import CaseEnded, Event
-from brokerproof.harness.worlds.bounds import LimitReached
+from brokerproof.harness.worlds.bounds import Action, LimitReached
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
@@ -143,6 +144,39 @@ def attempt(
     record.events.append(CaseEnded(at_ns=ended_at, detail=judgement.verdict.value))
     duration_s = earlier.duration_s + time.perf_counter() - began
     return _result(run, call, judgement, record, number, duration_s), record.events
+
+
+def try_once(run: Run, call: Call) -> ExampleRecord:
+    """Run the examples of ``call`` once, whatever becomes of them."""
+    record = ExampleRecord()
+    _run_examples(run, call, record, 1)
+    return record
+
+
+def died_of(
+    run: Run, call: Call, record: ExampleRecord, frames: Sequence[Action], how: str
+) -> tuple[Result, list[Event]]:
+    """Return the result of a case behind whose ``frames`` the broker died, and its trace: of what
+    it owed the case it did nothing. The gravest requirement that is not known to hold is violated;
+    the others were not judged, because any client sees the same of a broker that is gone."""
+
+    def gravity(finding: Finding) -> tuple[bool, int, bool]:
+        level = run.catalogue.find(finding.requirement).level
+        verdict = verdict_for(level, Finding(finding.requirement, Seen.VIOLATED, ""))
+        return (
+            finding.seen is Seen.HELD,
+            WORST_FIRST.index(verdict),
+            finding.seen is not Seen.VIOLATED,
+        )
+
+    sent = ", ".join(dict.fromkeys(frame.command for frame in frames))
+    detail = f"the broker died of {sent}, beside other cases and twice with nothing else: {how}"
+    findings = sorted(_complete(binding(run, call), record), key=gravity)
+    died = _judged(run, call, [Finding(findings[0].requirement, Seen.VIOLATED, detail)])
+    others = [finding.requirement for finding in findings[1:]]
+    skipped = never_reached(others, Verdict.SKIP, "the broker died in this case")
+    judgement = _Judgement(died[0].verdict, died[0].sentence, (*died, *skipped))
+    return _result(run, call, judgement, record, 1, 0.0), record.events
 
 
 def _judge_problem(

@@ -80,6 +80,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run cases that may leave a broker unusable, even one that brokerproof did not start",
     )
     group.addoption(
+        "--brokerproof-restart",
+        metavar="COMMAND",
+        default="",
+        help="starts a broker again that died of a case",
+    )
+    group.addoption(
         "--brokerproof-resume",
         action="store_true",
         help="leave out the cases that the run folder has a result for",

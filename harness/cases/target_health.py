@@ -34,7 +34,7 @@ from brokerproof.harness.cases.plain_message_probe import (
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, seconds
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Target
-from brokerproof.harness.worlds.bounds import RunBounds, RunStopped
+from brokerproof.harness.worlds.bounds import BrokerDied, RunBounds, RunStopped
 from brokerproof.harness.worlds.resident_memory import give_back, resident_bytes
 
 TRIES = 3
@@ -49,6 +49,7 @@ WINDOW = 100
 MOST_OF_PROBLEM = 200
 """Characters of a case's problem in the sentence that ends a run. Some list all that they received,
 dozens of frames."""
+DEATHS = frozenset({Fault.GONE, Fault.CLOSES, Fault.SILENT})
 LOOK_EVERY: Duration = NS_PER_S // 10
 SILENCE: Duration = seconds(12)
 """A target from which nothing is received for so long is asked for a login."""
@@ -74,6 +75,7 @@ class TargetHealth:
         self._lock = threading.Lock()
         self._examined_at: Instant = 0
         self._refusal = ""
+        self._watches_process = False
         for name in self._probe.protocols:
             failures = self._try(name)
             if len(failures) < TRIES:
@@ -91,7 +93,26 @@ class TargetHealth:
         forked._probe = PlainMessageProbe(self._target, self._seed, f"-{name}")
         forked._passing, forked._recent = self._passing.copy(), self._recent.copy()
         forked._lock = threading.Lock()
+        forked._watches_process = True
         return forked
+
+    def death(self) -> str:
+        """Return how the target died since its process is watched, also if it serves again by now;
+        empty if it did not."""
+        if isinstance(self._target, SocketTarget) and self._target.has_ended():
+            return "its process has ended"
+        for name in self._passing:
+            failures = self._try(name)
+            if any(failure.fault is Fault.GONE for failure in failures) or (
+                len(failures) == TRIES and failures[-1].fault in DEATHS
+            ):
+                return f"{failures[-1].fault}, {_text(failures[-1])}"
+        return ""
+
+    @property
+    def serves(self) -> bool:
+        """True if a plain message passes over each protocol over which one passed before."""
+        return all(self._probe.failure(name) is None for name in self._passing)
 
     def examine(self, case: str, problem: str) -> None:
         """Raise :class:`RunStopped` if the target does not serve others, now that ``case`` failed
@@ -129,6 +150,11 @@ class TargetHealth:
                     self._stop_for(failures[-1], quiet)
 
     def _examine(self, occasion: str) -> str:
+        target = self._target
+        # Who starts it again may be fast.
+        if self._watches_process and isinstance(target, SocketTarget) and target.has_ended():
+            end = target.process_end() or "its process has ended"
+            self._stop(f"{self._name} {Fault.GONE}: {end}; {occasion}", BrokerDied)
         for name in self._passing:
             failures = self._try(name)
             if len(failures) == TRIES:
@@ -175,11 +201,12 @@ class TargetHealth:
             self._stop(f"{self._name} is unstable: {share}, over {_text(failure)}; {occasion}")
         fault = f"{self._name} {self._fault(failure)}: {TRIES} of {TRIES} plain messages failed"
         reason = f"{fault}, the last one over {_text(failure)}; {occasion}"
-        unanswered = self._bounds.first_unanswered()
-        if unanswered is not None and failure.fault in (Fault.GONE, Fault.SILENT):
-            reason += f"; nothing was received after {unanswered}"
+        unanswered = self._bounds.unanswered()
+        if unanswered and failure.fault in (Fault.GONE, Fault.SILENT):
+            reason += f"; nothing was received after {unanswered[0]}"
         end = self._target.process_end() if isinstance(self._target, SocketTarget) else ""
-        self._stop(reason + (f"; {end}" if end else ""))
+        how = BrokerDied if failure.fault in DEATHS else RunStopped
+        self._stop(reason + (f"; {end}" if end else ""), how)
 
     def _fault(self, failure: ProbeFailure) -> str:
         """Return the words for a target that failed all probes of a protocol; they name it if
@@ -214,9 +241,9 @@ class TargetHealth:
         brief = textwrap.shorten(problem, MOST_OF_PROBLEM, placeholder=" …")
         return f"noticed in case {case}{sent}: {brief}"
 
-    def _stop(self, reason: str) -> None:
-        self._bounds.stop(" ".join(reason.split()))
-        raise RunStopped(" ".join(reason.split()))
+    def _stop(self, reason: str, how: type[RunStopped] = RunStopped) -> None:
+        self._bounds.stop(how(" ".join(reason.split())))
+        raise how(" ".join(reason.split()))
 
 
 def _text(failure: ProbeFailure) -> str:

@@ -84,7 +84,7 @@ def _detected(
     addresses: Iterable[str], login: str | None, passcode_env: str | None, like: str | None
 ) -> str:
     from brokerproof.harness.targets import credentials, endpoint  # pays for every protocol
-    from brokerproof.harness.targets.external import detection, dialogue
+    from brokerproof.harness.targets.external import detection, dialogue, greeting
     from brokerproof.harness.targets.failure import SetUpFailed
 
     try:
@@ -109,8 +109,9 @@ def _detected(
             name = _NAMES.get(greeted.protocol, greeted.protocol)
             endpoints.setdefault(name, detection.url(read, greeted))
         spoken += greetings
-    like = like or next((greeted.family for greeted in spoken if greeted.family), "")
-    for name, (scheme, port) in configuration_snippets.snippet_ports(like).items():
+    named = next((greeted for greeted in spoken if greeted.family), greeting.Greeting(""))
+    family, like = like or named.family, like or named.like
+    for name, (scheme, port) in configuration_snippets.snippet_ports(family).items():
         variant = endpoint.read(f"{scheme}://{reads[0].where.rpartition(':')[0]}:{port}", Path())
         if detection.speaks(variant, scheme, login, passcode):
             endpoints.setdefault(name, f"{scheme}://{variant.where}")

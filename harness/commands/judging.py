@@ -86,6 +86,7 @@ class Options:
     jobs: int | None
     limit_words: tuple[str, ...]
     allow_harm: bool
+    restart: str
     stop_at_first: bool
     baseline: Path | None
     fail_on: str | None
@@ -96,6 +97,10 @@ class Options:
 
 class _StoppedAtFirst(Exception):
     """A case failed, and the run was asked to stop at the first that does."""
+
+
+class _EndedEarly(errors.SetUp):
+    """The target could not be judged to its end. What was judged has its summary and report."""
 
 
 def with_endpoints(targets: tuple[str, ...], endpoints: tuple[str, ...], like: str | None) -> str:
@@ -137,9 +142,13 @@ def judge(asked: Asked, options: Options) -> int:
                 seed, effort = _reopen(folder, seed)
             assert seed is not None
             chosen = (seed, effort)
-            partial = not _judge_all(console, asked, loaded, options, chosen, folder, held, report)
+            early = None
+            try:
+                whole = _judge_all(console, asked, loaded, options, chosen, folder, held, report)
+            except _EndedEarly as ended:
+                whole, early = False, ended
             results = list(records.read(folder))
-            passing = [] if partial else _known_that_pass(loaded, folder, results)
+            passing = _known_that_pass(loaded, folder, results) if whole else []
             code = exit_code(
                 (result.verdict for result in results), known_that_passed=bool(passing)
             )
@@ -150,6 +159,8 @@ def judge(asked: Asked, options: Options) -> int:
             unmet = any(is_unmet(result.findings) for result in results)
             if code == INCONCLUSIVE and options.inconclusive_ok and not unmet:
                 code = 0
+            if early is not None and code != 1:
+                code = early.exit_code
             footer = run_folder.finish(folder, results, code, passing)
             if not options.as_json:
                 summary.show(console, folder, results, _names(asked, loaded), passing, gated)
@@ -166,6 +177,8 @@ def judge(asked: Asked, options: Options) -> int:
         click.echo(json.dumps({"run": str(folder), **footer, **changed}, ensure_ascii=False))
     else:
         click.echo(str(folder / "report" / "index.html" if options.report else folder))
+    if early is not None:
+        early.show()
     return code
 
 
@@ -217,6 +230,7 @@ def _judge_all(
             *_arguments(name, asked, effort, seed, folder, options.resume, at_once),
             *(f"--brokerproof-limit={limit}" for limit in options.limit_words),
             *(["--brokerproof-allow-harm"] if options.allow_harm else []),
+            *([f"--brokerproof-restart={options.restart}"] if options.restart else []),
         ]
         title = target.identity.name
         if len(loaded) > 1:
@@ -453,7 +467,7 @@ def _judge(
         raise _StoppedAtFirst
     if ended is Ended.LATE:
         within = f"within {target.identity.limits.run_seconds} s (limit run_seconds)"
-        raise errors.SetUp(f"{name} was not judged {within}; {_how_to_go_on(folder)}")
+        raise _EndedEarly(f"{name} was not judged {within}; {_how_to_go_on(folder)}")
     _raise_for_exit(process.returncode, log, folder, name, "--brokerproof-resume" in arguments)
 
 
@@ -472,7 +486,9 @@ def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool
     if code == _PYTEST_SET_UP and last is not None:
         sentence = reason if reason.startswith(name) else f"target {name}: {reason}"
         kept = _has_results(folder, name)
-        raise errors.SetUp(f"{sentence}; {_how_to_go_on(folder)}" if kept else sentence)
+        if kept:
+            raise _EndedEarly(f"{sentence}; {_how_to_go_on(folder)}")
+        raise errors.SetUp(sentence)
     if code == _PYTEST_USAGE:
         raise errors.Usage(reason.removeprefix("ERROR: "))
     if code == 5 and resumed and _has_results(folder, name):

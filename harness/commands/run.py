@@ -96,6 +96,13 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
     help="Run cases that may leave a broker unusable, even one that brokerproof did not start.",
 )
 @click.option(
+    "--restart",
+    metavar="COMMAND",
+    default="",
+    help="Starts a broker again that died of a case, and need not end while it runs. The run names"
+    " the case and goes on; without it that takes a broker which returns by itself.",
+)
+@click.option(
     "--baseline",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="RUN",
@@ -134,6 +141,7 @@ def run(
     jobs: int | None,
     limit_words: tuple[str, ...],
     allow_harm: bool,
+    restart: str,
     baseline: Path | None,
     fail_on: str | None,
     inconclusive_ok: bool,
@@ -161,6 +169,7 @@ def run(
             jobs=jobs,
             limit_words=limit_words,
             allow_harm=allow_harm,
+            restart=restart,
             stop_at_first=stop_at_first,
             baseline=baseline,
             fail_on=fail_on,

@@ -31,11 +31,13 @@ from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.session.broker_deaths import BrokerDeaths
 from brokerproof.harness.session.forked_workers import GRACE_S, Workers, heaviest_first
 from brokerproof.harness.session.real_time_order import beginning_order
 from brokerproof.harness.session.real_time_workers import Lateness, RealTimeWorkers, processes_for
 from brokerproof.harness.session.target_start import TargetStart
 from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.external.target import AddressTarget
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Target
@@ -176,7 +178,11 @@ class CaseRuns:
         default."""
         processes = processes_for(len(calls), together)
         chosen, together = together, together or CASES_IN_PARALLEL * processes
-        if processes > 1 and isinstance(run.target, SocketTarget):
+        # Of a broker that is reached by its address nothing is known: it may die of a frame.
+        if isinstance(run.target, AddressTarget) or (
+            processes > 1 and isinstance(run.target, SocketTarget)
+        ):
+            restart = self._options.brokerproof_restart
             self._workers = self._real_time_workers = RealTimeWorkers(
                 calls,
                 processes,
@@ -186,6 +192,7 @@ class CaseRuns:
                 self._keep,
                 # Of a broker that runs elsewhere our idle processor says nothing.
                 more=chosen is None and run.target.identity.started_here,
+                deaths=BrokerDeaths(run, restart, self._logs, self._keep),
             )
             for call in calls:
                 self._started[call.id] = functools.partial(self._workers.result, call)

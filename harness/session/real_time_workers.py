@@ -25,6 +25,7 @@ case that harms a broker runs after all of these, in the process that started it
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import threading
 from collections.abc import Sequence
@@ -35,13 +36,14 @@ from multiprocessing import connection
 
 from brokerproof.harness.cases.example_runs import ATTEMPTS, Call, Run
 from brokerproof.harness.cases.execution import EarlierAttempts, attempt
-from brokerproof.harness.model.time import NS_PER_S, Duration
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.session.broker_deaths import BrokerDeaths
 from brokerproof.harness.session.forked_workers import GRACE_S, Keep, MakeRun, Workers
 from brokerproof.harness.session.real_time_order import BUSY, durations
 from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.trace.events import Event
-from brokerproof.harness.worlds.bounds import RunStopped
+from brokerproof.harness.worlds.bounds import BrokerDied, RunStopped
 from brokerproof.harness.worlds.host_clock import HOST_CLOCK
 from brokerproof.harness.worlds.idle_cores import IdleCores
 from brokerproof.harness.worlds.resident_memory import use_few_heaps
@@ -65,6 +67,8 @@ QUIET_SHARE, QUIET_LOOKS = 0.7, 5
 still under way waits for timers."""
 COLLECT_AT = 50_000
 """Objects made between two collections of garbage, which took 1.4 s of 22 with Python's 700."""
+SUSPECT_FOR: Duration = 5 * NS_PER_S
+"""A case that sent a frame so shortly before its broker died may be the cause, also if it ended."""
 _CASES_END_WITHIN_S = 1.0
 """Time for cases under way when the run ends before them. They look for its end four times a
 second."""
@@ -109,7 +113,11 @@ class RealTimeWorkers(Workers):
         *,
         more: bool = False,
         idle_cores: IdleCores | None = None,
+        deaths: BrokerDeaths | None = None,
     ) -> None:
+        self._deaths = deaths
+        self._sent_at = memoryview(mmap.mmap(-1, 8 * max(1, len(calls)))).cast("q")
+        """When each case last sent a frame; all processes write to it."""
         self.at_once = -(-at_once // processes)
         self._most = self.at_once * (MOST_PLACES if more else 1)
         self._idle_cores = idle_cores or IdleCores()
@@ -154,9 +162,27 @@ class RealTimeWorkers(Workers):
             self._give_last_attempts()
         try:
             super()._deal()
-        except RunStopped as stopped:  # a worker is not told how the broker's process ended
-            end = self._broker.process_end()
+        except RunStopped as stopped:
+            if self._deaths is not None and isinstance(stopped, BrokerDied):
+                self._go_on(self._deaths, stopped)
+                return
+            end = self._broker.process_end()  # a worker is not told how the process ended
             raise RunStopped(f"{stopped}; {end}" if end else str(stopped)) from None
+
+    def _go_on(self, deaths: BrokerDeaths, death: BrokerDied) -> None:
+        """Find the case behind which the broker died, and run what was under way again."""
+        processes = len(self._workers)
+        given = [number for worker in self._workers for number in worker.given]
+        super().stop(_CASES_END_WITHIN_S)
+        since = self._broker.host_clock.now() - SUSPECT_FOR
+        recent = {n for n in range(len(self._calls)) if self._sent_at[n] > since}
+        # A case may have passed because its connection was closed.
+        suspects = sorted({*given, *recent}, key=lambda number: -self._sent_at[number])
+        for result in deaths.explain(death, [self._calls[number] for number in suspects]):
+            self._results[self._numbers[result.case]] = result
+        self._left.extendleft(number for number in given if number not in self._results)
+        for _ in range(max(1, processes)):
+            self._fork()
 
     def _give_last_attempts(self) -> None:
         self._left.extend(self._last)
@@ -232,6 +258,10 @@ class RealTimeWorkers(Workers):
                 with suppress(OSError):  # the dispatcher is gone: the main thread ends
                     pipe.send(stop or (number, outcome))
 
+        def note_sent(case: str, at: Instant) -> None:
+            self._sent_at[self._numbers[case]] = at
+
+        self._broker.bounds.note_sent = note_sent
         gc.set_threshold(COLLECT_AT)
         use_few_heaps()
         pool = ThreadPoolExecutor(self._most, thread_name_prefix="case")

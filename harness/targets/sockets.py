@@ -156,6 +156,14 @@ class SocketTarget:
         """The end of the broker's process, where it is a child of this one; empty while it runs."""
         return ""
 
+    def has_ended(self) -> bool:
+        """True if the broker's process is one of this host, and has ended."""
+        pid = self._watched
+        return pid is not None and started_at(pid) != self._watched_since
+
+    def watch_again(self) -> None:
+        """Watch the process that serves now, after the one that was watched has ended."""
+
     def kill(self) -> None:
         """Kill the broker's process, where it is one of this host that the harness started. A
         broker that a case has harmed may need all the time that it is given to end in order. The

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from brokerproof.harness.model.cost_limits import Limits
@@ -37,6 +38,10 @@ class RunStopped(BaseException):
     """The run cannot go on: one sentence. Not an ``Exception``: no case may handle it."""
 
 
+class BrokerDied(RunStopped):
+    """The broker's process ended, or it refuses or closes every connection."""
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """A frame that a case sent."""
@@ -63,7 +68,9 @@ class RunBounds:
         self._actions: deque[Action] = deque(maxlen=_KEPT_ACTIONS)
         self._stopping = threading.Lock()
         self._stopped = threading.Event()
-        self._reason = ""
+        self._stop = RunStopped("")
+        self.note_sent: Callable[[str, Instant], None] = lambda case, at: None
+        """Called for each frame that a case sends."""
 
     def now(self) -> Instant:
         """The current instant of every world of the run."""
@@ -74,16 +81,17 @@ class RunBounds:
         those of the host."""
         return self.now() + self.host_clock.of_host(limits.case_seconds * NS_PER_S)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str | RunStopped) -> None:
         """End every case of the run soon. The first reason counts."""
         with self._stopping:
-            self._reason = self._reason or reason
+            if not self._stopped.is_set():
+                self._stop = reason if isinstance(reason, RunStopped) else RunStopped(reason)
             self._stopped.set()
 
     def check(self) -> None:
         """Raise :class:`RunStopped` once the run was stopped."""
         if self._stopped.is_set():
-            raise RunStopped(self._reason)
+            raise type(self._stop)(*self._stop.args)
 
     def pause(self, duration: Duration) -> bool:
         """Wait for ``duration``; return True at once when the run is stopped."""
@@ -93,18 +101,18 @@ class RunBounds:
         """Keep what ``case`` did last; a probe is no case."""
         if case:
             self._actions.append(Action(at, case, command))
+            self.note_sent(case, at)
 
     def last_action(self, case: str = "") -> Action | None:
         """The last frame that ``case`` sent, or any case."""
         latest = reversed(self._actions.copy())
         return next((action for action in latest if case in ("", action.case)), None)
 
-    def first_unanswered(self) -> Action | None:
-        """The first frame sent after the target's last byte; the last frame of all if there is
+    def unanswered(self) -> list[Action]:
+        """The frames sent after the target's last byte; the last frame of all if there are
         none."""
         actions = self._actions.copy()
-        unanswered = (act for act in actions if act.at > self.received_at)
-        return next(unanswered, actions[-1] if actions else None)
+        return [act for act in actions if act.at > self.received_at] or list(actions)[-1:]
 
 
 class CaseBounds:

@@ -20,6 +20,8 @@ from brokerproof.harness.targets.failure import SetUpFailed
 FAMILIES = {"artemis": "Artemis", "rabbitmq": "RabbitMQ", "activemq": "ActiveMQ"}
 """Shipped targets by a part of the name that their family gives itself, the first that fits, and
 the family's name."""
+OLDER = {"rabbitmq": ("rabbitmq3", 4)}
+"""By family the shipped target for releases before a major one."""
 _MOST_OF_ANSWER = 200
 """Characters of an answer in a sentence."""
 
@@ -40,9 +42,16 @@ class Greeting:
 
     @property
     def family(self) -> str:
-        """The shipped target that is like it; empty for brokers of no known family."""
+        """The family that it names, by its shipped target; empty for none that is known."""
         name = self.broker.lower()
         return next((family for family in FAMILIES if family in name), "")
+
+    @property
+    def like(self) -> str:
+        """The shipped target of that family and release."""
+        major = self.version.partition(".")[0]
+        target, since = OLDER.get(self.family, ("", 0))
+        return target if major.isdecimal() and int(major) < since else self.family
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class AddressTarget(SocketTarget):
             name: (endpoint.host, endpoint.port) for name, endpoint in self._given.items()
         }
         first = next(iter(self._given.values()))
-        self.watch_the_host(listening_process(first.host, first.port))
+        self.watch_again()
         return TargetFacts(
             broker=found.broker or "unknown",
             version=found.version or "unknown",
@@ -114,6 +114,11 @@ class AddressTarget(SocketTarget):
             addresses=self.identity.addresses.settings(),
             judged_as=found.judged_as,
         )
+
+    def watch_again(self) -> None:
+        self.stop()
+        first = next(iter(self._given.values()))
+        self.watch_the_host(listening_process(first.host, first.port))
 
     def discover(self) -> Discovered:
         """Log in over each protocol that cases use, and take the broker for one of the family that
@@ -125,17 +130,17 @@ class AddressTarget(SocketTarget):
         broker = next((greeted.broker for greeted in greetings if greeted.broker), "")
         version = next((greeted.version for greeted in greetings if greeted.version), "")
         version = version or self._release
-        family = next((greeted.family for greeted in greetings if greeted.family), "")
+        named = next((greeted for greeted in greetings if greeted.family), Greeting(""))
         judged_as = ""
-        if self._as_family is not None and family:
-            self._adopt(self._as_family(family))
+        if self._as_family is not None and named.family:
+            self._adopt(self._as_family(named.like))
             judged_as = (
-                f"judged as {FAMILIES[family]} {version}".rstrip()
+                f"judged as {FAMILIES[named.family]} {version}".rstrip()
                 + ", by its own word; `--like none` judges by the specifications alone"
             )
         elif self.is_stranger:
-            named = f"; it calls itself {broker} {version}".rstrip() if broker else ""
-            judged_as = f"judged by the specifications alone{named}"
+            name = f"; it calls itself {broker} {version}".rstrip() if broker else ""
+            judged_as = f"judged by the specifications alone{name}"
         self._offer(greetings)
         self._use_hosts({greeted.protocol: greeted.host for greeted in greetings})
         self.declares = (

@@ -1,10 +1,11 @@
 """Servers that misbehave towards every client, and relays that make a working broker misbehave.
 
-``python -m brokerproof.suites.units.drivers.misbehaving BEHAVIOUR PORT [BROKER_PORT]`` runs one
-and prints its port; port 0 is a free one.
+``python -m brokerproof.suites.units.drivers.misbehaving BEHAVIOUR PORT [BROKER_PORT [STIMULUS]]``
+runs one and prints its port; port 0 is a free one, and the stimulus is in hexadecimal digits.
 """
 
 import itertools
+import os
 import random
 import socket
 import sys
@@ -156,6 +157,14 @@ class ClosingAt(Relay):
             raise ConnectionAbortedError
 
 
+class DyingAt(ClosingAt):
+    """Ends its process whenever a request holds ``stimulus``."""
+
+    def on_request(self, client: socket.socket, data: bytes) -> None:
+        if self._stimulus in data:
+            os._exit(1)
+
+
 class FloodingAt(ClosingAt):
     """Sends messages without end whenever a request holds ``stimulus``."""
 
@@ -200,6 +209,7 @@ RELAYS: Mapping[str, Callable[[int], Behaviour]] = {
     for relay in (
         ClosingAtRandom,
         ClosingAt,
+        DyingAt,
         FloodingAt,
         FloodingFrom,
         FloodingWithOneFrameFrom,
@@ -230,7 +240,8 @@ def _serve(client: socket.socket, behaviour: Behaviour) -> None:
 
 if __name__ == "__main__":
     name, port, *broker = sys.argv[1:]
-    chosen = partial(RELAYS[name], int(broker[0]))() if broker else SERVERS[name]
+    stimulus = map(bytes.fromhex, broker[1:])
+    chosen = partial(RELAYS[name], int(broker[0]), *stimulus)() if broker else SERVERS[name]
     with listening(chosen, int(port)) as where:
         sys.stdout.write(f"{where}\n")
         sys.stdout.flush()

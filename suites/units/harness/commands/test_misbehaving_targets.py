@@ -2,11 +2,13 @@
 in single cases gets all its verdicts."""
 
 import json
+import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -38,13 +40,13 @@ reference does not keep is a WARN."""
 
 
 @contextmanager
-def broker() -> Iterator[tuple[subprocess.Popen[str], int]]:
+def broker(protocol: str = "stomp") -> Iterator[tuple[subprocess.Popen[str], int]]:
     with subprocess.Popen(
         [*COMMAND, "broker", "--any-port"], stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
-            yield process, json.loads(process.stdout.readline())["acceptors"]["stomp"]
+            yield process, json.loads(process.stdout.readline())["acceptors"][protocol]
         finally:
             process.kill()
 
@@ -173,6 +175,58 @@ def test_a_broker_that_dies_or_stops_while_it_is_judged(
     assert "nothing was received after" in line
     assert f"brokerproof run --resume --out {out} goes on with it" in line
     assert not {result.verdict for result in records.read(out)} & UNDESERVED
+
+
+MORTAL = (sys.executable, "-m", "brokerproof.suites.units.drivers.misbehaving", "DyingAt")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "case", "others", "restarts"),
+    [
+        ("stomp", "an_acknowledged_message_is_consumed", "every_kind_of_frame", True),
+        ("amqp", "a_sender_may_settle_first", "an_outcome_may_be_told_first", True),
+        ("stomp", "an_acknowledged_message_is_consumed", "every_kind_of_frame", False),
+    ],
+)
+def test_a_broker_that_dies_of_one_case(
+    protocol: str, case: str, others: str, restarts: bool, tmp_path: Path
+) -> None:
+    with listening(SERVERS["silent"]) as front:
+        pass  # a port that is free from now on
+    with broker(protocol) as (_, port):
+        # It dies of the case's frames: its queues have the case's name.
+        words = shlex.join([*MORTAL, str(front), str(port), case.encode().hex()])
+        again = f"echo $$ >> {tmp_path}/pids; exec {words}"
+        with subprocess.Popen(again, shell=True, stdout=subprocess.PIPE) as first:
+            assert first.stdout is not None
+            first.stdout.readline()
+            code, line, results = judged(
+                f"{protocol}://127.0.0.1:{front}?like=none",
+                tmp_path / "run",
+                *("--suite", "amqp10", "--case", f"{case} or {others}"),
+                *(["--restart", again] if restarts else []),
+            )
+            for pid in map(int, (tmp_path / "pids").read_text().split()):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    dead = {result.case: result for result in results if "the broker died" in result.detail}
+    others_said = {result.verdict for result in results if result.case not in dead}
+    assert not others_said & UNDESERVED
+    assert code == (1 if restarts else 3), line
+    if restarts:
+        cases = json.loads((tmp_path / "run" / "cases.json").read_text("utf-8"))
+        assert {result.case for result in results} == set(cases)
+        assert dead
+    else:
+        assert (
+            f"under way, the last frame first: {'amqp10' if protocol == 'amqp' else protocol}"
+            in line
+        )
+        assert not dead
+    for result in dead.values():
+        assert case in result.case
+        assert result.verdict is Verdict.FAIL
+        assert "beside other cases and twice with nothing else" in result.detail
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,9 @@ def test_a_file_may_leave_the_family_to_the_broker(tmp_path: Path) -> None:
         found = address(str(path))
         assert found.discover().judged_as.startswith("judged as RabbitMQ 3.10.8")
     assert (found.identity.name, found.identity.profile.name) == ("mine", "rabbitmq")
+    older = target_file.load("rabbitmq3").identity
+    assert found.identity.profile.parameters["anycast_node"] == "/queue/{name}"
+    assert found.identity.absent["amqp-modified"] == older.absent["amqp-modified"]
 
 
 @pytest.mark.parametrize("host", ["/", "localhost", "default"])

@@ -1,0 +1,112 @@
+"""A broker that dies in the middle of a run: the case whose frames end it, and how the run goes on.
+
+Many cases are under way when a process ends, its port is closed or every connection is refused, and
+each of them then sees a closed connection. None of them is judged by that. Once the broker serves
+again, started by whoever watches over it or by the command of ``--restart``, the suspects run again
+one after the other, the one that sent the last frame first. A case behind which the broker dies
+twice more, with nothing else under way, is what ends it, and has a verdict; its variants run alone
+as well. All others are judged beside each other as before. A broker that stays away ends the run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from brokerproof.harness.cases.execution import Call, Run, died_of, try_once
+from brokerproof.harness.model.time import NS_PER_S, Duration, seconds
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.worlds.bounds import BrokerDied, RunStopped
+from brokerproof.harness.worlds.host_clock import HOST_CLOCK
+
+RETURNS_WITHIN: Duration = seconds(20)
+"""Time for a broker to serve again. One that is started by a command may take three times that."""
+LOOK_EVERY: Duration = NS_PER_S // 5
+MOST_UNEXPLAINED = 3
+"""Deaths that no case alone causes, before the run ends: it would not come to its end otherwise."""
+MOST_SUSPECTS = 16
+MOST_NAMED = 3
+
+
+class BrokerDeaths:
+    """Judges the cases of ``run`` behind which its broker dies. ``restart`` is the command line
+    that starts the broker again, empty for none, and ``logs`` the folder for what it prints."""
+
+    def __init__(self, run: Run, restart: str, logs: Path, keep: Callable[[Result], None]) -> None:
+        assert run.health is not None
+        assert isinstance(run.target, SocketTarget)
+        self._run, self._target, self._health = run, run.target, run.health
+        self._restart, self._logs, self._keep = restart, logs, keep
+        self._number = self._unexplained = 0
+
+    def explain(self, death: BrokerDied, suspects: Sequence[Call]) -> list[Result]:
+        """Return the results of those ``suspects`` behind which the broker dies, once it serves
+        again. Raises :class:`RunStopped` if it does not."""
+        self._return_from(death, suspects)
+        for number, call in enumerate(suspects[:MOST_SUSPECTS]):
+            if result := self._judge_alone(call, death):
+                self._unexplained = 0
+                name = call.case.name
+                variants = [other for other in suspects[number + 1 :] if other.case.name == name]
+                others = [self._judge_alone(other, death) for other in variants]
+                return [result, *(other for other in others if other is not None)]
+        self._unexplained += 1
+        if self._unexplained == MOST_UNEXPLAINED:
+            raise RunStopped(f"{death}; no case alone ended it, {MOST_UNEXPLAINED} times in a row")
+        return []
+
+    def _judge_alone(self, call: Call, death: BrokerDied) -> Result | None:
+        """Return the result of ``call`` if the broker dies of it twice with nothing else under
+        way."""
+        for last in (False, True):
+            record = try_once(self._run, call)
+            frames = self._target.bounds.unanswered()
+            how = self._health.death()
+            if not how:
+                return None
+            if last:
+                result, events = died_of(self._run, call, record, frames, how)
+                self._run.recorder.write(call.id, events)
+                self._keep(result)
+            self._return_from(death, [call])
+        return result
+
+    def _return_from(self, death: BrokerDied, suspects: Sequence[Call]) -> None:
+        """Wait until the broker serves again, or raise :class:`RunStopped`."""
+        if self._target.identity.started_here:
+            self._target.kill()
+            self._target.stop()
+            try:
+                self._target.start(self._logs)
+            except SetUpFailed as problem:
+                raise RunStopped(f"{death}; it does not start again: {problem}") from None
+        elif self._restart:
+            with (self._logs / "restart.log").open("ab") as log:
+                subprocess.run(  # it need not end, and is no child of this process
+                    f"{{ {self._restart}\n}} &",
+                    shell=True,
+                    check=False,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        deadline = HOST_CLOCK.now() + RETURNS_WITHIN * (3 if self._restart else 1)
+        assert self._run.health is not None
+        while True:
+            self._target.watch_again()
+            self._number += 1
+            self._health = self._run.health.in_fork(f"d{self._number}")
+            if self._health.serves:
+                return
+            if HOST_CLOCK.now() > deadline:
+                raise RunStopped(f"{death}; it did not return{self._hint(suspects)}")
+            self._target.bounds.pause(LOOK_EVERY)
+
+    def _hint(self, suspects: Sequence[Call]) -> str:
+        named = ", ".join(call.id for call in suspects[:MOST_NAMED])
+        how = "" if self._restart else "; with --restart COMMAND the run finds the case and goes on"
+        return f"; under way, the last frame first: {named}{how}" if named else how
