@@ -75,21 +75,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the collected cases to this file (for --collect-only)",
     )
     group.addoption(
-        "--brokerproof-allow-harm",
-        action="store_true",
-        help="run cases that may leave a broker unusable, even one that brokerproof did not start",
-    )
-    group.addoption(
         "--brokerproof-restart",
-        metavar="COMMAND",
         default="",
         help="starts a broker again that died of a case",
     )
-    group.addoption(
-        "--brokerproof-resume",
-        action="store_true",
-        help="leave out the cases that the run folder has a result for",
-    )
+    for flag, what in (
+        ("allow-harm", "run cases that may harm a broker, even one that brokerproof did not start"),
+        ("resume", "leave out the cases that the run folder has a result for"),
+    ):
+        group.addoption(f"--brokerproof-{flag}", action="store_true", help=what)
 
 
 @pytest.hookimpl(trylast=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from brokerproof.harness.cases.connections import Connections
-from brokerproof.harness.protocols.conversation import Requirements
+from brokerproof.harness.protocols.conversation import ControlFailed, Requirements, Symptom
 from brokerproof.harness.protocols.stomp.codec import HeadersLike, header_list
 from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 from brokerproof.harness.worlds.tls import Certificate
@@ -119,6 +119,9 @@ class StompPeers(Connections):
         )
 
         identity = self.target.identity
+        name = acceptor or identity.default_acceptor
+        if name in identity.websockets:
+            raise ControlFailed(f"stomp.py has no WebSocket for {name}", Symptom.ABSENT)
         self.example_record.wire.unkept = "stomp.py has sockets of its own"
         make = (
             stomppy_transports.over_sockets
@@ -128,7 +131,7 @@ class StompPeers(Connections):
         peer = make(
             self,
             self.next_connection(),
-            acceptor or identity.default_acceptor,
+            name,
             version,
             heart_beat,
             str(self.profile.parameters.get("stomp_host", "localhost")),

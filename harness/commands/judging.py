@@ -123,9 +123,8 @@ def judge(asked: Asked, options: Options) -> int:
         else:
             asked = dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
         baseline = gate.open_baseline(options.baseline, options.fail_on)
-        bounds = _limits(options.limit_words)
         suites_named(asked.suites)
-        loaded = [target_file.load(name, bounds) for name in asked.targets]
+        loaded = [target_file.load(name, _limits(options.limit_words)) for name in asked.targets]
         if asked.selection:
             choose(asked.suites, asked.selection)  # a misspelled case is better found now
         _check_named_cases(loaded)
@@ -149,16 +148,10 @@ def judge(asked: Asked, options: Options) -> int:
                 whole, early = False, ended
             results = list(records.read(folder))
             passing = _known_that_pass(loaded, folder, results) if whole else []
-            code = exit_code(
-                (result.verdict for result in results), known_that_passed=bool(passing)
-            )
             gated = None if baseline is None else gate.compare_with(baseline, folder)
             if gated is not None:
                 run_folder.write_header_field(folder, "baseline", gated.recorded())
-            code = gate.decide(code, gated, options.fail_on, results)
-            unmet = any(is_unmet(result.findings) for result in results)
-            if code == INCONCLUSIVE and options.inconclusive_ok and not unmet:
-                code = 0
+            code = _exit_code(results, passing, gated, options)
             if early is not None and code != 1:
                 code = early.exit_code
             footer = run_folder.finish(folder, results, code, passing)
@@ -180,6 +173,15 @@ def judge(asked: Asked, options: Options) -> int:
     if early is not None:
         early.show()
     return code
+
+
+def _exit_code(
+    results: list[Result], passing: list[str], gated: gate.Gated | None, options: Options
+) -> int:
+    code = exit_code((result.verdict for result in results), known_that_passed=bool(passing))
+    code = gate.decide(code, gated, options.fail_on, results)
+    unmet = any(is_unmet(result.findings) for result in results)
+    return 0 if code == INCONCLUSIVE and options.inconclusive_ok and not unmet else code
 
 
 def _discover(console: Console, targets: list[Target]) -> None:
@@ -296,6 +298,10 @@ def dry_run(asked: Asked, *, as_json: bool) -> int:
     except target_file.BadTarget as problem:
         raise errors.Usage(str(problem)) from None
     _check_named_cases(loaded)
+    try:
+        _discover(Console(stderr=True, emoji=False, highlight=False), loaded)
+    except errors.SetUp as problem:
+        click.echo(f"listed as for a broker of no known family: {problem.message}", err=True)
     chosen = choose(asked.suites, asked.selection)
     plans = []
     for target in loaded:

@@ -152,6 +152,9 @@ def infer_dialect(target: Target, seed: int) -> Dialect:
     if queue is None and topic is not None:
         dialect.parameters["anycast_destination"] = topic[0]
     place = queue or topic
+    if place is None:
+        usual = f"no plain message passed through {QUEUES[0][0]} or {TOPICS[0][0]}"
+        dialect.unmet |= {f"stomp {routing}": usual for routing in RoutingType}
     _heartbeats(probes, dialect)
     _transactions(probes, dialect)
     if queue is not None:

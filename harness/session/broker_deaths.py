@@ -27,7 +27,7 @@ RETURNS_WITHIN: Duration = seconds(20)
 LOOK_EVERY: Duration = NS_PER_S // 5
 MOST_UNEXPLAINED = 3
 """Deaths that no case alone causes, before the run ends: it would not come to its end otherwise."""
-MOST_SUSPECTS = 16
+MOST_SUSPECTS = 8
 MOST_NAMED = 3
 
 

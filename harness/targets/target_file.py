@@ -280,8 +280,7 @@ def _from_file(
     _check_keys(kind, values, path)
     values["limits"] = {**values.get("limits", {}), **limits}
     try:
-        passcode = credentials.passcode(values, path.parent)
-        if passcode is not None:
+        if (passcode := credentials.passcode(values, path.parent)) is not None:
             values["passcode"] = passcode
         if "login" in values:
             values["login"] = credentials.filled_in(values["login"])
@@ -511,7 +510,8 @@ def _of_family(make: Callable[..., Target], family: str) -> AddressTarget:
 
 def _is_stranger(profile: profiles.Profile) -> bool:
     """True if the profile says nothing about a broker's dialect, and nobody added to it."""
-    return profile.name in ("stomp", "any") and profile == profiles.load(profile.name)
+    stated = profile.parameters.items() - profiles.load(profile.name).parameters.items()
+    return profile.name in ("stomp", "any") and {key for key, _ in stated} <= {"websocket_path"}
 
 
 _PARAMETERS_OF_ONE = {"connection_ttl_ms", "amqp_idle_timeout_ms"}

@@ -84,9 +84,11 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
 
 
 def judge_dialect(peer: StompPeer, version: str) -> None:
-    """The session answers a receipt whose value each version writes in its own way."""
+    """The session answers a receipt whose value each version writes in its own way. A plain one is
+    answered before."""
     text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
-    peer.send("BEGIN", {"transaction": peer.transaction, "receipt": text})
+    peer.request("BEGIN", {"transaction": peer.transaction})
+    peer.send("COMMIT", {"transaction": peer.transaction, "receipt": text})
     peer.expect(frame("RECEIPT", {"receipt-id": text}), proves=DIALECTS[version])
 
 
