@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import functools
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from brokerproof.harness.model.enums import StrEnum
 
@@ -27,41 +30,11 @@ class Area(StrEnum):
     @property
     def label(self) -> str:
         """The area in a reader's words."""
-        return _LABELS[self]
+        return str(_TABLE[self]["label"])
 
 
-_LABELS = {
-    Area.HEARTBEAT: "heartbeats and TTL",
-    Area.WINDOW: "windows and credit",
-    Area.THRESHOLD: "block or reject",
-    Area.PAGING: "paging and order",
-    Area.RECOVERY: "delivery and recovery",
-    Area.PROTOCOL: "protocol basics",
-}
-
-_IDS = (
-    (Area.HEARTBEAT, r"-(HB|hb|ttl|IDLE|INACT)-|^ARTEMIS-TTL-"),
-    (
-        Area.THRESHOLD,
-        r"^ARTEMIS-FLOW-(block-|amqp-[234]$)|^ARTEMIS-PAGING-(8|12|13|14|15)$|^ACTIVEMQ-PFC-"
-        r"|^RABBITMQ-FLOW-(mem|disk|conn|notify|cluster)-|^RABBITMQ-AMQP091-LEN-",
-    ),
-    (
-        Area.WINDOW,
-        r"^AMQP10-(CREDIT|WIN)-|^ARTEMIS-FLOW-|^ARTEMIS-STOMP-window-|-QOS-|-PREFETCH-"
-        r"|^OPENWIRE-ACK-",
-    ),
-    (
-        Area.PAGING,
-        r"^ARTEMIS-PAGING-|^RABBITMQ-FLOW-page-|^ACTIVEMQ-ORDER-|^ARTEMIS-GROUPING-fifo-"
-        r"|^AMQP091-PUB-04$",
-    ),
-    (
-        Area.RECOVERY,
-        r"-(TX|TXN|tx|BEGIN|COMMIT|ABORT|ACK|NACK|REJ|REC|RED|OUT|DISP|RESUME|durable)-"
-        r"|^ARTEMIS-(REDELIVERY|CONCEPTS)-|^RABBITMQ-AMQP091-CONF-",
-    ),
-)
+_TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_IDS = tuple((Area(name), "|".join(_TABLE[name]["ids"])) for name in _TABLE["pattern-order"])
 """The area by the requirement's id; the first pattern that matches counts."""
 
 
@@ -89,54 +62,9 @@ _PROTOCOLS = {STOMP: "^STOMP1[012]-", AMQP10: "^AMQP10-", AMQP091: "^AMQP091-"}
 _VENDOR = re.compile("^(ARTEMIS|RABBITMQ|ACTIVEMQ)-")
 
 CORES: dict[Area, Sequence[Core]] = {
-    Area.HEARTBEAT: (
-        Core(STOMP, "heartbeats of the broker", "^STOMP1[12]-HB-0[79]$"),
-        Core(STOMP, "silence of a client", "^STOMP1[12]-HB-(06|11)$|-ttl-"),
-        Core(AMQP10, "the idle time-out that a client asks for", "^AMQP10-IDLE-20$"),
-        Core(AMQP10, "clients without an idle time-out", "^AMQP10-IDLE-06$"),
-        Core(AMQP091, "heartbeats of the broker", "^AMQP091-HB-02$|^RABBITMQ-AMQP091-HB-"),
-        Core(AMQP091, "silence of a client", "^AMQP091-HB-03$"),
-    ),
-    Area.WINDOW: (
-        Core(AMQP10, "credit of a link", "^AMQP10-CREDIT-03$"),
-        Core(AMQP10, "drain", "^AMQP10-CREDIT-12$"),
-        Core(AMQP10, "windows of a session", "^AMQP10-WIN-02$"),
-        Core(AMQP091, "prefetch", "^AMQP091-QOS-01$"),
-        Core(AMQP091, "what an acknowledgement makes room for", "^AMQP091-QOS-02$"),
-    ),
-    Area.THRESHOLD: (Core("", "what a full broker does to producers", _VENDOR.pattern),),
-    Area.PAGING: (
-        Core(AMQP091, "order", "^AMQP091-PUB-04$"),
-        Core("", "messages that do not fit into memory", "-PAGING-|-page-|^ACTIVEMQ-ORDER-"),
-    ),
-    Area.RECOVERY: (
-        Core(STOMP, "acknowledgements", "^STOMP1[012]-ACK-"),
-        Core(STOMP, "transactions", "^STOMP1[012]-(BEGIN|COMMIT|ABORT)-"),
-        Core(AMQP10, "outcomes", "^AMQP10-OUT-"),
-        Core(AMQP10, "transactions", "^AMQP10-TXN-"),
-        Core(AMQP091, "acknowledgements", "^AMQP091-ACK-"),
-        Core(AMQP091, "rejections", "^AMQP091-REJ-"),
-        Core(AMQP091, "transactions", "^AMQP091-TX-"),
-    ),
-    Area.PROTOCOL: (
-        Core(STOMP, "connecting", "^STOMP1[012]-CONN"),
-        Core(STOMP, "SEND", "^STOMP1[012]-SEND-"),
-        Core(STOMP, "SUBSCRIBE", "^STOMP1[012]-SUB"),
-        Core(AMQP10, "frames", "^AMQP10-FRAME-"),
-        Core(AMQP10, "links", "^AMQP10-LINK-"),
-        Core(AMQP10, "transfers", "^AMQP10-XFER-"),
-        Core(AMQP091, "frames", "^AMQP091-FRAME-"),
-        Core(AMQP091, "exchanges", "^AMQP091-EXCH-"),
-        Core(AMQP091, "queues", "^AMQP091-QUEUE-"),
-    ),
+    area: tuple(Core(*core) for core in _TABLE[area]["core"]) for area in Area
 }
 """What each area cannot do without, by protocol."""
-
-_SILENT = {
-    Area.WINDOW: "{} offers no window of its own, and none is known of this broker",
-    Area.THRESHOLD: "no specification says what a full broker does to its producers",
-    Area.PAGING: "nothing is promised of order or of messages beyond memory by {}",
-}
 
 
 def rule_of(requirement: str) -> str:
@@ -159,4 +87,4 @@ def silence_of(area: Area, rules: Iterable[str]) -> str:
     protocols = [name for name in _PROTOCOLS if name in rules]
     if not protocols or any(core.protocol for core in core_of(area, rules)):
         return ""
-    return _SILENT.get(area, "").format(" and ".join(protocols))
+    return str(_TABLE[area].get("silent", "")).format(" and ".join(protocols))

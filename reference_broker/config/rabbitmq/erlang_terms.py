@@ -23,31 +23,6 @@ from brokerproof.harness.model.input_file import BadInput
 from brokerproof.reference_broker.config.values import Where
 from brokerproof.reference_broker.settings.settings import BadSetting
 
-_GRAMMAR = r"""
-start: term _STOP
-?term: list | tuple | binary
-    | ATOM -> atom
-    | QUOTED -> quoted
-    | STRING+ -> string
-    | NUMBER -> number
-    | CHARACTER -> character
-list: "[" [term ("," term)*] "]"
-tuple: "{" [term ("," term)*] "}"
-binary: "<<" [segment ("," segment)*] ">>"
-?segment: STRING [_UTF8] -> string
-    | NUMBER -> number
-    | CHARACTER -> character
-
-ATOM: /[a-zß-öø-ÿ][\wÀ-ÿ@]*/
-QUOTED: /'(?:[^'\\]|\\.)*'/s
-STRING: /"(?:[^"\\]|\\.)*"/s
-NUMBER: /[+-]?[0-9]+(?:_[0-9]+)*(?:#[0-9A-Za-z]+(?:_[0-9A-Za-z]+)*|\.[0-9]+(?:_[0-9]+)*(?:[eE][+-]?[0-9]+)?)?/
-CHARACTER: /\$(?:\\.|[^\\])/s
-_UTF8: "/utf8"
-_STOP: /\.(?=[\s%]|$)/
-%ignore /[\s]+/
-%ignore /%[^\n]*/
-"""  # noqa: E501
 _ESCAPES = {
     "b": "\b",
     "d": "\x7f",
@@ -171,7 +146,8 @@ def _check_depth(path: Path, text: str) -> None:
 
 @functools.cache
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+    grammar = Path(__file__).with_suffix(".lark").read_text("utf-8")
+    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
 def _wrong(problem: UnexpectedInput, text: str) -> tuple[str, str]:
