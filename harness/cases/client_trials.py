@@ -12,6 +12,9 @@ from brokerproof.harness.clients.driver import Driver, body_fields, ready
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.protocols.amqp091.codec import Method
 from brokerproof.harness.protocols.amqp091.scripted_server import HEADER, Amqp091Server
+from brokerproof.harness.protocols.amqp10.codec import Frame as AmqpFrame
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.scripted_server import Amqp10Server
 from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Judge, Requirements
 from brokerproof.harness.protocols.scripted import Scripted
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
@@ -21,7 +24,7 @@ from brokerproof.harness.worlds.begun_trial import BegunTrial
 from brokerproof.harness.worlds.real import Accepted
 from brokerproof.harness.worlds.world import Channel, Receiver, World
 
-TRIALS = frozenset({"stomp-client", "amqp091-client"})
+TRIALS = frozenset({"stomp-client", "amqp091-client", "amqp10-client"})
 """Capabilities that only clients have: a case that needs one puts a client on trial."""
 LOGIN, PASSCODE = "ann", "a:b\\c"
 """What clients are told to log in with."""
@@ -79,9 +82,9 @@ class ClientTrial(Generic[S]):
             raise ControlFailed("the client opened no connection")
         return self.servers[-1]
 
-    def _dial(self, vhost: str, **options: Any) -> None:
+    def _dial(self, **options: Any) -> None:
         """Tell the client to connect, and wait until it has."""
-        where = {"host": self._begun.host, "port": self._begun.port, "vhost": vhost}
+        where = {"host": self._begun.host, "port": self._begun.port}
         self.driver.do("connect", **where, **options)
         world = self._bench.world
         world.wait_until(lambda: bool(self.servers), world.now() + PATIENCE)
@@ -127,7 +130,7 @@ class StompTrial(ClientTrial[StompServer]):
     ) -> Frame:
         """Tell the client to connect; return its first frame, which is not answered yet."""
         self._dial(
-            self._begun.host,
+            vhost=self._begun.host,
             version=self.version,
             heart_beat=list(heart_beat),
             login=login,
@@ -159,7 +162,7 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
 
     def dial(self, heartbeat: int = 0) -> Method:
         """Tell the client to connect; return its protocol header, which is not answered yet."""
-        self._dial("/", heartbeat=heartbeat, login=LOGIN, passcode=PASSCODE)
+        self._dial(vhost="/", heartbeat=heartbeat, login=LOGIN, passcode=PASSCODE)
         return self.server.expect(HEADER)
 
     def connect(self, heartbeat: int = 0, **limits: int) -> Method:
@@ -192,6 +195,41 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
         return self.server.received("basic.publish", proves=proves)
 
 
+class Amqp10Trial(ClientTrial[Amqp10Server]):
+    def __init__(self, bench: ClientTrials) -> None:
+        self.offered: dict[str, dict[str, Any]] = {"open": {}, "begin": {}, "attach": {}}
+        """Fields of our open, begin and attach, besides those that each has."""
+        super().__init__(bench, lambda judge, conn: Amqp10Server(judge, conn, self.offered))
+
+    def connect(self, idle_ms: int = 0, max_frame: int = 0) -> AmqpFrame:
+        """Let the client connect; return its open."""
+        limits = {"idle_ms": idle_ms, "max_frame": max_frame}
+        self._dial(login=LOGIN, passcode=PASSCODE, **limits)
+        opened = self.server.received("open")
+        self.driver.expect(event_named("connected"))
+        return opened
+
+    def sender(self, link: str = "out", mode: str = "unsettled") -> Link:
+        """Let the application attach a sender; return our end of the link."""
+        return self._attached("sender", link, mode=mode)
+
+    def receiver(self, credit: int = 10, link: str = "in") -> Link:
+        """Let the application attach a receiver with a window of ``credit``; return our end."""
+        return self._attached("receiver", link, credit=credit)
+
+    def _attached(self, what: str, link: str, **options: Any) -> Link:
+        self.driver.done(what, link=link, address="q", **options)
+        attach = self.server.received("attach")
+        self.driver.expect(event_named("link-open", link=link))
+        made = self.server.link_of(attach)
+        assert made is not None
+        return made
+
+    def send(self, body: bytes = b"x", link: str = "out") -> None:
+        """Let the application send on a link."""
+        self.driver.done("send", link=link, **body_fields(body))
+
+
 class ClientTrials(Connections, MeasurementJudge):
     """The part of a bench that puts clients on trial."""
 
@@ -202,3 +240,7 @@ class ClientTrials(Connections, MeasurementJudge):
     def amqp091_client(self) -> Amqp091Trial:
         """A client whose driver runs and that has not connected yet."""
         return Amqp091Trial(self)
+
+    def amqp10_client(self) -> Amqp10Trial:
+        """A client whose driver runs and that has not connected yet."""
+        return Amqp10Trial(self)

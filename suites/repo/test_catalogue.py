@@ -27,7 +27,7 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 110,
-    "amqp10": 266,
+    "amqp10": 267,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,

@@ -251,6 +251,20 @@ class Session:
         self.links[handle] = link
         return link
 
+    def answer_attach(self, attach: Frame, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Attach our end of a link that the peer attached; return the fields of the answer."""
+        kept = ("name", "source", "target", "snd-settle-mode", "rcv-settle-mode")
+        fields: dict[str, Any] = {
+            **{name: attach.fields.get(name) for name in kept},
+            "handle": self.free_handle(),
+            "role": not attach["role"],
+            "initial-delivery-count": 0 if attach["role"] is RECEIVER else None,
+            **given,
+        }
+        self.attaching(fields)
+        self._attached(attach)
+        return fields
+
     def _attached(self, frame: Frame) -> None:
         for link in self.links.values():
             if (
@@ -338,6 +352,22 @@ class Endpoint:
         }
         session.beginning(fields)
         return session, fields
+
+    def answer_begin(
+        self, begin: Frame, given: Mapping[str, Any]
+    ) -> tuple[Session, dict[str, Any]]:
+        """Begin a session for one that the peer began; return it and the fields of the answer."""
+        channel = next(number for number in range(WRAP) if number not in self.sessions)
+        session, fields = self.begin(channel, {"remote-channel": begin.channel, **given})
+        self._by_their_channel[begin.channel] = session
+        session.begun(begin)
+        return session, fields
+
+    def session_of(self, frame: Frame) -> Session | None:
+        """The session that a frame of the peer is about; ended, if that is its end."""
+        session = self._by_their_channel.get(frame.channel)
+        ending = (one for one in self.sessions.values() if one.ended is frame)
+        return session or next(ending, None)
 
     def flow(self, session: Session, link: Link | None, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a flow of ``session``, or of ``link``."""

@@ -46,6 +46,7 @@ class SansIoClient:
         self.busy_for: Duration = 0
         self.works_until: Instant | None = None
         self.waiting: list[tuple[Any, bytes]] = []
+        self.received: list[Any] = []
 
     # what a protocol adds
 
@@ -61,8 +62,8 @@ class SansIoClient:
         """Write a heartbeat."""
         raise NotImplementedError
 
-    def hand_out(self, about: Any, body: bytes) -> None:
-        """Report a message, or keep it while the listener works."""
+    def headers_of(self, about: Any) -> dict[str, str]:
+        """The headers that a message is reported with."""
         raise NotImplementedError
 
     # the world's side
@@ -104,7 +105,7 @@ class SansIoClient:
         if beat is not None and self.now >= beat:
             self.beat()
         if leave is not None and self.now >= leave:
-            self.end()
+            self.give_up()
 
     # heartbeats
 
@@ -138,11 +139,21 @@ class SansIoClient:
         else:
             self.report("did", do=name)
 
-    def report_message(self, number: int, headers: dict[str, str], body: bytes) -> None:
-        """Report a message, and begin to work on it if that was asked for."""
+    def hand_out(self, about: Any, body: bytes) -> None:
+        """Report a message and begin to work on it if that was asked for, or keep it while the
+        listener works."""
+        if self.works_until is not None:
+            self.waiting.append((about, body))
+            return
+        self.received.append(about)
+        number, headers = len(self.received), self.headers_of(about)
         self.report("message", number=number, headers=headers, **body_fields(body))
         if self.busy_for:
             self.works_until, self.busy_for = self.now + self.busy_for, 0
+
+    def do_connect(self, **fields: Any) -> None:
+        self.connecting = fields
+        self.report("dials")
 
     def do_work(self, ms: int) -> None:
         self.busy_for = ms * 1_000_000
@@ -161,6 +172,10 @@ class SansIoClient:
         if self.wire is not None:
             self.effects.append(Close(self.wire))
             self.lose()
+
+    def give_up(self) -> None:
+        """Leave a server that is silent."""
+        self.end()
 
     def lose(self) -> None:
         self.wire, self.connected = None, False

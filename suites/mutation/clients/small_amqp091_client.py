@@ -29,13 +29,8 @@ class SmallAmqp091Client(SansIoClient):
         self.held: list[tuple[int, str, bytes]] = []
         self.queues: dict[str, str] = {}
         """The queue of each consumer tag."""
-        self.received: list[Method] = []
 
     # the driver's side
-
-    def do_connect(self, **fields: Any) -> None:
-        self.connecting = fields
-        self.report("dials")
 
     def dialled(self) -> None:
         self.write(self.protocol_header())
@@ -219,13 +214,8 @@ class SmallAmqp091Client(SansIoClient):
     def confirmed(self, number: int, multiple: bool, ok: bool) -> None:
         self.report("confirmed", number=number, multiple=multiple, ok=ok)
 
-    def hand_out(self, about: Method, body: bytes) -> None:
-        if self.works_until is not None:
-            self.waiting.append((about, body))
-            return
-        self.received.append(about)
-        queue = self.queues[about["consumer-tag"]]
-        self.report_message(len(self.received), {"queue": queue}, body)
+    def headers_of(self, about: Method) -> dict[str, str]:
+        return {"queue": self.queues[about["consumer-tag"]]}
 
 
 class Reserved(SmallAmqp091Client):

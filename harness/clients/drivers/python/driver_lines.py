@@ -10,6 +10,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 
@@ -47,6 +49,21 @@ class DriverLines:
     def do_work(self, ms: int) -> None:
         """Let the listener of the next message take so long."""
         self._busy_s = ms / 1000
+
+    @staticmethod
+    def call_in(loop: Callable[[Callable[[], None]], object], call: Callable[[], object]) -> None:
+        """Let ``loop``, which takes what its thread shall run, call; wait until it has returned."""
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                call()
+                done.set_result(None)
+            except Exception as problem:
+                done.set_exception(problem)
+
+        loop(run)
+        done.result(10)
 
     def serve(self) -> None:
         """Do what the lines on standard input say, until they end."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 import pika
@@ -21,18 +20,7 @@ class Pika(DriverLines):  # type: ignore[misc]
         self._tags: dict[str, str] = {}
 
     def _in_loop(self, call: Callable[[], object]) -> None:
-        """Call in the loop's thread, and wait until it has returned."""
-        done: Future[None] = Future()
-
-        def run() -> None:
-            try:
-                call()
-                done.set_result(None)
-            except Exception as problem:
-                done.set_exception(problem)
-
-        self._connection.ioloop.add_callback_threadsafe(run)
-        done.result(10)
+        self.call_in(self._connection.ioloop.add_callback_threadsafe, call)
 
     def do_connect(
         self, host: str, port: int, vhost: str, heartbeat: int, login: str, passcode: str
