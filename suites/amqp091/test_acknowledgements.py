@@ -19,7 +19,6 @@ from brokerproof.suites.amqp091.steps import (
     settling,
 )
 from brokerproof.suites.api import Bench, Target, case, over
-from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 UNKNOWN_TAG = "AMQP091-ACK-01"
 TAG_OF_ANOTHER_CHANNEL = "AMQP091-ACK-03"
@@ -121,17 +120,21 @@ def steps_on(target: Target) -> st.SearchStrategy[list[Step]]:
 @over(
     examples=60,
     always=lambda target: [
-        {"count": 3, "steps": [(way, 1, True, False)]} for way in settling(target, ["ack", "nack"])
+        {"count": 3, "steps": steps, "transacts": transacts}
+        for way in settling(target, ["ack", "nack"])
+        for steps in ([(way, 1, True, False)], [(way, 0, True, True)] * 2)
+        for transacts in (False, True)
     ],
     count=st.integers(1, 10),
     steps=steps_on,
+    transacts=st.booleans(),
 )
 def test_acknowledgements_reach_as_far_as_they_say(
-    target: Bench, count: int, steps: list[Step]
+    target: Bench, count: int, steps: list[Step], transacts: bool
 ) -> None:
-    """Delivered messages are acknowledged, rejected or requeued: one by one, up to a tag
-    (multiple), or all (tag 0). After the channel closes, the queue holds exactly those that were
-    requeued or left unacknowledged, oldest first.
+    """Delivered messages are acknowledged, rejected or requeued, perhaps in a transaction: one by
+    one, up to a tag (multiple), or all (tag 0), also when that is none. After the channel closes,
+    the queue holds exactly those that were requeued or left unacknowledged, oldest first.
 
     One scenario: ack, nack and reject share one model of what is left.
     """
@@ -142,10 +145,12 @@ def test_acknowledgements_reach_as_far_as_they_say(
     for at in range(count):
         tags[peer.get(queue, channel=2)["delivery-tag"]] = at
     waiting, back = dict(tags), set()
+    if transacts:
+        peer.call("tx.select", channel=2)
     for what, pick, multiple, all_of_it in steps:
-        if not waiting:
+        if not waiting and not (what in ("ack", "nack") and multiple and all_of_it):
             break
-        tag = list(waiting)[pick % len(waiting)]
+        tag = list(waiting)[pick % len(waiting)] if waiting else 0
         name = "basic.ack" if what == "ack" else "basic.nack"
         if what == "reject" or (what == "requeue" and not settling(target.target, ["nack"])):
             name = "basic.reject"
@@ -165,7 +170,8 @@ def test_acknowledgements_reach_as_far_as_they_say(
             at = waiting.pop(settled_tag)
             if what == "requeue":
                 back.add(at)
-    peer.settle(channel=2)
+    end = "tx.commit" if transacts else "basic.qos"
+    peer.call(end, channel=2, proves=MULTIPLE_ACKS)
     peer.close_channel(2)
     left = sorted(back | set(waiting.values()))
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
@@ -236,7 +242,9 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
     queue = queue_of(peer)
     peer.call("basic.qos", {"prefetch-count": 1}, channel=2)
     peer.consume(queue, channel=2)
-    fill_without_waiting(peer, queue, 3)
+    for at in range(3):
+        peer.publish(b"%d" % at, queue)
+    peer.settle()
     (first,) = arrive(peer, 1, channel=2)
     peer.consume(queue, channel=3)
     arrive_and_ack = arrive(peer, 2, channel=3)
@@ -252,10 +260,3 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
         received == {b"0", b"1", b"2"},
         f"in the end {sorted(received)} arrived again or at the other consumer",
     )
-
-
-def fill_without_waiting(peer: Amqp091Peer, queue: str, count: int) -> None:
-    """Publish numbered messages; a consumer may take them at once."""
-    for at in range(count):
-        peer.publish(b"%d" % at, queue)
-    peer.settle()

@@ -87,6 +87,10 @@ def fits(pattern: str, key: str) -> bool:
             {"kind": kind, "bindings": ["a", "a.b"], "keys": ["a", "a.b", "b"]}
             for kind in ("direct", "fanout", "topic")
         ),
+        *(
+            {"kind": kind, "bindings": ["k" * 255], "keys": ["k" * 254, "k" * 255]}
+            for kind in ("direct", "topic")
+        ),
     ],
     kind=st.sampled_from(["direct", "fanout", "topic", "topic"]),
     bindings=st.lists(WORDS, min_size=1, max_size=4),

@@ -10,8 +10,10 @@ from brokerproof.harness.protocols.amqp091.values import Raw
 from brokerproof.suites.amqp091.steps import (
     CONNECTION,
     QUIET,
+    bind,
     bodies,
     drained,
+    exchange_of,
     others_work,
     queue_of,
 )
@@ -109,40 +111,48 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
 @case(FRAME_MAX_KEPT, BODY_IN_ANY_FRAMES, BODY_UNCHANGED, needs={"amqp091"})
 @over(
     examples=12,
-    always=lambda target: [{"frame_max": 4096, "size": 4089, "pieces": [1, 3000]}],
+    always=lambda target: [
+        {"frame_max": 4096, "size": 4089, "pieces": [1, 3000], "queues": 1},
+        {"frame_max": 4096, "size": 50_000, "pieces": [], "queues": 3},
+    ],
     frame_max=st.sampled_from([4096, 4097, 10_000]),
     size=st.sampled_from([0, 1, 4087, 4088, 4089, 8176, 8177, 50_000]),
     pieces=st.lists(st.integers(1, 3000), max_size=6),
+    queues=st.integers(1, 3),
 )
 def test_contents_are_cut_as_agreed(
-    target: Bench, frame_max: int, size: int, pieces: list[int]
+    target: Bench, frame_max: int, size: int, pieces: list[int], queues: int
 ) -> None:
-    """A body is published in frames of any sizes. It is delivered with the same bytes, in frames no
-    larger than frame-max."""
+    """A body is published in frames of any sizes, for one queue or several. From each it is
+    delivered with the same bytes, in frames no larger than frame-max."""
     peer = target.amqp091(frame_max=frame_max)
-    queue = queue_of(peer)
+    exchange = exchange_of(target, peer, "fanout")
+    names = [queue_of(peer) for _ in range(queues)]
+    for queue in names:
+        bind(peer, queue, exchange)
     body = bytes(position % 251 for position in range(size))
-    peer.send("basic.publish", {"routing-key": queue}, channel=1)
+    peer.send("basic.publish", {"exchange": exchange}, channel=1)
     peer.send_frame(HEADER, 1, codec.encode_content_header(size))
     at = 0
     for piece in [*pieces, *[frame_max - codec.OVERHEAD] * (size // 4000 + 1)]:
         if at < size:
             peer.send_frame(BODY, 1, body[at : at + piece])
             at += piece
-    peer.declare(queue, passive=True, proves=BODY_IN_ANY_FRAMES)
-    peer.consume(queue, no_ack=True)
-    delivery = peer.delivery(proves=BODY_IN_ANY_FRAMES)
-    target.record_finding(
-        BODY_UNCHANGED,
-        delivery.body == body,
-        f"of {size} bytes {len(delivery.body)} arrived, or others",
-    )
-    largest = max(delivery.frames)
-    target.record_finding(
-        FRAME_MAX_KEPT,
-        largest <= frame_max,
-        f"the largest frame has {largest} bytes, and frame-max is {frame_max}",
-    )
+    peer.declare(names[0], passive=True, proves=BODY_IN_ANY_FRAMES)
+    for place, queue in enumerate(names):
+        peer.consume(queue, no_ack=True)
+        delivery = peer.delivery(proves=BODY_IN_ANY_FRAMES)
+        target.record_finding(
+            BODY_UNCHANGED,
+            delivery.body == body,
+            f"of {size} bytes {len(delivery.body)} arrived from queue {place}, or others",
+        )
+        largest = max(delivery.frames)
+        target.record_finding(
+            FRAME_MAX_KEPT,
+            largest <= frame_max,
+            f"the largest frame has {largest} bytes, and frame-max is {frame_max}",
+        )
 
 
 @case(CONNECTION_METHOD_CHANNEL, needs={"amqp091"})

@@ -225,7 +225,7 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
     connection of the same container. If that succeeds the first link is closed with the error
     stolen, and the second works."""
     node = target.node()
-    container = f"{peer_name(target)}-{where}"
+    container = f"{target.fresh_name()}-{where}"
     peer = target.amqp(container_id=container)
     link = peer.attach(role, node, name="contested")
     if where == "session":
@@ -267,11 +267,6 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
     if role is SENDER:
         granted(target, other, second)
         other.publish(second, b"by the second", proves=LINK_STOLEN)
-
-
-def peer_name(target: Bench) -> str:
-    """Return a unique container-id."""
-    return target.node().address
 
 
 @case(UNSETTLED_MAP, needs={"amqp"})

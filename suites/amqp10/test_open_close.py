@@ -30,7 +30,7 @@ from brokerproof.suites.api import (
     ms,
     over,
 )
-from brokerproof.suites.api.amqp10 import HEADER, AmqpPeer, Link, either, frame
+from brokerproof.suites.api.amqp10 import HEADER, SENDER, AmqpPeer, Link, either, frame
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
 FIRST_FRAME_IS_OPEN = "AMQP10-OPEN-02"
@@ -227,22 +227,30 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
 WINDOWS = {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}
 
 
-@case(CHANNEL_MAX_USABLE, needs={"amqp", RECONFIGURABLE})
+@case(CHANNEL_MAX_USABLE, needs={"amqp"})
 @over(
     examples=6,
-    always=lambda target: [{"most": 0, "failed": True, "times": 2}],
+    always=lambda target: [
+        {"most": 0, "failed": True, "times": 2},
+        {"most": 0, "failed": False, "times": 40},
+    ],
     most=st.sampled_from([0, 1, 3]),
     failed=st.booleans(),
-    times=st.integers(1, 5),
+    times=st.sampled_from([1, 2, 5, 40]),
 )
 def test_a_session_that_is_over_leaves_its_channel(
     target: Bench, most: int, failed: bool, times: int
 ) -> None:
     """The client's open has a small channel-max, and sessions begin and end again and again, in
-    order or because the broker ends them with an error. Behind each another one begins."""
-    peer = target.amqp(begin=False, channel_max=most)
+    order or because the broker ends them with an error. Behind each another one begins, with a link
+    that the client attaches without waiting."""
+    node, peer = target.node(), target.amqp(begin=False, channel_max=most)
     for time in range(times * (most + 1)):
-        session = peer.begin(time % (most + 1), proves=CHANNEL_MAX_USABLE)
+        channel = time % (most + 1)
+        session = peer.begin(channel, answered=False)
+        link = peer.attach(SENDER, node, session=session, answered=False)
+        peer.expect(frame("begin", remote_channel=channel), proves=CHANNEL_MAX_USABLE)
+        peer.expect(frame("attach", name=link.name), proves=CHANNEL_MAX_USABLE)
         if failed:
             peer.send("flow", {**WINDOWS, "handle": 77}, channel=session.channel)
             ended = peer.watch_for(frame("end", channel=session.theirs))

@@ -1,13 +1,14 @@
-"""A rule that stands in several versions of STOMP is judged in each of them.
+"""A rule that stands in several versions of STOMP, or in several documents, is judged for each.
 
-Rules of two versions are the same if their statements or quotations are similar. Where only one of
+Rules of two documents are the same if their statements or quotations are similar. Where only one of
 them is judged by a case, :data:`LEFT` says why.
 """
 
 from __future__ import annotations
 
 from difflib import SequenceMatcher
-from itertools import combinations
+from functools import cache
+from itertools import combinations, groupby
 
 import pytest
 
@@ -18,19 +19,22 @@ from brokerproof.harness.catalogue.requirements import Requirement
 
 CATALOGUE = requirements.load()
 SIMILAR = 0.75
-VERSIONS = ("1.0", "1.1", "1.2")
 LEFT: dict[tuple[str, str], str] = {}
 
 
+def _source(row: Requirement) -> str:
+    return row.document.source
+
+
+@cache
 def _words(text: str | None) -> list[str]:
     return "".join(sign if sign.isalnum() else " " for sign in (text or "").lower()).split()
 
 
 def _similarity(one: list[str], other: list[str]) -> float:
-    matcher = SequenceMatcher(None, one, other, autojunk=False)
-    if not one or not other or matcher.quick_ratio() < SIMILAR:
+    if not one or not other or len(set(one) & set(other)) < SIMILAR * len(set(one)) / 2:
         return 0
-    return matcher.ratio()
+    return SequenceMatcher(None, one, other, autojunk=False).ratio()
 
 
 def _twin(row: Requirement, others: list[Requirement]) -> Requirement | None:
@@ -55,11 +59,8 @@ def _judged_in_one() -> set[tuple[str, str]]:
         for id in ids
     }
     found = set()
-    for earlier, later in combinations(VERSIONS, 2):
-        one, other = (
-            [row for row in CATALOGUE.values() if row.document.source == f"STOMP {version}"]
-            for version in (earlier, later)
-        )
+    documents = [list(rows) for _, rows in groupby(CATALOGUE.values(), key=_source)]
+    for one, other in combinations(documents, 2):
         for row in one:
             twin = _twin(row, other)
             if twin is not None and (row.id in cited) != (twin.id in cited):
@@ -67,14 +68,14 @@ def _judged_in_one() -> set[tuple[str, str]]:
     return found
 
 
-def test_a_rule_of_several_versions_is_judged_in_each() -> None:
+def test_a_rule_of_several_documents_is_judged_for_each() -> None:
     import_suites()
     found = _judged_in_one()
     assert not found - LEFT.keys(), (
-        f"{sorted(found - LEFT.keys())}: cite the other version's row too, as a parameter of the"
-        " case ({version: requirement}), or say in LEFT why it is not judged"
+        f"{sorted(found - LEFT.keys())}: cite the other document's row too, of another version as a"
+        " parameter of the case ({version: requirement}), or say in LEFT why it is not judged"
     )
-    assert not LEFT.keys() - found, "these are judged in both versions now"
+    assert not LEFT.keys() - found, "these are judged in both now"
 
 
 @pytest.mark.parametrize(

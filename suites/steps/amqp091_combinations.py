@@ -85,8 +85,8 @@ class Play:
             self.peer.consume(self.other, channel=OTHER)
         if self.row[SENT] == LATER:
             self._publish()
-        while len(self.arrived) < MESSAGES:
-            self._take()
+        while len(self.arrived) < MESSAGES and self._take():
+            pass
         surplus = [delivery.body for delivery in arrive(self.peer, 0, channel=CONSUMER)]
         once = not surplus and sorted(self.arrived) == sorted(set(self.arrived))
         detail = f"{self.words}: {self.arrived} arrived, and then {surplus}"
@@ -138,8 +138,9 @@ class Play:
             self.peer.call("tx.commit", channel=PUBLISHER)
         self.peer.settle(PUBLISHER)
 
-    def _take(self) -> None:
-        """Judge what arrives until the prefetch is used up, and acknowledge it."""
+    def _take(self) -> bool:
+        """Judge what arrives until the prefetch is used up, and acknowledge it. Return False if
+        nothing does: the rest is still judged."""
         should = min(self.limit, MESSAGES - len(self.arrived))
         deliveries: list[Method] = arrive(self.peer, should, channel=CONSUMER)
         self.arrived += [delivery.body for delivery in deliveries]
@@ -148,11 +149,12 @@ class Play:
             f" {should} were due ({self.peer.instead()})"
         )
         if not self.no_ack:
-            self.target.require(self.sentences.limit, len(deliveries) <= self.limit, detail)
+            self.target.record_finding(self.sentences.limit, len(deliveries) <= self.limit, detail)
         whose = self.sentences.without_acks if self.no_ack else self.sentences.arrives
-        self.target.require(whose, len(deliveries) >= should, detail)
-        if not self.no_ack:
+        self.target.record_finding(whose, len(deliveries) >= should, detail)
+        if deliveries and not self.no_ack:
             self.peer.ack(deliveries[-1]["delivery-tag"], multiple=True, channel=CONSUMER)
+        return bool(deliveries)
 
     def _judge_rival(self) -> None:
         """A second consumer of the queue is refused."""

@@ -170,14 +170,15 @@ class Play:
             self._subscribe_neighbour()
         if self.row[SENT] == LATER:
             self._send()
-        self._collect(self.first)
+        goes_on = self._collect(self.first)
         if self.row[NEIGHBOUR] is not None:
             self._judge_neighbour()
-        while not self.first.has_all:
+        while goes_on and not self.first.has_all:
             self._acknowledge()
-            self._collect(self.first)
-        self._judge_surplus()
-        if self.row[PLACE] == QUEUE:
+            goes_on = self._collect(self.first)
+        if goes_on:
+            self._judge_surplus()
+        if goes_on and self.row[PLACE] == QUEUE:
             self._judge_rest()
 
     def _default(self, mode: str) -> int:
@@ -279,14 +280,14 @@ class Play:
             elif subscription is self.first and (judged := self._window_sentence()) is not None:
                 held = len(subscription.held)
                 detail = f"{self.words}: {number} arrived beside {held} that are not acknowledged"
-                self.target.require(judged, allowed, detail)
+                self.target.record_finding(judged, allowed, detail)
             if subscription.mode != AUTO:
                 subscription.held.append(message)
             subscription.arrived.append(number)
 
-    def _collect(self, subscription: Subscription) -> None:
+    def _collect(self, subscription: Subscription) -> bool:
         """Take what arrives until the window is shut or all is there; what is behind that is judged
-        by :meth:`_take` at the next stop."""
+        by :meth:`_take` at the next stop. Return False if it stalls: the rest is still judged."""
 
         def is_over() -> bool:
             self._take()
@@ -305,9 +306,11 @@ class Play:
                 f" {len(subscription.due)} messages, {len(subscription.held)} are not acknowledged,"
                 f" and {missing} do not arrive ({self.peer.instead()})"
             )
-            self.target.require(self._stall_sentence(subscription), False, detail)
+            self.target.record_finding(self._stall_sentence(subscription), False, detail)
+            return False
         self.peer.settle()
         self._take()
+        return True
 
     def _stall_sentence(self, subscription: Subscription) -> str:
         """The sentence that a subscription breaks to which messages are due that do not arrive."""
@@ -319,7 +322,8 @@ class Play:
         return self.sentences.windows.get(self.row.get(WINDOW))
 
     def _judge_neighbour(self) -> None:
-        self._collect(self.second)
+        if not self._collect(self.second):
+            return
         sentence = self._stall_sentence(self.second)
         detail = f"{self.words}: all {MESSAGES} messages of the other subscription arrived"
         self.target.record_finding(sentence, self.second.has_all, detail)

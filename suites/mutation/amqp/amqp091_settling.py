@@ -7,6 +7,7 @@ from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
+from brokerproof.reference_broker.protocols.amqp091.errors import PRECONDITION_FAILED, Refusal
 from brokerproof.suites.mutation.mutant import Group, Reached
 
 amqp091_settling = Group("amqp091-settling", "reference-rabbitmq")
@@ -68,6 +69,13 @@ def a_rollback_publishes(original, reached, self, type, payload, method):
     original(self, type, payload, method)
     if reached(kept and self.transaction is not None):
         self.transaction.sends = kept
+
+
+@amqp091_settling.before(Channel, "collect", breaks="AMQP091-ACK-02", recreates="lavinmq#2206")
+def all_of_nothing_is_unknown(reached, self, tag, multiple):
+    """In a transaction an acknowledgement of all deliveries is refused if there are none."""
+    if reached(self.transaction is not None and multiple and not tag and not self.unacked):
+        raise Refusal(PRECONDITION_FAILED, "unknown delivery tag 0")
 
 
 @amqp091_settling.after(Channel, "frame", breaks="AMQP091-TX-02")

@@ -19,6 +19,22 @@ DIRECT, FANOUT, TOPIC = "AMQP091-EXCH-03", "AMQP091-EXCH-04", "AMQP091-EXCH-05"
 # --- exchanges ------------------------------------------------------------------------------------
 
 
+@amqp091_topology.result(Exchanges, "route", breaks=f"{DIRECT} {TOPIC}", recreates="lavinmq#1094")
+def the_longest_keys_lead_nowhere(queues, self, exchange, key, headers):
+    """A message with a routing key of 255 bytes goes to no queue."""
+    return [] if len(key) == 255 else queues
+
+
+@amqp091_topology.override(
+    Topology, "route", breaks="AMQP091-CONTENT-03", recreates="LavinMQ (no id) large contents"
+)
+def large_contents_reach_one_queue(original, reached, self, message, queues):
+    """A content larger than a frame goes to the first of several queues alone."""
+    if reached(len(queues) > 1 and len(message.body) > 4096):
+        queues = queues[:1]
+    return original(self, message, queues)
+
+
 @amqp091_topology.result(Exchanges, "find", breaks="AMQP091-EXCH-01")
 def there_is_no_standard_fanout(exchange, self, name):
     """There is no exchange amq.fanout."""

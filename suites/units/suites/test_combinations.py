@@ -1,6 +1,7 @@
 """Tables of combinations: every pair that may meet is in a row, and the documentation says so."""
 
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,18 @@ def test_pairs_are_counted_and_excluded_ones_are_not() -> None:
 @given(SMALL.drawn())
 def test_rows_that_are_drawn_are_legal(row: Row) -> None:
     assert SMALL.is_legal(row)
+
+
+def test_a_row_is_judged_behind_its_first_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = amqp091_combinations
+    chosen = {names.NEIGHBOUR: names.LAST, names.EXCLUSIVE: "true", names.SENT: names.LATER}
+    row = {name: chosen.get(name) for name in names.TABLE.fields}
+    target = MagicMock()
+    monkeypatch.setattr(names, "arrive", lambda *which, **fields: [])
+    names.Play(target, row, names.Sentences("limit", "arrives", "without acks", "alone")).run()
+    judged = [call.args[0] for call in target.record_finding.call_args_list]
+    assert judged == ["limit", "arrives", "arrives", "arrives"]
+    target.amqp091().refused.assert_called_once()
 
 
 def test_the_page_has_the_coverage_of_each_table() -> None:
