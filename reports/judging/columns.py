@@ -202,7 +202,7 @@ class RowOrigins:
 
 def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
     """The first look at a batch, for which headers and bodies are not needed; events that belong to
-    no connection are NOTHING. Batches have to come in order: the examples of a property are
+    no connection are NOTHING. Batches must arrive in order: the examples of a property are
     counted."""
     what = _what(batch)
     scope = _scopes(batch, names, what)

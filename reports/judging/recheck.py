@@ -10,7 +10,7 @@ step                  sees together              yields
 :func:`messages_of`   facts about a message      anomalies, first deliveries, missing messages
 :func:`lost_of`       a producer's messages on   the missing messages that a later one overtook
                       a queue
-:func:`disordered_of` first deliveries of a      those that arrived behind a later one
+:func:`disordered_of` first deliveries of a      those that arrived after a later one
                       producer to a subscription
 ====================  =========================  ==================================================
 
@@ -418,7 +418,7 @@ def lost_of(flow: Iterable[Row]) -> Iterator[Row]:
 
 
 def disordered_of(firsts: Iterable[Row]) -> Iterator[Row]:
-    """Yield the first deliveries that arrived behind a later message of their producer."""
+    """Yield the first deliveries that arrived after a later message of their producer."""
     for (*scope, conn, subscription, _), rows in groupby(
         firsts,
         key=lambda row: (*scope_of(row), row["conn"], row["subscription"], row["producer"]),

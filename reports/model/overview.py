@@ -115,7 +115,7 @@ class Overview:
     more: int
     charts: Mapping[tuple[str, str], Sequence[Chart]]
     order_breaks: Mapping[tuple[str, str], int]
-    """Messages that the recordings of a target certainly show behind a later one."""
+    """Messages that the recordings of a target certainly show after a later one."""
     skipped: Sequence[tuple[str, str, int]]
     """Targets, reasons for skips and their cases, the most frequent first."""
     skips: Mapping[tuple[str, str], Skips]

@@ -40,6 +40,11 @@ class Words:
         """What is required: the document's words in quotation marks, or else ours."""
         return f"“{self.quotation}”" if self.quotation else self.statement
 
+    @property
+    def said_by(self) -> str:
+        level = {"DOC": "the vendor's manual", "READING": "our reading"}.get(self.level, self.level)
+        return f"{self.source}, {level}"
+
 
 SCHEMA = pa.schema(
     [

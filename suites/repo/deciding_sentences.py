@@ -73,12 +73,12 @@ def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
 
 def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
     def section(entry: Entry) -> str:
-        requirement = entry[0].requirement
-        impact = catalogue[requirement].impact if requirement else None
-        return f"## {impact.words.capitalize()}\n" if impact else UNJUDGED
+        broken = catalogue.get(entry[0].requirement)
+        return f"## {broken.impact.words.capitalize()}\n" if broken and broken.impact else UNJUDGED
 
     def title(entry: Entry) -> str:
-        return catalogue[entry[0].requirement].title if entry[0].requirement else ""
+        broken = catalogue.get(entry[0].requirement)
+        return broken.title if broken else ""
 
     lines, causes = [f"# Known deviations: {FAMILIES[family]}\n"], dict[str, str]()
     usual = mode(entry[0].versions for entry in entries)
@@ -119,15 +119,11 @@ def _shown_by(showing: Entry, usual: str) -> str:
     for deviation in showing:
         limit = "" if deviation.versions == usual else f", releases `{deviation.versions or 'all'}`"
         limit += f", target `{deviation.target}`" if deviation.target else ""
-        limit += (
-            ", not in every run" * deviation.sometimes + ", may end the broker" * deviation.harm
-        )
+        limit += ", not in every run" * deviation.sometimes
+        limit += ", may end the broker" * deviation.harm
         case = f"`{deviation.case}`" if deviation.case else "every case"
         limits.setdefault(limit, []).append(case)
-    cases = dict[str, str]()
-    for limit, names in limits.items():
-        cases[", ".join(names)] = cases.get(", ".join(names), "") + limit
-    return "; ".join(names + limit for names, limit in cases.items())
+    return "; ".join(", ".join(names) + limit for limit, names in limits.items())
 
 
 def _sources(showing: Entry) -> str:
@@ -137,7 +133,6 @@ def _sources(showing: Entry) -> str:
 
 
 def main() -> None:
-    """Write the pages."""
     for name, text in pages(requirements.load()).items():
         (FOLDER / name).write_text(text, "utf-8")
 
