@@ -14,7 +14,13 @@ from brokerproof.harness.protocols.conversation import ControlFailed, Symptom, V
 from brokerproof.harness.protocols.stomp.raw_peer import frame
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Target
-from brokerproof.harness.trace.events import Event, FrameSent, OctetsRefused, OctetsSent
+from brokerproof.harness.trace.events import (
+    ConnectionClosed,
+    Event,
+    FrameSent,
+    OctetsRefused,
+    OctetsSent,
+)
 from brokerproof.harness.worlds.bounds import LimitReached
 
 _BODY = b"a plain message"
@@ -133,6 +139,9 @@ class PlainMessageProbe:
             if problem.limit != "case_seconds":
                 return ProbeFailure(name, Fault.FLOODS, problem.detail)
             unanswered = f"{_last_sent(events)} was not answered in {self._limits.case_seconds} s"
+            if any(isinstance(event, ConnectionClosed) for event in events):
+                closed = f"{unanswered}, in which a connection was closed"
+                return ProbeFailure(name, Fault.CLOSES, closed)
             received = bench.world.bounds.frames
             if received > _MANY_FRAMES:
                 flooded = f"{unanswered}, in which {received} frames came"

@@ -21,6 +21,8 @@ MOST_BYTES = 1 << 30
 """Size of a file that is read at most; the results of 100,000 cases have 68 MB."""
 MOST_ATTEMPTS = 1_000_000
 """No case is run more often: what says so is no result."""
+MOST_COUNTED = 2**63 - 1
+"""Tables of reports hold counts in 64 bits."""
 
 
 class UnreadableResults(OneSentence):
@@ -82,7 +84,7 @@ class Result:
         values["unrecorded"] = Unrecorded(**_object(values.get("unrecorded", {})))
         result = cls(**values)
         if not result._well_formed():
-            raise TypeError("a field has the wrong type")
+            raise TypeError("a field has the wrong type, or a number is out of range")
         return result
 
     def _well_formed(self) -> bool:
@@ -99,8 +101,14 @@ class Result:
             and type(self.attempts) is int
             and 0 <= self.attempts <= MOST_ATTEMPTS
             and type(self.duration_s) in (int, float)
-            and all(type(examples) is int for examples in self.situations.values())
-            and all(type(number) is int for number in dataclasses.astuple(self.unrecorded))
+            and all(
+                type(count) is int and 0 <= count <= MOST_COUNTED
+                for count in (
+                    *self.situations.values(),
+                    *self.amounts.values(),
+                    *dataclasses.astuple(self.unrecorded),
+                )
+            )
         )
 
 

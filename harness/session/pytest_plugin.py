@@ -328,10 +328,14 @@ class _Session:
         self._status = int(session.exitstatus)
         self._stuck = self._runs.finish(interrupted=self._interrupted)
 
-    @pytest.hookimpl
+    @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note an interrupt before the first case; what could not be collected is none."""
-        self._interrupted |= excinfo.type is KeyboardInterrupt
+        """Note an interrupt before the first case; what could not be collected is none. Of its
+        frames pytest is left the first: it cannot describe one between two lines, which has no line
+        number, and would fail with a traceback of its own."""
+        if excinfo.type is KeyboardInterrupt:
+            self._interrupted = True
+            excinfo.traceback = excinfo.traceback[:1]
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
@@ -354,7 +358,7 @@ def _end_well() -> None:
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt from None  # pytest would describe the frames of its context too
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)

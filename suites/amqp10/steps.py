@@ -139,7 +139,7 @@ def lasting_objection(peer: AmqpPeer) -> Frame | None:
     session that crashed may end its connection later."""
     if (error := objection(peer)) is not None or peer.ended is not None:
         return error
-    channel = max(peer.sessions) + 1
+    channel = peer.spare_channel()
     session = peer.begin(channel, answered=False)
     begun = frame("begin", remote_channel=channel)
     reply = peer.watch_for(either(begun, ending("detach"), ending("end"), ending("close")))

@@ -520,7 +520,7 @@ def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, c
     judge_trace(target, peer, amqp_windows.windows, amqp_credit.credit)
 
 
-@case(SESSION_ERROR_ENDS, needs={"amqp"})
+@case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp"})
 def test_end_is_answered_with_end(target: Bench) -> None:
     """The client ends a session, with an error and without. The broker answers with an end without
     error, and the channel can be used again, unless the broker closes the connection because of the
@@ -537,10 +537,9 @@ def test_end_is_answered_with_end(target: Bench) -> None:
         if error and answer is not None and answer.name == "close":
             target.record_note("the broker closed the connection behind the client's error")
             return
-        target.control(
-            answer is not None and answer.name == "begin",
-            f"begin was answered with {peer.instead()}",
-        )
+        begun = answer is not None and answer.name == "begin"
+        detail = f"a begin on the channel of an ended session was answered with {peer.instead()}"
+        target.require(REMOTE_CHANNEL, begun, detail)
         link = peer.sender(target.node())
         granted(target, peer, link)
         peer.publish(link, codec.PREFIX)

@@ -32,8 +32,9 @@ from brokerproof.harness.protocols.conversation import (
 
 HEADER = "protocol-header"
 SASL_ID = 3
-_BARRIER_CHANNELS = 8
-"""Channels that take turns in :meth:`AmqpConnection.settle`, if the broker allows so many."""
+_BARRIER_CHANNELS, _FIRST_BARRIER = 8, 8
+"""Channels that take turns in :meth:`AmqpConnection.spare_channel`, and the lowest of them, above
+those that cases name, if the broker allows so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,16 +294,18 @@ class AmqpConnection(Conversation[Frame]):
         too (AMQP10-CREDIT-22), but not every broker answers it. What a broker does on its own time,
         such as settling, may still be to come.
         """
-        lowest = max(self.sessions, default=-1) + 1
-        highest = 65535 if self.opened is None else self.opened.get("channel-max", 65535)
-        # Not the channel of the last barrier: RabbitMQ 3.10 may drop an end on a channel whose last
-        # session is just gone.
-        channel = lowest + next(self._barriers) % max(
-            1, min(_BARRIER_CHANNELS, highest - lowest + 1)
-        )
-        scratch = self.begin(channel)
+        scratch = self.begin(self.spare_channel())
         self.end(scratch)
-        del self.sessions[channel]
+        del self.sessions[scratch.channel]
+
+    def spare_channel(self) -> int:
+        """A channel without a session, for one that is begun and ended at once. It is not the last
+        one's: RabbitMQ drops frames on a channel whose last session has just ended, a begin before
+        4.1.4 and an end in 3.10."""
+        highest = 65535 if self.opened is None else self.opened.get("channel-max", 65535)
+        free = max(self.sessions, default=-1) + 1
+        first = max(free, min(_FIRST_BARRIER, highest + 1 - _BARRIER_CHANNELS))
+        return first + next(self._barriers) % max(1, min(_BARRIER_CHANNELS, highest - first + 1))
 
     # links
 

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.cases import target_health
+from brokerproof.harness.cases import plain_message_probe, target_health
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.plain_message_probe import Fault, PlainMessageProbe, ProbeFailure
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
+from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.targets.target import Identity, Target
-from brokerproof.harness.worlds.bounds import RunStopped
+from brokerproof.harness.trace.events import ConnectionClosed
+from brokerproof.harness.worlds.bounds import LimitReached, RunStopped
 from brokerproof.suites.units.drivers.targets import started
 from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
 
@@ -64,6 +66,21 @@ def test_a_target_that_answers_no_protocol_is_named_as_a_whole(
     monkeypatch.setattr(PlainMessageProbe, "failure", lambda probe, name, **options: silent)
     with pytest.raises(RunStopped, match=r"^reference is silent: 3 of 3 plain messages failed, "):
         health.examine("stomp.ack.a_case", "nothing arrived")
+
+
+@pytest.mark.parametrize(("closed", "fault"), [(True, Fault.CLOSES), (False, Fault.SILENT)])
+def test_a_target_that_ended_a_connection_is_not_silent(
+    closed: bool, fault: Fault, reference: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waits(bench: Bench) -> None:
+        if closed:
+            bench.record(ConnectionClosed(at_ns=0, conn=2, how=CloseHow.EOF))
+        raise LimitReached("case_seconds", "it took too long")
+
+    monkeypatch.setattr(plain_message_probe, "_BY_CAPABILITY", {"stomp": waits})
+    failure = PlainMessageProbe(reference, 7).failure("stomp")
+    assert failure is not None
+    assert failure.fault is fault
 
 
 class Shut(RealTimeTwin):

@@ -221,3 +221,21 @@ def test_an_interrupted_run_does_not_wait_until_its_broker_has_started(tmp_path:
     assert ran.returncode == pytest.ExitCode.INTERRUPTED, ran.stdout + ran.stderr
     broker = int((run / "logs" / "never.log").read_text())
     assert local_process.wait_for_end(broker, 10), "it goes on alone"
+
+
+def test_an_interrupt_between_two_lines_ends_a_run_in_order(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "def interrupted():\n    raise KeyboardInterrupt\n"
+        "interrupted.__code__ = interrupted.__code__.replace(co_linetable=b'')\n"
+        "def pytest_collection_finish():\n    interrupted()\n"
+    )
+    (tmp_path / "test_none.py").touch()
+    options = ["--brokerproof-record", str(tmp_path / "run"), "--confcutdir", str(tmp_path)]
+    ran = subprocess.run(
+        [*case_index.pytest_command(), *options, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == pytest.ExitCode.INTERRUPTED, ran.stdout + ran.stderr
+    assert "Traceback" not in ran.stdout + ran.stderr
