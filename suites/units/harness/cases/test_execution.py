@@ -459,6 +459,9 @@ def test_what_the_host_leaves_uncertain_is_tried_again_and_then_inconclusive() -
     assert (found.verdict, found.attempts) == (Verdict.KNOWN, 1)
 
 
+THREE = Over({"number": st.just(0)}, 1, always=lambda target: [{"number": n} for n in (1, 2, 3)])
+
+
 def test_an_example_that_was_left_open_is_run_once_more_and_no_other_is() -> None:
     target = RealTimeTwin(target_file.load("reference"))
     runs: list[int] = []
@@ -470,17 +473,37 @@ def test_an_example_that_was_left_open_is_run_once_more_and_no_other_is() -> Non
         on_time = number != 2 or runs.count(2) == needed
         bench.record_finding(MUST, on_time, "late", uncertain="within the margin")
 
-    numbers = Over(
-        {"number": st.just(0)}, 1, always=lambda target: [{"number": n} for n in (1, 2, 3)]
-    )
-    case = made(late, MUST, over=numbers)
     for needed, attempts in ((2, 1), (3, 2)):
         runs.clear()
-        found = execute(run_of(target), case)
+        found = execute(run_of(target), made(late, MUST, over=THREE))
         assert (found.verdict, found.attempts) == (Verdict.PASS, attempts)
         assert [runs.count(number) for number in (1, 2, 3)] == [attempts, needed, attempts]
         assert len(set(names)) == len(names), "a broker may not have noticed that a run is over"
         names.clear()
+
+
+@pytest.mark.parametrize(
+    ("racing", "needed", "verdict", "more"),
+    [
+        ({2}, 4, Verdict.PASS, 1),
+        ({2}, 9, Verdict.INCONCLUSIVE, 1),
+        ({1, 2, 3}, 4, Verdict.INCONCLUSIVE, 0),
+    ],
+)
+def test_a_few_examples_whose_control_failed_are_run_once_more_alone_in_the_last_attempt(
+    racing: set[int], needed: int, verdict: Verdict, more: int
+) -> None:
+    target = RealTimeTwin(target_file.load("reference"))
+    runs: list[int] = []
+
+    def races(bench: Bench, number: int) -> None:
+        runs.append(number)
+        bench.control(number not in racing or runs.count(number) == needed, "it raced")
+        bench.record_finding(MUST, True, "seen")
+
+    found = execute(run_of(target), made(races, MUST, over=THREE))
+    assert (found.verdict, found.attempts) == (verdict, 3)
+    assert [runs.count(number) for number in (1, 2, 3)] == [3, 3 + more, 3]
 
 
 def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_told() -> None:

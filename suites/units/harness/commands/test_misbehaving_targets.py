@@ -236,8 +236,9 @@ def test_a_broker_that_dies_of_one_case(
 def test_a_broker_that_becomes_unusable_while_it_is_judged(
     relay: type[Relay], fault: str, tmp_path: Path
 ) -> None:
+    patient = ("--limit", "probe_seconds=10")  # a busy host is no silent broker
     with broker() as (_, port), listening(relay(port)) as front:
-        code, line, results = judged(url(front), tmp_path / "run")
+        code, line, results = judged(url(front), tmp_path / "run", *patient)
     assert code == 3, line
     assert f"127.0.0.1:{front} {fault}" in line
     assert not [result for result in results if result.verdict is Verdict.FAIL]
