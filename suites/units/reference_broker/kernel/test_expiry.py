@@ -54,21 +54,6 @@ def test_the_first_header_expires_is_the_instant(expires: tuple[str, ...], insta
     assert message(*expires).expires == instant
 
 
-@pytest.mark.parametrize(
-    ("now", "is_delivered"),
-    [(None, True), (7 * NS_PER_MS - 1, True), (7 * NS_PER_MS, False), (2**63, False)],
-)
-def test_a_message_is_delivered_before_its_instant_alone(
-    now: int | None, is_delivered: bool
-) -> None:
-    queue, taker, claim = queue_at(now), Taker(), Claim()
-    queue.enqueue(message("7"), charge=claim)
-    queue.enqueue(message())
-    queue.add_consumer(taker)
-    assert [entry.message.expires for entry in taker.entries] == [7, 0][not is_delivered :]
-    assert claim.released == (not is_delivered)
-
-
 @pytest.mark.parametrize("never", ["0", "-1", "-9223372036854775808"])
 def test_an_instant_that_is_not_above_0_is_never(never: str) -> None:
     queue, taker = queue_at(2**63), Taker()

@@ -38,14 +38,6 @@ def waiting(count: int, cost: int = 100) -> CoreClient:
 L = packet_of(100)
 
 
-def test_without_limit_is_for_good() -> None:
-    one = waiting(1)
-    one.credit(-1)
-    one.credit(0)
-    one.credit(5)
-    assert all(bodies(one.say("send", message=sized(500))) for _ in range(20))
-
-
 def test_the_answer_to_force_delivery_comes_behind_all_messages_and_costs_nothing() -> None:
     one = waiting(3)
     one.credit(L + 1)
@@ -136,38 +128,6 @@ def test_the_release_gives_all_that_is_asked_for_unless_it_is_full() -> None:
     one = limited(FullPolicy.BLOCK, within_room=False)
     assert granted(one, 5 * MAX) == [5 * MAX]
     assert granted(one, 5 * MAX) == [5 * MAX]
-
-
-def test_several_producers_can_go_beyond_the_limit_by_about_their_windows() -> None:
-    """ARTEMIS-FLOW-producer-3."""
-    one = limited(FullPolicy.BLOCK)
-    others = [CoreClient(one.driver, conn, beside=one) for conn in (2, 3)]
-    for other in others:
-        other.session()
-    assert [granted(client, MAX) for client in (one, *others)] == [[MAX]] * 3
-
-
-def test_a_full_address_that_fails_refuses_credit() -> None:
-    one = limited(FullPolicy.FAIL)
-    fill(one)
-    (refused,) = one.say("request-producer-credits", credits=100, address="q")
-    assert refused.name == "producer-credits-refused"
-    assert refused["credits"] == 100
-    assert refused["address"] == "q"
-    (refused,) = one.publish("q")
-    assert (refused.name, refused["code"]) == ("exception", 210)
-    assert take_one(one) == []
-    assert granted(one, 100) == [100]
-
-
-def test_who_sends_without_credit_is_taken() -> None:
-    """ARTEMIS-FLOW-block-5."""
-    one = limited(FullPolicy.BLOCK)
-    count = fill(one)
-    assert names(one.publish("q")) == ["null-response"]
-    (about,) = one.say("queue-query", queue="q")
-    assert about["message-count"] == count + 1
-    assert "ARTEMIS-FLOW-block-5" in one.driver.observed
 
 
 @few

@@ -83,15 +83,6 @@ def test_who_may_have_a_session(login: str | None, password: str | None, good: b
     assert good or answer["code"] == 105
 
 
-def test_two_sessions_of_one_connection_have_consumers_of_their_own() -> None:
-    one = client()
-    one.queue("q")
-    one.session(FIRST + 1)
-    one.say("create-consumer", FIRST, consumer=0, queue="q", requires_response=True)
-    came = one.say("create-consumer", FIRST + 1, consumer=0, queue="q", requires_response=True)
-    assert [(packet.channel, packet["consumer-count"]) for packet in came] == [(FIRST + 1, 2)]
-
-
 @pytest.mark.parametrize(
     "protocols", [("CORE", "AMQP", "STOMP"), ("CORE", "STOMP"), ("CORE", "AMQP"), ("CORE",)]
 )
@@ -276,59 +267,10 @@ def three(**session: bool) -> tuple[CoreClient, list[int]]:
     return one, numbers
 
 
-def test_what_was_never_delivered_cannot_be_acknowledged() -> None:
-    one, numbers = three()
-    (refused,) = one.say("acknowledge", consumer=0, message=99, requires_response=True)
-    assert (refused.name, refused["code"]) == ("exception", 104)
-    assert one.say("acknowledge", consumer=0, message=99) == []
-    one.say("acknowledge", consumer=0, message=numbers[2], requires_response=True)
-    (about,) = one.say("queue-query", queue="q")
-    assert about["message-count"] == 0
-
-
-def test_who_leaves_without_acknowledging_gives_everything_back() -> None:
-    one, _ = three()
-    other = CoreClient(one.driver, 2, beside=one)
-    other.session()
-    one.driver.gone(1)
-    came = other.consumer("q", credit=-1)
-    assert bodies(came) == [b"1", b"2", b"3"]
-    assert [packet["delivery-count"] for packet in came if packet.name == "receive"] == [2, 2, 2]
-
-
 def test_a_session_that_acknowledges_before_keeps_nothing() -> None:
     one, _ = three(pre_acknowledge=True)
     one.say("close-consumer", consumer=0)
     assert bodies(one.consumer("q", 1, credit=-1)) == []
-
-
-def test_commit_and_rollback() -> None:
-    one = client(auto_commit_acks=False, auto_commit_sends=False)
-    other = CoreClient(one.driver, 2, beside=one)
-    other.session()
-    one.queue("q")
-    one.publish("q", b"forgotten")
-    other.consumer("q", credit=-1)
-    one.say("rollback")
-    one.publish("q", b"sent")
-    assert names(one.say("commit")) == ["null-response"]
-    assert bodies(other.taken()) == [b"sent"]
-
-
-def test_a_rollback_gives_back_what_was_acknowledged() -> None:
-    one = client(auto_commit_acks=False)
-    one.queue("q")
-    one.publish("q", b"x")
-    (received,) = [packet for packet in one.consumer("q", credit=-1) if packet.name == "receive"]
-    one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
-    (again,) = [
-        packet for packet in one.say("rollback", last_delivered=False) if packet.name == "receive"
-    ]
-    assert again["delivery-count"] == 2
-    one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
-    one.say("commit")
-    (about,) = one.say("queue-query", queue="q")
-    assert about["message-count"] == 0
 
 
 # --- liveness -------------------------------------------------------------------------------------

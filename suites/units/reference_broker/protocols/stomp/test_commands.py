@@ -10,7 +10,7 @@ import pytest
 from brokerproof.harness.model.broker_io import SendBytes
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.settings.settings import Settings
-from brokerproof.suites.units.drivers.broker import Driver, frames, only, send, subscribe
+from brokerproof.suites.units.drivers.broker import Driver, frames
 
 
 def opened(data: str, settings: Settings | None = None) -> tuple[Driver, list[object]]:
@@ -38,25 +38,6 @@ def test_refused_openings(data: str, requirement: str) -> None:
     driver, effects = opened(data)
     assert (driver.observed, driver.closed) == ([requirement], [1])
     assert frames(effects, 1)[0].command == "ERROR"  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("headers", "ok"),
-    [
-        ("login:me\npasscode:pass\n", True),
-        ("login:me\npasscode:päss\n", False),
-        ("login:me\n", False),
-        ("passcode:pass\n", False),
-        ("login:you\npasscode:\n", False),
-        ("login: me\npasscode:pass\n", False),
-        ("", False),
-    ],
-)
-def test_login_and_passcode(headers: str, ok: bool) -> None:
-    driver = Driver(Settings(security_enabled=True, users={"me": "pass"}))
-    driver.connect(1, headers=headers)
-    assert driver.observed == ([] if ok else ["STOMP12-CONNECT-03"])
-    assert driver.closed == ([] if ok else [1])
 
 
 ACKED = "SUBSCRIBE\nid:0\ndestination:q\nack:client\n\n\0"
@@ -120,32 +101,6 @@ def test_every_fault_cites_requirements_of_the_catalogue_in_plain_words() -> Non
     for fault in faults:
         assert {fault.v10, fault.v11, fault.v12} <= known, fault
         assert not set(fault.message) & set(":\\\r\n")
-
-
-def test_an_ack_for_another_subscription_or_connection_is_refused() -> None:
-    driver = Driver()
-    driver.connect(1, "1.1")
-    driver.connect(2, "1.1")
-    driver.connect(3, "1.1")
-    got = only(
-        driver.feed(1, subscribe("x", "client") + subscribe("y", "client", "other") + send("m")), 1
-    )
-    driver.feed(2, f"ACK\nsubscription:x\nmessage-id:{got['message-id']}\n\n\0")
-    driver.feed(1, f"ACK\nsubscription:y\nmessage-id:{got['message-id']}\n\n\0")
-    assert driver.observed == ["STOMP11-ACK-01", "STOMP11-ACK-02"]
-    assert only(driver.feed(3, subscribe()), 3).body == b"m"
-
-
-def test_a_1_0_subscription_without_id() -> None:
-    driver = Driver()
-    driver.connect(1, "1.0")
-    driver.feed(1, "SUBSCRIBE\ndestination: t\n\nignored\0")
-    got = only(driver.feed(1, "SEND\ndestination:t\n\nm\0"), 1)
-    assert "subscription" not in got.headers
-    assert driver.feed(1, "UNSUBSCRIBE\ndestination:t\n\n\0SEND\ndestination:t\n\nm\0") == []
-    driver.feed(1, "SUBSCRIBE\nid:7\ndestination:t\n\n\0")
-    assert only(driver.feed(1, "SEND\ndestination:t\n\nm\0"), 1)["subscription"] == "7"
-    assert driver.feed(1, "UNSUBSCRIBE\ndestination:t\n\n\0SEND\ndestination:t\n\nm\0") == []
 
 
 def test_a_message_to_the_byte() -> None:

@@ -16,11 +16,6 @@ def subscribe(id: str = "0", topic: str = "t", headers: str = NAME, ack: str = "
     return f"SUBSCRIBE\nid:{id}\ndestination:{topic}\nack:{ack}\nsubscription-type:MULTICAST\n{headers}\n\0"  # noqa: E501
 
 
-def queues(driver: Driver, topic: str = "t") -> list[str]:
-    address = driver.broker._shared.router.addresses.by_name.get(topic)
-    return [] if address is None else [queue.name for queue in address.multicast]
-
-
 def error(driver: Driver, conn: int, data: str) -> str:
     return only(driver.feed(conn, data), conn).body.decode()
 
@@ -33,30 +28,6 @@ def driver() -> Driver:
     client(made, 1)
     made.feed(1, subscribe() + "DISCONNECT\n\n\0")
     return made
-
-
-def test_it_keeps_its_selector(driver: Driver) -> None:
-    client(driver, 2)
-    assert "has the selector None, not \"a = '1'\"" in error(
-        driver, 2, subscribe(headers=NAME + "selector:a = '1'\n")
-    )
-    client(driver, 3)
-    other = "durable-subscription-name:o\nselector:a = '1'\n"
-    driver.feed(3, subscribe(headers=other) + "DISCONNECT\n\n\0")
-    driver.feed(
-        9,
-        send("no", "t", "destination-type:MULTICAST\n")
-        + send("yes", "t", "destination-type:MULTICAST\na:1\n"),
-    )
-    client(driver, 4)
-    assert bodies(driver.feed(4, subscribe(headers=other)), 4) == ["yes"]
-
-
-@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-def test_the_name_is_enough_to_delete_it(driver: Driver, version: str) -> None:
-    client(driver, 2, version)
-    assert only(driver.feed(2, f"UNSUBSCRIBE\n{NAME}receipt:r\n\n\0"), 2).command == "RECEIPT"
-    assert queues(driver) == []
 
 
 def test_it_cannot_be_deleted_while_another_connection_consumes_it(driver: Driver) -> None:
