@@ -46,6 +46,7 @@ class Amqp091Peers(Connections):
         peer.authenticate(
             identity.login, identity.passcode, capabilities=options.pop("capabilities", None)
         )
+        peer.require_channels(max(channels, options.get("channel_max") or 0))
         peer.tune_ok(**options)
         peer.open()
         for channel in range(1, channels + 1):

@@ -21,10 +21,12 @@ from brokerproof.harness.protocols.amqp091.trace_recorder import (
 )
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
+    ControlFailed,
     Conversation,
     Judge,
     Match,
     Requirements,
+    Symptom,
 )
 
 CAPABILITIES: dict[str, bool] = {
@@ -235,7 +237,15 @@ class Amqp091Peer(Conversation[Method]):
 
     # channels
 
+    def require_channels(self, count: int) -> None:
+        """Raise :class:`ControlFailed` where the broker does not offer so many channels."""
+        most = 0 if self.tuned is None else int(self.tuned["channel-max"])
+        if 0 < most < count:
+            words = f"the broker offers {most} channels on a connection, and this needs {count}"
+            raise ControlFailed(words, Symptom.ABSENT)
+
     def open_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
+        self.require_channels(channel)
         return self.call("channel.open", channel=channel, proves=proves)
 
     def close_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:

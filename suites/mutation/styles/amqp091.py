@@ -16,6 +16,7 @@ LATE = ms(30)
 
 for name, sentence, options in (
     ("any_channel", "A channel-max of 0: no limit (1.4.2.5).", {"channel_max": 0}),
+    ("one_channel", "A single channel.", {"channel_max": 1}),
     ("three_channels", "A small channel-max.", {"channel_max": 3}),
     ("frames_of_4096", "The smallest frame-max (1.4.2.5).", {"frame_max": 4096}),
     ("any_frame", "A frame-max of 0: no limit (1.4.2.5).", {"frame_max": 0}),

@@ -41,6 +41,18 @@ def test_a_nack_that_works_in_one_version_is_offered(
     assert ("refuses NACK" in inferred.sentences) is not offers_it
 
 
+def test_without_any_place_nobody_is_accused(
+    broker: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialect, "_first", lambda *_: None)
+    target = OtherIdentity(broker, infer_dialect(broker, 1).applied(broker.identity))
+    declared = of(every_receipt)
+    assert declared is not None
+    result = execute(run_of(target), Call(declared, "1.2", {}, declared.id("1.2")))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "no plain message passed through /queue/{name} or /topic/{name}" in result.detail
+
+
 def test_a_nack_that_is_confirmed_is_not_refused(broker: Target) -> None:
     inferred = infer_dialect(broker, 1)
     assert "speaks STOMP 1.0, 1.1, 1.2" in inferred.sentences

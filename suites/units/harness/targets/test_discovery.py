@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from brokerproof.harness.commands import judging
+from brokerproof.harness.commands.judging import Asked
 from brokerproof.harness.inference.dialect import is_unknown
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.targets import target_file
@@ -109,6 +111,23 @@ def test_a_file_may_leave_the_family_to_the_broker(tmp_path: Path) -> None:
     older = target_file.load("rabbitmq3").identity
     assert found.identity.profile.parameters["anycast_node"] == "/queue/{name}"
     assert found.identity.absent["amqp-modified"] == older.absent["amqp-modified"]
+
+
+def test_a_websocket_alone_is_a_stranger() -> None:
+    assert is_unknown(address("ws://127.0.0.1:1/path"))
+    assert not is_unknown(address("ws://127.0.0.1:1/path?stomp_host=mine"))
+
+
+def test_a_dry_run_lists_the_cases_of_the_family(capsys: pytest.CaptureFixture[str]) -> None:
+    for server, skipped in (("ActiveMQ-Artemis/2.56.0", False), ("", True)):
+        with listening(stomp(server)) as port:
+            asked = Asked((f"stomp://127.0.0.1:{port}",), ("flow",))
+            assert judging.dry_run(asked, as_json=False) == 0
+        printed = capsys.readouterr()
+        assert ("judged as Artemis 2.56.0" in printed.err) is not skipped
+        assert ("no connection-ttl" in printed.out) is skipped
+    assert judging.dry_run(asked, as_json=True) == 0
+    assert "listed as for a broker of no known family: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("host", ["/", "localhost", "default"])
