@@ -40,13 +40,15 @@ class Amqp091Peers(Connections):
         ``options`` are for its tune-ok, and ``capabilities`` those of its client-properties. That
         it gets so far is a control, not a finding.
         """
+        from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
+
         peer = self.amqp091_peer(acceptor=acceptor)
         identity = self.target.identity
         peer.start()
         peer.authenticate(
             identity.login, identity.passcode, capabilities=options.pop("capabilities", None)
         )
-        peer.require_channels(max(channels, options.get("channel_max") or 0))
+        require_channels(peer, max(channels, options.get("channel_max") or 0))
         peer.tune_ok(**options)
         peer.open()
         for channel in range(1, channels + 1):

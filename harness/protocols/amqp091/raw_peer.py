@@ -64,6 +64,14 @@ def either(*matches: Match[Method]) -> Match[Method]:
     )
 
 
+def require_channels(peer: Amqp091Peer, count: int) -> None:
+    """Raise :class:`ControlFailed` where the broker does not offer so many channels."""
+    most = 0 if peer.tuned is None else int(peer.tuned["channel-max"])
+    if 0 < most < count:
+        words = f"the broker offers {most} channels on a connection, and this needs {count}"
+        raise ControlFailed(words, Symptom.ABSENT)
+
+
 class Amqp091Peer(Conversation[Method]):
     """One AMQP 0-9-1 connection of the harness."""
 
@@ -237,15 +245,8 @@ class Amqp091Peer(Conversation[Method]):
 
     # channels
 
-    def require_channels(self, count: int) -> None:
-        """Raise :class:`ControlFailed` where the broker does not offer so many channels."""
-        most = 0 if self.tuned is None else int(self.tuned["channel-max"])
-        if 0 < most < count:
-            words = f"the broker offers {most} channels on a connection, and this needs {count}"
-            raise ControlFailed(words, Symptom.ABSENT)
-
     def open_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
-        self.require_channels(channel)
+        require_channels(self, channel)
         return self.call("channel.open", channel=channel, proves=proves)
 
     def close_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
