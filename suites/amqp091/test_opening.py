@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, never_opens, queue_of
 from brokerproof.suites.api import PATIENCE, Bench, case, over
-from brokerproof.suites.api.amqp091 import Amqp091Peer, method
+from brokerproof.suites.api.amqp091 import method
 
 HEADER_ANSWERED_WITH_START = "AMQP091-VER-01"
 LOCALE_EN_US = "AMQP091-START-01"
@@ -264,17 +264,13 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
     )
 
 
-def _hard_error(peer: Amqp091Peer) -> None:
-    peer.send("channel.open", {}, channel=1)
-
-
 @case(DISCARDS_AFTER_CONNECTION_CLOSE, needs={"amqp091"})
 def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     """After the server's connection.close for an error, exchange.declare is not answered and no
     exchange is made. The client's own close is answered with close-ok."""
     name = target.fresh_name()
     peer = target.amqp091()
-    _hard_error(peer)
+    peer.send("channel.open", {}, channel=1)
     peer.expect(method("connection.close", channel=0))
     peer.send("exchange.declare", {"exchange": name, "type": "direct"}, channel=1)
     peer.send("connection.close", {"reply-code": 200})

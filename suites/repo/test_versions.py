@@ -22,10 +22,6 @@ SIMILAR = 0.75
 LEFT: dict[tuple[str, str], str] = {}
 
 
-def _source(row: Requirement) -> str:
-    return row.document.source
-
-
 @cache
 def _words(text: str | None) -> list[str]:
     return "".join(sign if sign.isalnum() else " " for sign in (text or "").lower()).split()
@@ -59,7 +55,9 @@ def _judged_in_one() -> set[tuple[str, str]]:
         for id in ids
     }
     found = set()
-    documents = [list(rows) for _, rows in groupby(CATALOGUE.values(), key=_source)]
+    documents = [
+        list(rows) for _, rows in groupby(CATALOGUE.values(), lambda row: row.document.source)
+    ]
     for one, other in combinations(documents, 2):
         for row in one:
             twin = _twin(row, other)

@@ -5,7 +5,7 @@ from pamqp import commands
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.errors import PRECONDITION_FAILED, Refusal
 from brokerproof.suites.mutation.mutant import Group, Reached
@@ -69,6 +69,13 @@ def a_rollback_publishes(original, reached, self, type, payload, method):
     original(self, type, payload, method)
     if reached(kept and self.transaction is not None):
         self.transaction.sends = kept
+
+
+@amqp091_settling.before(HANDLERS, commands.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-01")
+def a_limit_of_a_channel_only_grows(reached, channel, method):
+    """The prefetch of a channel becomes larger, and never smaller."""
+    if reached(method.global_ and 0 < method.prefetch_count < channel.limit.limit):
+        method.prefetch_count = channel.limit.limit
 
 
 @amqp091_settling.before(Channel, "collect", breaks="AMQP091-ACK-02", recreates="lavinmq#2206")
