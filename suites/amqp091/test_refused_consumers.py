@@ -29,8 +29,6 @@ TAG, BESIDE, ASKS_ALONE, ARGUMENT = (
     "exclusive beside another",
     "an impossible argument",
 )
-PRESENT = (BESIDE, ASKS_ALONE)
-"""Those by which another connection has a consumer of the queue."""
 
 
 def kinds(target: Target) -> list[str]:
@@ -71,7 +69,7 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
     options: dict[str, Any] = {"auto-delete": deletes}
     owner.declare(queue, **options)
     fill(owner, queue, [b"1", b"2", b"3"])
-    present = kind in PRESENT
+    present = kind in (BESIDE, ASKS_ALONE)
     if present:
         owner.call("basic.qos", {"prefetch-count": 1}, channel=2)
         owner.consume(queue, "first", channel=2, exclusive=kind == BESIDE)

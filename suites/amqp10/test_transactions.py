@@ -350,8 +350,8 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
             peer.close()
         case "link error":
             granted(target, peer, coordinator.link)
-            wrong = messages.message(b"no request")
-            coordinator.await_answer(peer.transfer(coordinator.link, wrong, settled=True))
+            peer.transfer(coordinator.link, messages.message(b"no request"), settled=True)
+            peer.watch_for(TROUBLE, within=QUIET)
             peer.detach(coordinator.link, answered=False)
             target.advance(QUIET)
             peer.close_socket()

@@ -19,7 +19,6 @@ from brokerproof.suites.mutation.mutant import Group
 refused = Group("unseen-refused-steps")
 refused_openwire = Group("unseen-refused-openwire", "reference-activemq")
 refused_amqp091 = Group("unseen-refused-amqp091", "reference-rabbitmq")
-CONSUME = commands.Basic.Consume
 
 
 @refused_openwire.override(OpenWireConsumer, "covered", breaks="OPENWIRE-MSGACK-2")
@@ -69,7 +68,9 @@ def an_error_of_a_control_link_commits(reached, self, link, problem):
         link._opened.clear()
 
 
-@refused_amqp091.override(channels.HANDLERS, CONSUME, breaks="AMQP091-CONS-02 AMQP091-CHAN-02")
+@refused_amqp091.override(
+    channels.HANDLERS, commands.Basic.Consume, breaks="AMQP091-CONS-02 AMQP091-CHAN-02"
+)
 def a_refused_consumer_keeps_the_queue(original, reached, channel, method):
     """A consumer that was refused leaves its queue in exclusive use."""
     try:
@@ -81,7 +82,7 @@ def a_refused_consumer_keeps_the_queue(original, reached, channel, method):
         raise
 
 
-@refused_amqp091.override(channels.HANDLERS, CONSUME, breaks="AMQP091-QUEUE-06")
+@refused_amqp091.override(channels.HANDLERS, commands.Basic.Consume, breaks="AMQP091-QUEUE-06")
 def a_refused_consumer_was_the_last(original, reached, channel, method):
     """An auto-delete queue goes with a consumer that was refused."""
     try:
