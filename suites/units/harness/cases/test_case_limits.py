@@ -14,7 +14,7 @@ from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.harness.worlds.bounds import CaseBounds, LimitReached, RunBounds
 from brokerproof.harness.worlds.virtual import VirtualWorld
-from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
+from brokerproof.suites.units.drivers.executed_case import MUST, RealTimeTwin, made, run_of
 
 
 @pytest.mark.parametrize(

@@ -6,102 +6,37 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over, Where, case, of, registry
-from brokerproof.harness.cases.execution import EFFORTS, Call, Run, execute
-from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.cases.execution import EFFORTS, execute
 from brokerproof.harness.catalogue.deviations import Deviation
-from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.finding import ListedDeviation, Measurement
+from brokerproof.harness.model.finding import Measurement
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.harness.targets.target import Identity, Target
+from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import CaseEnded, ExampleStarted, FrameReceived
-from brokerproof.harness.trace.recorder import Recorder
-
-MUST, SHOULD, MAY = "STOMP12-HDR-17", "STOMP12-ERR-03", "STOMP12-ERR-04"
-OTHER_MUST, VENDOR = "STOMP12-MSG-03", "ARTEMIS-STOMP-ttl-3"
-
-
-def made(
-    function: Callable[..., Any],
-    *cited: str,
-    over: Over | None = None,
-    needs: frozenset[str] = frozenset(),
-    harm: str = "",
-) -> Call:
-    """A call of a case that is not registered, so that the catalogue does not hear of it."""
-    about = Case(
-        "units.example", "units", function, {None: cited}, needs, "", "here:1", over, harm=harm
-    )
-    return Call(about, None, {}, "units.example")
-
-
-def run_of(
-    target: Target, folder: Path | None = None, deviations: tuple[Deviation, ...] = ()
-) -> Run:
-    facts = target.start(Path())
-    recorder = Recorder(folder, run="run", target=target.identity.name, clock=target.clock)
-    return Run(target, facts, requirements.load(), deviations, recorder, effort="normal", seed=7)
-
-
-def result(target: Target, function: Callable[..., Any], *cited: str, **kwargs: Any) -> Result:
-    return execute(run_of(target), made(function, *cited, **kwargs))
-
-
-def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(reference: Target) -> None:
-    def lost(target: Bench) -> None:
-        target.control(False, "the message never arrived")
-
-    def half(target: Bench) -> None:
-        target.record_finding(MUST, True, "so far")
-        lost(target)
-
-    def judged(target: Bench) -> None:
-        target.record_finding(MUST, False, "the message never arrived")
-        target.control(False, "the message never arrived")
-
-    known = Deviation(
-        "units.*",
-        "",
-        "",
-        "control failed: the message never arrived",
-        "control failed: the message never arrived",
-        "it is lost",
-        "https://here",
-        "x:1",
-        control=True,
-    )
-    found = execute(run_of(reference, deviations=(known,)), made(lost, MUST))
-    assert (found.verdict, found.attempts) == (Verdict.KNOWN, 1)
-    assert found.detail == "control failed: the message never arrived (known: it is lost)"
-    found = execute(run_of(reference, deviations=(known,)), made(half, MUST))
-    (finding,) = found.findings
-    assert finding.seen is Seen.NEVER_REACHED  # or the list would seem out of date
-    assert finding.verdict is Verdict.KNOWN
-    assert finding.deviation == known.listed
-    assert (
-        execute(run_of(reference, deviations=(known,)), made(judged, MUST)).verdict is Verdict.FAIL
-    )
-    for other in (
-        replace(known, control=False),
-        replace(known, expected="another"),
-        replace(known, case="else.*"),
-    ):
-        assert (
-            execute(run_of(reference, deviations=(other,)), made(lost, MUST)).verdict
-            is Verdict.INCONCLUSIVE
-        )
+from brokerproof.suites.units.drivers.executed_case import (
+    MAY,
+    MUST,
+    OTHER_MUST,
+    SHOULD,
+    VENDOR,
+    OtherIdentity,
+    RealTimeTwin,
+    made,
+    result,
+    run_of,
+    verdicts,
+)
 
 
 def test_a_proof_that_succeeds_is_a_pass_with_what_was_seen(reference: Target) -> None:
@@ -171,25 +106,16 @@ def test_a_release_is_judged_by_its_own_manual(reference: Target) -> None:
     def bad(target: Bench) -> None:
         target.record_finding((until_2_33, since_2_34), False, "the other name counted")
 
-    for manual, verdicts in (("2.33", ["FAIL", "NOTE"]), ("2.56.0", ["NOTE", "FAIL"])):
+    for manual, expected in (("2.33", ["FAIL", "NOTE"]), ("2.56.0", ["NOTE", "FAIL"])):
         identity = dataclasses.replace(reference.identity, manual=manual)
         run = run_of(reference)
         target = OtherIdentity(reference, identity)
         outcome = execute(
             dataclasses.replace(run, target=target), made(bad, until_2_33, since_2_34)
         )
-        assert [finding.verdict.value for finding in outcome.findings] == verdicts
-        other = outcome.findings[verdicts.index("NOTE")]
+        assert [finding.verdict.value for finding in outcome.findings] == expected
+        other = outcome.findings[expected.index("NOTE")]
         assert other.detail.startswith(f"the manual of {manual} does not say so; releases ")
-
-
-class OtherIdentity:
-    def __init__(self, target: Target, identity: Identity) -> None:
-        self._target = target
-        self.identity = identity
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._target, name)
 
 
 def test_a_case_that_does_nothing_is_inconclusive(reference: Target) -> None:
@@ -259,96 +185,6 @@ def test_a_harmful_case_needs_a_broker_of_ours_or_leave(reference: Target) -> No
     assert skipped.verdict is Verdict.SKIP
     assert "a dead thread" in skipped.detail
     assert execute(replace(foreign, allow_harm=True), call).verdict is not Verdict.SKIP
-
-
-def test_an_expected_deviation_is_known_and_another_is_not(reference: Target) -> None:
-    def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt arrived")
-
-    call = made(bad, MUST)
-    for expected, verdict in (
-        ("no receipt arrived", Verdict.KNOWN),
-        ("no receipt", Verdict.FAIL),
-        ("two receipts arrived", Verdict.FAIL),
-    ):
-        deviations = (listed(MUST, expected),)
-        assert execute(run_of(reference, deviations=deviations), call).verdict is verdict
-
-
-def listed(requirement: str, expected: str) -> Deviation:
-    return Deviation(
-        "units.*",
-        requirement,
-        "",
-        expected,
-        expected,
-        "on purpose",
-        "https://example.invalid",
-        "here:1",
-    )
-
-
-def verdicts(result: Result) -> dict[str, str]:
-    return {finding.requirement: finding.verdict.value for finding in result.findings}
-
-
-def test_a_listed_deviation_beside_a_new_violation_is_known_and_the_new_one_fails(
-    reference: Target,
-) -> None:
-    def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt arrived")
-        target.record_finding(OTHER_MUST, False, "the header is missing")
-
-    run = run_of(reference, deviations=(listed(MUST, "no receipt arrived"),))
-    found = execute(run, made(bad, MUST, OTHER_MUST))
-    assert verdicts(found) == {MUST: "KNOWN", OTHER_MUST: "FAIL"}
-    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{OTHER_MUST}: the header is missing")
-    assert [finding.deviation for finding in found.findings] == [
-        ListedDeviation("units.*", MUST, "on purpose", "https://example.invalid"),
-        None,
-    ]
-
-
-def test_a_listed_violation_hides_no_other_of_its_requirement(reference: Target) -> None:
-    def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt arrived")
-        target.record_finding(MUST, False, "two receipts arrived")
-        target.record_finding(MUST, False, "three receipts arrived")
-
-    run = run_of(reference, deviations=(listed(MUST, "no receipt arrived"),))
-    found = execute(run, made(bad, MUST))
-    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: two receipts arrived")
-    both = (*run.deviations, listed(MUST, "(two|three) receipts arrived"))
-    assert execute(replace(run, deviations=both), made(bad, MUST)).verdict is Verdict.KNOWN
-
-
-def test_a_listed_example_hides_no_other_and_confirms_none(reference: Target) -> None:
-    """In real time the examples run side by side; what is run again is the one that failed."""
-    runs: list[int] = []
-
-    def bad(target: Bench, number: int) -> None:
-        runs.append(number)
-        target.record_finding(MUST, number == 0, f"{number} receipts arrived")
-
-    corners = Over(
-        {"number": st.just(0)}, 1, always=lambda target: [{"number": n} for n in (3, 1, 2)]
-    )
-    run = run_of(RealTimeTwin(reference), deviations=(listed(MUST, "[13] receipts arrived"),))
-    found = execute(run, made(bad, MUST, over=corners))
-    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{MUST}: 2 receipts arrived")
-    assert runs[-1] == 2
-
-
-def test_an_unlisted_should_beside_a_listed_must_stays_a_warning(reference: Target) -> None:
-    def bad(target: Bench) -> None:
-        target.record_finding(MUST, False, "no receipt arrived")
-        target.record_finding(SHOULD, False, "no message header")
-
-    run = run_of(reference, deviations=(listed(MUST, "no receipt arrived"),))
-    found = execute(run, made(bad, MUST, SHOULD))
-    assert verdicts(found) == {MUST: "KNOWN", SHOULD: "WARN"}
-    assert found.verdict == Verdict.KNOWN
-    assert found.detail == f"{MUST}: no receipt arrived (known: on purpose)"
 
 
 def test_every_cited_requirement_has_a_finding_however_the_case_ended(reference: Target) -> None:
@@ -534,19 +370,6 @@ def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_tol
     tries.clear()
     assert execute(run_of(target), made(crashes, MUST)).verdict is Verdict.ERROR
     assert len(tries) == 1
-
-
-class RealTimeTwin:
-    """The reference in virtual time that says it is real, to test what real time changes in the
-    bookkeeping."""
-
-    clock = Clock.REAL
-
-    def __init__(self, inner: Target) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
 
 def test_the_trace_of_a_case_is_recorded_and_read_back(reference: Target, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from brokerproof.harness.cases.case import Over
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.targets import target_file
-from brokerproof.suites.units.harness.cases.test_execution import MUST, made, run_of
+from brokerproof.suites.units.drivers.executed_case import MUST, made, run_of
 
 
 def test_threads_that_draw_add_no_generator_to_those_that_each_example_seeds() -> None:

@@ -18,7 +18,7 @@ from brokerproof.harness.results.records import Result, Unrecorded
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import ExampleStarted, Judged
-from brokerproof.suites.units.harness.cases.test_execution import MUST, made, run_of
+from brokerproof.suites.units.drivers.executed_case import MUST, made, run_of
 
 PASSING = st.sampled_from([Seen.HELD, Seen.NOT_APPLICABLE, Seen.NEVER_REACHED])
 

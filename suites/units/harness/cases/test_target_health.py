@@ -19,8 +19,8 @@ from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.trace.events import ConnectionClosed
 from brokerproof.harness.worlds.bounds import LimitReached, RunStopped
+from brokerproof.suites.units.drivers.executed_case import MUST, RealTimeTwin, made, run_of
 from brokerproof.suites.units.drivers.targets import started
-from brokerproof.suites.units.harness.cases.test_execution import MUST, RealTimeTwin, made, run_of
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.units.harness.cases.test_execution import OtherIdentity, made, run_of
+from brokerproof.suites.units.drivers.executed_case import OtherIdentity, made, run_of
 
 Start = Callable[[str], Target]
 

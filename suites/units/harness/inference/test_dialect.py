@@ -14,8 +14,8 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.stomp.test_receipts import (
     test_every_kind_of_frame_is_answered_with_one_receipt as every_receipt,
 )
+from brokerproof.suites.units.drivers.executed_case import OtherIdentity, run_of
 from brokerproof.suites.units.drivers.targets import started
-from brokerproof.suites.units.harness.cases.test_execution import OtherIdentity, run_of
 
 
 @pytest.fixture

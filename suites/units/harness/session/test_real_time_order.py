@@ -10,7 +10,7 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.session import real_time_order
 from brokerproof.suites.repo.long_cases import HEAD, table
-from brokerproof.suites.units.harness.cases.test_execution import MUST, made
+from brokerproof.suites.units.drivers.executed_case import MUST, made
 
 
 def nothing(target: Bench) -> None: ...

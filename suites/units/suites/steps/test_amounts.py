@@ -17,7 +17,7 @@ from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import CLIENTS
-from brokerproof.suites.units.harness.cases.test_execution import MUST, made, run_of
+from brokerproof.suites.units.drivers.executed_case import MUST, made, run_of
 
 
 def test_amounts_go_as_far_as_the_effort_says_and_around_each_boundary() -> None:
