@@ -366,12 +366,17 @@ def test_each_list_of_known_deviations_has_a_page() -> None:
     assert {path.parent.name for path in _lists()} == set(deciding_sentences.FAMILIES)
 
 
+LISTS = {
+    **{path.parent.name: path for path in _lists()},
+    **{path.stem: path for path in sorted(FIXTURES.glob("clients/known/*.toml"))},
+}
+"""The lists of families of brokers and of clients by their names."""
 DEVIATIONS = {
-    f"{path.parent.name}:{deviation.where.rpartition(' ')[2]}": deviation
-    for path in _lists()
+    f"{name}:{deviation.where.rpartition(' ')[2]}": deviation
+    for name, path in LISTS.items()
     for deviation in deviations.load(path)
 }
-"""Every entry once, by its family and line."""
+"""Every entry once, by its list and line."""
 
 
 def _alterations(example: str, match: re.Match[str]) -> Iterator[str]:
@@ -433,7 +438,7 @@ def test_known_deviations_link_to_a_line_of_a_release_or_a_ticket(
     deviation: deviations.Deviation,
 ) -> None:
     source = re.fullmatch(
-        r"https://github\.com/[\w-]+/[\w-]+/blob/([\w.-]+)/\S+#(L\d+(-L\d+)?|[a-z-]+)",
+        r"https://github\.com/[\w-]+/[\w.-]+/blob/([\w.-]+)/\S+#(L\d+(-L\d+)?|[a-z-]+)",
         deviation.link,
     )
     ticket = re.fullmatch(r"https://github\.com/[\w-]+/[\w-]+/(issues|pull)/\d+", deviation.link)
@@ -447,7 +452,7 @@ def test_known_deviations_link_to_a_line_of_a_release_or_a_ticket(
     )
 
 
-@pytest.mark.parametrize("path", _lists(), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", LISTS.values(), ids=LISTS)
 def test_known_deviations_speak_of_requirements_and_cases_that_exist(path: Path) -> None:
     citing = {case: set(info.requirements) for case, info in cases().items()}
     oracles = "".join(

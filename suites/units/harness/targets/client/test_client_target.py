@@ -10,7 +10,7 @@ from brokerproof.harness.cases.execution import Run, execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
-from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets import shipped_targets, target_file
 from brokerproof.harness.targets.client.target import ClientTarget
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.trace.recorder import Recorder
@@ -45,6 +45,16 @@ def own(tmp_path: Path, driver: str, more: str = "") -> ClientTarget:
 def test_an_unknown_client_is_answered_with_those_there_are() -> None:
     with pytest.raises(target_file.BadTarget, match=r"did you mean client:stomp\.py\?"):
         target_file.load("client:stompy")
+
+
+def test_each_list_of_known_deviations_belongs_to_a_client() -> None:
+    paths = [
+        target_file.load(f"client:{name}").identity.deviations for name in shipped_targets.clients()
+    ]
+    known = (ROOT / "fixtures/clients/known").glob("*.toml")
+    assert {path.resolve() for path in paths if path is not None} == {
+        path.resolve() for path in known
+    }
 
 
 def test_a_shipped_driver_is_judged(tmp_path: Path) -> None:
