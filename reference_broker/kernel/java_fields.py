@@ -36,21 +36,37 @@ class FieldReader:
 
     def byte(self) -> int:
         """One byte, signed."""
-        byte = self.take(1)[0]
+        byte = self.unsigned()
         return byte - 256 if byte > 127 else byte
+
+    def unsigned(self) -> int:
+        """One byte, unsigned."""
+        at = self.at
+        if at >= len(self.buffer):
+            self.take(1)
+        self.at = at + 1
+        return self.buffer[at]
 
     def flag(self) -> bool:
         """A truth value."""
-        return self.take(1) != b"\0"
+        return self.unsigned() != 0
 
     def int32(self) -> int:
         """Four bytes, signed."""
-        value: int = _INT.unpack(self.take(4))[0]
+        at = self.at
+        if at + 4 > len(self.buffer):
+            self.take(4)
+        self.at = at + 4
+        value: int = _INT.unpack_from(self.buffer, at)[0]
         return value
 
     def int64(self) -> int:
         """Eight bytes, signed."""
-        value: int = _LONG.unpack(self.take(8))[0]
+        at = self.at
+        if at + 8 > len(self.buffer):
+            self.take(8)
+        self.at = at + 8
+        value: int = _LONG.unpack_from(self.buffer, at)[0]
         return value
 
     def number(self, form: str) -> int | float:

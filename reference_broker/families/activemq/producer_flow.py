@@ -71,7 +71,8 @@ def _lives() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Not frozen: every message makes one, and each field of a frozen one costs a call.
+@dataclass(slots=True, eq=False)
 class PendingSend:
     """A message on its way to ``destination``, whose name is qualified.
 

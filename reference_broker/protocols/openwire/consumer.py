@@ -99,6 +99,8 @@ class OpenWireConsumer:
         self._order = NumberIndex()
         self._place = 0
         self._ended = False
+        version = client.version
+        self._head = int32(0) + NO + nested(id, version) + nested(destination, version)
 
     def attach(self) -> None:
         """Join the queue. The consumer's selector picks from a shared queue; a topic's own queue
@@ -147,9 +149,7 @@ class OpenWireConsumer:
         self._out[key] = entry
 
     def _dispatch(self, *message: bytes) -> None:
-        version = self._client.version
-        head = int32(0), NO, nested(self.id, version), nested(self.destination, version)
-        self._client.send(command(codes.DISPATCH, *head, *message))
+        self._client.send(command(codes.DISPATCH, self._head, *message))
 
     def nothing(self) -> None:
         """Report that there is no message, for a pull or at the end of a browse."""

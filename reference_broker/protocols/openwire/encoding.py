@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from brokerproof.reference_broker.kernel.java_fields import FieldReader, Malformed, int32
 
+_INT = struct.Struct(">i")
 _ENCODED_NUL = b"\xc0\x80"
 
 
@@ -40,7 +41,7 @@ class CommandParser:
         waiting = self._waiting
         if len(waiting) < 4:
             return None
-        size = int.from_bytes(waiting[:4], signed=True)
+        (size,) = _INT.unpack_from(waiting)
         if not 1 <= size <= self.most:
             raise Malformed(f"a command says that {size} bytes follow; 1 to {self.most} can")
         if len(waiting) < size + 4:
@@ -58,17 +59,17 @@ class Fields(FieldReader):
 
     def int16(self) -> int:
         """Return two bytes, unsigned."""
-        return int.from_bytes(self.take(2))
+        return self.unsigned() << 8 | self.unsigned()
 
     def name(self) -> str:
         """Return text that is never missing."""
         return decoded(self.take(self.int16()))
 
     def text(self) -> str | None:
-        return self.name() if self.flag() else None
+        return self.name() if self.unsigned() else None
 
     def data(self) -> bytes | None:
-        return self.take(self.int32()) if self.flag() else None
+        return self.take(self.int32()) if self.unsigned() else None
 
     def throwable(self) -> tuple[str | None, str | None] | None:
         """Return an exception's class and message, or None."""
@@ -78,6 +79,8 @@ class Fields(FieldReader):
 def decoded(data: bytes) -> str:
     """Return text that Java wrote: its UTF-16 units in UTF-8 one by one. Raises
     :class:`Malformed`."""
+    if data.isascii():
+        return data.decode("ascii")
     try:
         units = data.replace(_ENCODED_NUL, b"\0").decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:

@@ -173,7 +173,9 @@ class MessageFields:
     def encode(self, version: int, number: int, redeliveries: int) -> bytes:
         """Return the message as bytes, from its type on. ``number`` is the broker's own,
         ``redeliveries`` the failed deliveries."""
-        id = None if self.id is None else self.id._replace(sequence=number)
+        id = self.id
+        if id is not None:
+            id = MessageId(id.view, id.producer, id.number, sequence=number)
         fields = [
             int8(self.type),
             int32(0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -20,6 +21,11 @@ from brokerproof.reference_broker.protocols.openwire.encoding import (
 
 TEXT_VIEWS = 10
 """Version from which on a MessageId may be a text alone."""
+
+
+_CONSUMER, _PRODUCER = bytes((codes.CONSUMER_ID,)), bytes((codes.PRODUCER_ID,))
+_MESSAGE = bytes((codes.MESSAGE_ID,))
+_TWO_LONGS = struct.Struct(">qq").pack
 
 
 class Destination(NamedTuple):
@@ -72,12 +78,7 @@ class ConsumerId(NamedTuple):
         return SessionId(self.connection, self.session)
 
     def encode(self, version: int) -> bytes:
-        return (
-            bytes((codes.CONSUMER_ID,))
-            + text(self.connection)
-            + int64(self.session)
-            + int64(self.value)
-        )
+        return _CONSUMER + text(self.connection) + _TWO_LONGS(self.session, self.value)
 
     def __str__(self) -> str:
         return f"{self.connection}:{self.session}:{self.value}"
@@ -93,12 +94,7 @@ class ProducerId(NamedTuple):
         return SessionId(self.connection, self.session)
 
     def encode(self, version: int) -> bytes:
-        return (
-            bytes((codes.PRODUCER_ID,))
-            + text(self.connection)
-            + int64(self.value)
-            + int64(self.session)
-        )
+        return _PRODUCER + text(self.connection) + _TWO_LONGS(self.value, self.session)
 
     def __str__(self) -> str:
         return f"{self.connection}:{self.session}:{self.value}"
@@ -120,15 +116,8 @@ class MessageId(NamedTuple):
 
     def encode(self, version: int) -> bytes:
         view = text(self.view) if version >= TEXT_VIEWS else b""
-        return b"".join(
-            (
-                bytes((codes.MESSAGE_ID,)),
-                view,
-                nested(self.producer, version),
-                int64(self.number),
-                int64(self.sequence),
-            )
-        )
+        producer = nested(self.producer, version)
+        return b"".join((_MESSAGE, view, producer, _TWO_LONGS(self.number, self.sequence)))
 
     def __str__(self) -> str:
         return self.view or f"{self.producer}:{self.number}"
@@ -194,9 +183,9 @@ def listed(structures: list[Structure | None] | None, version: int) -> bytes:
 def structure(fields: Fields, version: int) -> Structure | None:
     """Return the structure in a field, or None. Raises :class:`Malformed`, also for one that no
     command may have."""
-    if not fields.flag():
+    if not fields.unsigned():
         return None
-    type = fields.take(1)[0]
+    type = fields.unsigned()
     if type in _DESTINATIONS:
         return Destination(type, fields.text() or "")
     if type == codes.MESSAGE_ID:
