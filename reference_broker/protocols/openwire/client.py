@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
@@ -104,11 +105,11 @@ class Connection(Protocol):
     def close_behind(self) -> None:
         """Close once the command that is carried out has been answered."""
 
-    def stall(self, sending: PendingSend) -> None:
+    def stall(self, request: ResponseRequest, sending: PendingSend) -> None:
         """Carry out nothing, and read nothing, until there is space for ``sending``."""
 
-    def go_on(self, sending: PendingSend) -> None:
-        """Go on behind ``sending``, which needs no more space."""
+    def go_on(self, request: ResponseRequest) -> None:
+        """Go on behind the message of ``request``, which needs no more space."""
 
 
 @dataclass(slots=True)
@@ -426,7 +427,7 @@ class Client:
         place = received.destination = received.destination or producer.destination
         if place is None or received.id is None:
             raise Refusal(BAD_DESTINATION, "a message needs an id and a destination")
-        shared, connection = self.shared, self.connection
+        shared = self.shared
         now = shared.clock.unix()
         received.arrival = received.broker_in = now // NS_PER_MS
         received.user = self._user
@@ -434,31 +435,13 @@ class Client:
         transaction = None if named is None else self._transaction(named)
         message = OpenWireMessage(shared.router.next_number(), self._route(place), now, received)
         size = self._flow.cost(message)
-
-        def publish() -> None:
-            if transaction is None:
-                shared.router.publish(message)
-            else:
-                shared.router.get_or_create(place.address, place.routing)
-                transaction.send(message, shared.router.charge_transaction(message))
-
-        def settled(problem: NoSpace | None) -> None:
-            if not connection.is_open:
-                return
-            if problem is None:
-                producer.taken(size, answered=request.response)
-                connection.answer(request)
-            else:
-                connection.refuse(request, Refusal(NO_RESOURCE, str(problem)))
-            connection.go_on(sending)
-
         sending = PendingSend(
             message,
             place.address,
             persistent=received.persistent,
             answered=request.response,
-            publish=publish,
-            settled=settled,
+            publish=partial(self._publish, message, transaction),
+            settled=partial(self._settled, request, producer, size),
             windowed=producer.windowed,
             is_live=lambda: transaction is None or transaction.is_live,
         )
@@ -472,10 +455,32 @@ class Client:
             producer.taken(size, answered=request.response)
             return
         detail = f"{place.address} has no space for message {message.number}: {fate.name}"
-        connection.observe("ACTIVEMQ-PFC-2", detail)
+        self.connection.observe("ACTIVEMQ-PFC-2", detail)
         request.withheld = True
         if fate is SendOutcome.STALLED:
-            connection.stall(sending)
+            self.connection.stall(request, sending)
+
+    def _publish(self, message: OpenWireMessage, transaction: OpenWireTransaction | None) -> None:
+        router, route = self.shared.router, message.route
+        if transaction is None:
+            router.publish(message)
+        else:
+            router.get_or_create(route.address, route.routing)
+            transaction.send(message, router.charge_transaction(message))
+
+    def _settled(
+        self, request: ResponseRequest, producer: Producer, size: int, problem: NoSpace | None
+    ) -> None:
+        """Answer a message that had to wait: it was added, or failed with ``problem``."""
+        connection = self.connection
+        if not connection.is_open:
+            return
+        if problem is None:
+            producer.taken(size, answered=request.response)
+            connection.answer(request)
+        else:
+            connection.refuse(request, Refusal(NO_RESOURCE, str(problem)))
+        connection.go_on(request)
 
     def _route(self, place: Destination) -> Envelope:
         route = self._routes.get(place)

@@ -92,7 +92,7 @@ class OpenWireConnection:
         self._client = Client(self, flow)
         self._liveness = shared.family.silence_monitor(shared.start, shared.check_interval, 0, now)
         self._signs: Signs | None = None
-        self._stalled: PendingSend | None = None
+        self._stalled: tuple[ResponseRequest, PendingSend] | None = None
         self._closing = False
         self._handshake = shared.deadlines.timer(lambda now: self._close(), conn)
         self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
@@ -245,14 +245,14 @@ class OpenWireConnection:
 
     # --- messages that wait -----------------------------------------------------------------------
 
-    def stall(self, sending: PendingSend) -> None:
+    def stall(self, request: ResponseRequest, sending: PendingSend) -> None:
         """Carry out nothing, and read nothing, until there is space for ``sending``."""
-        self._stalled = sending
+        self._stalled = request, sending
         self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
 
-    def go_on(self, sending: PendingSend) -> None:
-        """Read on if ``sending`` stalled the connection."""
-        if self._stalled is sending:
+    def go_on(self, request: ResponseRequest) -> None:
+        """Read on if the message of ``request`` stalled the connection."""
+        if self._stalled is not None and self._stalled[0] is request:
             self._stalled = None
             self.shared.outbox.resume_reading(self.conn, PauseReason.ROOM)
             self._carry_out(self.shared.clock.now)
@@ -320,7 +320,7 @@ class OpenWireConnection:
             deadline.cancel()
         stalled, self._stalled = self._stalled, None
         if stalled is not None:
-            self._client.forget(stalled)
+            self._client.forget(stalled[1])
         self._client.end()
 
 

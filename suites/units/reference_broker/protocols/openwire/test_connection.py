@@ -1,6 +1,7 @@
 """The reference broker's OpenWire: its own codec, negotiation, windows, prefetch, transactions,
 time, other protocols."""
 
+import gc
 import json
 from dataclasses import replace
 from importlib.resources import files
@@ -17,6 +18,7 @@ from brokerproof.harness.protocols.openwire.codec import Structure, encode_comma
 from brokerproof.harness.protocols.openwire.raw_peer import topic
 from brokerproof.harness.protocols.openwire.tables import MESSAGES
 from brokerproof.harness.protocols.openwire.values import encode_map, long_utf, read_map
+from brokerproof.reference_broker.families.activemq.producer_flow import PendingSend
 from brokerproof.reference_broker.kernel.message import Envelope
 from brokerproof.reference_broker.persistence import codec as persistence_codec
 from brokerproof.reference_broker.protocols.openwire import maps
@@ -198,6 +200,18 @@ def test_a_connection_that_ends_while_it_is_stalled_leaves_nothing_behind() -> N
     found = other.consumer(prefetch=5)
     assert contents(found) == [b"1"]
     assert contents(other.ack(found[-1] if found[-1].name == "MessageDispatch" else found[0])) == []
+
+
+def test_a_message_that_was_taken_is_freed_without_a_collection() -> None:
+    one = client()
+    producer = one.producer()
+    gc.collect()
+    gc.disable()
+    try:
+        one.publish(producer)
+        assert not [found for found in gc.get_objects() if isinstance(found, PendingSend)]
+    finally:
+        gc.enable()
 
 
 # --- consumers ------------------------------------------------------------------------------------
