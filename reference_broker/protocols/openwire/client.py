@@ -27,6 +27,7 @@ from brokerproof.reference_broker.kernel.deadlines import Deadline
 from brokerproof.reference_broker.kernel.message import Envelope
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.openwire import codes
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 from brokerproof.reference_broker.protocols.openwire.encoding import Fields
@@ -440,7 +441,7 @@ class Client:
             place.address,
             persistent=received.persistent,
             answered=request.response,
-            publish=partial(self._publish, message, transaction),
+            publish=partial(_publish, shared.router, message, transaction),
             settled=partial(self._settled, request, producer, size),
             windowed=producer.windowed,
             is_live=lambda: transaction is None or transaction.is_live,
@@ -459,14 +460,6 @@ class Client:
         request.withheld = True
         if fate is SendOutcome.STALLED:
             self.connection.stall(request, sending)
-
-    def _publish(self, message: OpenWireMessage, transaction: OpenWireTransaction | None) -> None:
-        router, route = self.shared.router, message.route
-        if transaction is None:
-            router.publish(message)
-        else:
-            router.get_or_create(route.address, route.routing)
-            transaction.send(message, router.charge_transaction(message))
 
     def _settled(
         self, request: ResponseRequest, producer: Producer, size: int, problem: NoSpace | None
@@ -533,6 +526,16 @@ class Client:
         for consumer in list(self._consumers.values()):
             if consumer is not None:
                 consumer.offer()
+
+
+def _publish(
+    router: Router, message: OpenWireMessage, transaction: OpenWireTransaction | None
+) -> None:
+    if transaction is None:
+        router.publish(message)
+    else:
+        router.get_or_create(message.route.address, message.route.routing)
+        transaction.send(message, router.charge_transaction(message))
 
 
 def _message(id: Structure | None) -> MessageId | None:
