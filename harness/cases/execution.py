@@ -474,7 +474,7 @@ def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
     """One finding for each of the requirements ``rows``, and those of the aftermath; one that the
     case never judged is NEVER_REACHED, or asks nothing where another vendor's document ended it."""
     judged = {finding.requirement: finding for finding in combine(record.findings)}
-    missing = (Seen.NEVER_REACHED, "the case never came to judge it")
+    missing = (Seen.NEVER_REACHED, "the case never reached it")
     if record.unbound_end:
         missing = (Seen.NOT_APPLICABLE, f"this broker need not: {record.unbound_end}")
     beyond = [finding for finding in judged if finding not in rows]

@@ -454,7 +454,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         return event.subject
 
     def take_messages(self, receiver: Any = None) -> list[Arrived]:
-        """Every message (of that receiver) that has been handed out and was not taken, in order."""
+        """Every message (of that receiver) that was handed out and not consumed, in order."""
         what = event_named("message", receiver)
         taken = [event.subject for event in self.inbox if what.accepts(event)]
         self.inbox = [event for event in self.inbox if not what.accepts(event)]

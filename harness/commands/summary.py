@@ -115,15 +115,15 @@ def described(
     for observed in cause.observed[:_MOST_OBSERVED]:
         yield _labelled("observed", _plain(observed)[:_MOST_CHARACTERS] or "nothing", width)
     if requirement is not None:
-        required = f"{requirement.required} ({requirement.source}, {requirement.level})"
+        required = f"{requirement.required} ({requirement.source}, {requirement.level.words})"
         yield _labelled("required", required, width)
     for name, case in _cases(cause):
         if titles.get(name):
             room = max(width, _NARROWEST) - 11
-            yield _labelled("in", textwrap.shorten(titles[name], room, placeholder=" …"), width)
+            yield _labelled("case", textwrap.shorten(titles[name], room, placeholder=" …"), width)
             yield _wrapped(case, width, " " * 11, " " * 13)
         else:
-            yield _labelled("in", case, width)
+            yield _labelled("case", case, width)
     if len(cause.names) > _MOST_CASES:
         yield Text(f"  and {len(cause.names) - _MOST_CASES} more")
 
@@ -180,16 +180,18 @@ def next_steps(
         return
     first = failed[0]
     assert first.finding is not None
-    yield "next:"
+    yield "Read what is required and how to contest it:"
     yield f"  brokerproof explain {first.finding.requirement}"
     kept = folder / case_file.FOLDER
     for case in first.cases:
         path = kept / f"{case_file.slug(first.target, case)}{case_file.SUFFIX}"
         if path.exists():
             target = targets.get(first.target, first.target)
+            yield "Play the smallest failing conversation again:"
             yield f"  brokerproof replay --target {shlex.quote(target)} \\"
             yield f"    {shlex.quote(str(path))}"
             break
+    yield "After a repair, run only what failed:"
     yield f"  brokerproof run --last-failed {shlex.quote(str(folder))}"
 
 

@@ -62,7 +62,7 @@ class Driver:
         for line in self.lines:
             if not line.up:
                 why = line.failed or "the broker does not answer"
-                raise Unreachable(f"connection {line.number} of the load was not taken: {why}")
+                raise Unreachable(f"connection {line.number} of the load was not accepted: {why}")
         self._tend()
         if self.host.tape is not None:
             self._hand_over(self.host.tape)

@@ -18,6 +18,10 @@ class Level(StrEnum):
     DOC = enum.auto()
     READING = enum.auto()
 
+    @property
+    def words(self) -> str:
+        return {"DOC": "the vendor's manual", "READING": "our reading"}.get(self.name, self.name)
+
 
 class Impact(StrEnum):
     """Harm to an application when a requirement is broken. Defined in the order in which people

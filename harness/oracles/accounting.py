@@ -9,7 +9,7 @@ legal: the receipt may have been lost. What is not legal:
 * *revived*: delivered again after it was settled;
 * *lost*: confirmed and never delivered to anyone;
 * *abandoned*: delivered, given back, and never delivered again;
-* *disordered*: delivered to a consumer behind a later message of the same producer;
+* *disordered*: delivered to a consumer after a later message of the same producer;
 * *unmarked*: delivered again after a failure without saying so; *mismarked*: says so at the first
   delivery.
 

@@ -11,7 +11,7 @@ correct broker could have done is no violation.
 * *lost*: confirmed and never delivered, while a later message of the same producer came out of the
   same queue. What lies behind the last that came may simply be waiting. Uncertain once a consumer
   went without the broker saying that it knew;
-* *disordered*: delivered for the first time behind a later message of the same producer, to the
+* *disordered*: delivered for the first time after a later message of the same producer, to the
   same subscription, and before any consumer of the queue went;
 * *mismarked*: calls itself a redelivery the first time; *unmarked*: comes again after a refusal or
   a lost connection and does not say so;
@@ -138,7 +138,7 @@ def _again(key: Key, gots: Sequence[Delivered], context: MessageContext) -> Iter
 
 
 def could_be_lost(sent: Sent, context: MessageContext) -> bool:
-    """True if a message that never came had to come, if a later one of its producer did."""
+    """True if a missing message must have arrived, because a later one of its producer did."""
     return (
         bool(sent.confirmed and sent.anycast)
         and not sent.strange

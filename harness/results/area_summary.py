@@ -102,7 +102,7 @@ class AreaState:
         else:
             parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
         counts = {
-            "open": len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE)),
+            "undecided": len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE)),
             "deviate as known": len(self.requirements(Verdict.KNOWN)),
             "recommended and not kept": len(self.requirements(Verdict.WARN)),
             "did not apply": len(self.worst) - len(self.requirements(Verdict.SKIP)) - judged,

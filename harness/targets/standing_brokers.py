@@ -211,6 +211,6 @@ def _running(state: Path) -> RunningBroker | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise SetUpFailed(
-            f"{state}: is not what brokers start wrote ({problem}); delete it"
+            f"{state}: was not written by `brokers start` ({problem}); delete it"
         ) from None
     return broker if moment is not None and started_at(broker.pid) == moment else None

@@ -42,8 +42,7 @@ class Words:
 
     @property
     def said_by(self) -> str:
-        level = {"DOC": "the vendor's manual", "READING": "our reading"}.get(self.level, self.level)
-        return f"{self.source}, {level}"
+        return f"{self.source}, {Level(self.level).words}" if self.level else self.source
 
 
 SCHEMA = pa.schema(

@@ -158,7 +158,7 @@ class Model:
 
     @property
     def due(self) -> int:
-        """Deliveries that have to come now, from both queues together."""
+        """Deliveries that must arrive now, from both queues together."""
         return min(self.window, self.within_credit)
 
     @property
@@ -203,7 +203,7 @@ class Run:
     last_id: int | None = None
 
     def watch(self, after: str, judged_by: str = "") -> None:
-        """Judge that what has to come does, and nothing else: by ``judged_by``, or by the limit
+        """Judge that what must arrive does, and nothing else: by ``judged_by``, or by the limit
         that holds."""
         due, limit = self.model.due, self.model.limit
         self.target.wait_until(

@@ -135,7 +135,7 @@ def no_performatives() -> st.SearchStrategy[Item]:
 @case(DAMAGED_BODY, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=30, body=no_performatives())
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
-    """A frame's body begins with a value that is none of the nine performatives. The broker closes
+    """A frame's body begins with a value other than the nine performatives. The broker closes
     with an error, or ends the channel's session with one: the text names neither. Another
     connection still works."""
     with bystander(target):

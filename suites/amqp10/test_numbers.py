@@ -91,7 +91,7 @@ SETTLED = 1
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if with this number no message has to come, by the sentence named beside it."""
+    """True if the sentence beside this number requires no message."""
     value = replaced.value
     match str(replaced.field):
         case "flow.link-credit" | "flow.incoming-window":

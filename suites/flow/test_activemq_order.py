@@ -30,7 +30,7 @@ NEEDS = {"stomp-1.2", "amqp", "openwire", "producer-flow-control", "statistics"}
 
 
 def out_of_place(numbers: list[int]) -> str:
-    """The first message that came behind a later one, in words."""
+    """The first message that arrived after a later one, in words."""
     for before, after in itertools.pairwise(numbers):
         if after < before:
             return f"message {after} arrived behind message {before}"

@@ -62,7 +62,7 @@ def faulty(peer: OpenWirePeer, fault: str, held: list[Structure], other: Structu
 )
 def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind: str) -> None:
     """Two consumers have acknowledged a message each and are at their limits. One of them sends an
-    ack that names no message, a range that is none, or an unknown transaction. Where it is refused,
+    ack that names no message, an invalid range, or an unknown transaction. Where it is refused,
     or names nothing, no further message arrives, what is held can be acknowledged, and the rest
     comes to another consumer. One scenario: each sentence is about the same ack."""
     peer, place = target.openwire(), fresh_queue(target)

@@ -57,15 +57,13 @@ def pages(catalogue: Catalogue) -> dict[str, str]:
 def _entries(family: str, catalogue: Catalogue) -> list[Entry]:
     listed = deviations.load(ROOT / "fixtures" / "brokers" / family / "known_deviations.toml")
     entries = [list(entry) for _, entry in groupby(listed, lambda deviation: deviation.where)]
-    places = dict[str, int]()
-    for place, requirement in enumerate(catalogue.values()):
-        places.setdefault(requirement.title, place)
+    titles = list(dict.fromkeys(requirement.title for requirement in catalogue.values()))
 
     def rank(entry: Entry) -> tuple[int, int, str]:
         ids = " ".join(deviation.requirement for deviation in entry)
         broken = catalogue.get(entry[0].requirement)
         impact = impacts.severity(broken.impact if broken else None)
-        place = places[broken.title] if broken else len(places)
+        place = titles.index(broken.title) if broken else len(titles)
         return impact, place, ids + entry[0].reason + entry[0].case
 
     return sorted(entries, key=rank)

@@ -200,7 +200,7 @@ class Producer:
         )
 
     def waits(self, offered: Any, proves: Requirements, why: str) -> bool:
-        """No answer has to come, and the connection has to stay."""
+        """No answer is due, and the connection must stay."""
         received = self.heard(offered, QUIET)
         held = received is None and not self.ended()
         what = "was not answered" if received is None else f"was {received}"

@@ -75,7 +75,7 @@ def fates(
 ) -> list[Fate]:
     """Gives the broker a moment to speak up; where it does not, asks for a receipt (an empty
     transaction) and waits ``within``. After an ERROR the end of the connection is waited for;
-    whether it had to come is for the caller."""
+    whether it was due is for the caller."""
 
     def refused(peer: StompPeer) -> bool:
         return peer.ended is not None or any(received.command == "ERROR" for received in peer.inbox)

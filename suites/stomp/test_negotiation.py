@@ -53,7 +53,7 @@ def offers(draw: st.DrawFn) -> list[str]:
 
 
 def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
-    """Lists in which the highest version stands first, last and in between."""
+    """Lists in which the highest version comes first, last and in between."""
     for offered in (["1.2", "1.1", "1.0"], ["1.0", "1.2", "1.1"], ["1.1", "1.0"], ["1.0"]):
         yield {"offered": offered}
 

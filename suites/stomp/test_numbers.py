@@ -66,7 +66,7 @@ FAR_MS = 2**53 - 1
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if with this number nothing has to come, by the meaning that some vendor documents."""
+    """True if some vendor documents a meaning of this number that requires no message."""
     value = replaced.value
     match replaced.field.name:
         case "content-length":

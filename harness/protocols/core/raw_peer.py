@@ -95,7 +95,7 @@ class CorePeer(Conversation[Packet]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Bytes, recorded as what they are: packets, or bytes that are none."""
+        """Bytes, recorded as what they are: packets, or other bytes."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)

@@ -134,7 +134,7 @@ class OpenWirePeer(Conversation[Structure]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Bytes, recorded as what they are: commands, or bytes that are none."""
+        """Bytes, recorded as what they are: commands, or other bytes."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)

@@ -236,7 +236,7 @@ def test_the_application_learns_what_was_confirmed(target: Bench) -> None:
 
 @case(CANCELLED, needs=TRIAL | {"amqp091-cancel-notify"})
 def test_the_application_learns_that_a_consumer_was_cancelled(target: Bench) -> None:
-    """The server cancels one of two consumers of a client that announced to understand it. The
+    """The server cancels one of two consumers of a client that announced the extension. The
     application learns which, and the other one gets a message."""
     trial = connected(target)
     answer = next(one for one in trial.server.methods if one.name == "connection.start-ok")

@@ -1,5 +1,5 @@
 """Performatives of AMQP 1.0 with mistakes in them: fields that are absent, of another type, or
-impossible, messages that are none, and frames that no verb would send."""
+impossible, malformed messages, and frames that no verb would send."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -141,7 +141,7 @@ def what_is_rejected_comes_again(original, reached, self, settled, outcome):
 
 @amqp091_settling.before(Channel, "send_content", breaks="AMQP091-GET-01")
 def the_one_got_counts_as_left(reached, self, method, what):
-    """get-ok counts the message that it brings among those that are left."""
+    """get-ok counts the message it delivers among those that are left."""
     if reached(isinstance(method, commands.Basic.GetOk)):
         method.message_count += 1
 

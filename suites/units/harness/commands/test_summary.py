@@ -62,7 +62,7 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     text = "\n".join(lines)
     assert "stomp.heart_beats.late [1.1, 1.2]" in text
     assert "  heartbeats and TTL    broken        2 of 2 requirements" in lines
-    assert "  windows and credit    undecided     1 requirement, 1 open" in lines
+    assert "  windows and credit    undecided     1 requirement, 1 undecided" in lines
     assert "  paging and order      not judged    the target has no paging" in lines
     assert "  brokerproof explain STOMP12-SEND-02" in lines
     assert lines[-1] == "  brokerproof run --last-failed run"
@@ -71,7 +71,7 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
 def test_cases_beyond_the_first_four_are_counted() -> None:
     failed = [result(f"stomp.x.c{n}", "STOMP12-SEND-02", Verdict.FAIL) for n in range(6)]
     lines = rendered(failed, Path("run"))
-    at = lines.index("  in       stomp.x.c3")
+    at = lines.index("  case     stomp.x.c3")
     assert lines[at + 1 : at + 3] == ["  and 2 more", ""]
 
 
@@ -186,7 +186,7 @@ def test_a_case_is_named_by_the_first_sentence_of_its_docstring(tmp_path: Path) 
     described = {"stomp.send.broken[1.2]": {"doc": doc}}
     (tmp_path / "cases.json").write_text(json.dumps(described), "utf-8")
     lines = rendered(RESULTS[:2], tmp_path)
-    at = lines.index("  in       A SEND goes into a transaction")
+    at = lines.index("  case     A SEND goes into a transaction")
     assert lines[at + 1] == " " * 11 + "stomp.send.broken [1.2]"
 
 

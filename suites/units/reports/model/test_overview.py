@@ -189,7 +189,7 @@ def test_what_areas_judged_adds_up_to_the_headline(tmp_path: Path) -> None:
     )
     heartbeat, window = shown.areas["r", "t"]
     assert window.why == "1 requirement, 1 did not apply"
-    assert heartbeat.why == "1 requirement, 1 open"
+    assert heartbeat.why == "1 requirement, 1 undecided"
     assert (shown.judged, shown.open) == (2, 1)
 
 

@@ -251,7 +251,7 @@ def test_a_state_file_that_is_none_is_one_sentence(installed: Path) -> None:
     state = cache.cache_folder() / "running" / f"artemis-{broker.RELEASES.default_version}.json"
     state.parent.mkdir()
     state.write_text("[1]")
-    with pytest.raises(SetUpFailed, match=r"\.json: is not what brokers start wrote .*; delete it"):
+    with pytest.raises(SetUpFailed, match=r"\.json: was not written by `brokers start` .*delete"):
         standing_brokers.listing()
 
 
