@@ -154,7 +154,8 @@ class TargetHealth:
         # Who starts it again may be fast.
         if self._watches_process and isinstance(target, SocketTarget) and target.has_ended():
             end = target.process_end() or "its process has ended"
-            self._stop(f"{self._name} {Fault.GONE}: {end}; {occasion}", BrokerDied)
+            reason = f"{self._name} {Fault.GONE}: {end}; {occasion}{self._unanswered()}"
+            self._stop(reason, BrokerDied)
         for name in self._passing:
             failures = self._try(name)
             if len(failures) == TRIES:
@@ -201,12 +202,15 @@ class TargetHealth:
             self._stop(f"{self._name} is unstable: {share}, over {_text(failure)}; {occasion}")
         fault = f"{self._name} {self._fault(failure)}: {TRIES} of {TRIES} plain messages failed"
         reason = f"{fault}, the last one over {_text(failure)}; {occasion}"
-        unanswered = self._bounds.unanswered()
-        if unanswered and failure.fault in (Fault.GONE, Fault.SILENT):
-            reason += f"; nothing was received after {unanswered[0]}"
+        if failure.fault in (Fault.GONE, Fault.SILENT):
+            reason += self._unanswered()
         end = self._target.process_end() if isinstance(self._target, SocketTarget) else ""
         how = BrokerDied if failure.fault in DEATHS else RunStopped
         self._stop(reason + (f"; {end}" if end else ""), how)
+
+    def _unanswered(self) -> str:
+        frames = self._bounds.unanswered()
+        return f"; nothing was received after {frames[0]}" if frames else ""
 
     def _fault(self, failure: ProbeFailure) -> str:
         """Return the words for a target that failed all probes of a protocol; they name it if
