@@ -149,33 +149,35 @@ class StompQueueClient(QueueClient):
         self._transactions = 0
         self._seen = 0
 
-    def send(self, bodies: Sequence[bytes], within: Mapping[str, str] | None = None) -> None:
+    def send(self, bodies: Sequence[bytes]) -> None:
         if not bodies:
             return
         receipt = self.peer.next_receipt()
-        fields = dict(within or {})
         with self.peer.in_one_write():
             for body in bodies[:-1]:
-                self.peer.publish(self.to, body, fields, receipt=False)
-            last = {**fields, "receipt": receipt}
-            self.peer.publish(self.to, bodies[-1], last, receipt=False)
+                self.peer.publish(self.to, body, receipt=False)
+            self.peer.publish(self.to, bodies[-1], {"receipt": receipt}, receipt=False)
         self.peer.expect(frame("RECEIPT", {"receipt-id": receipt}))
 
     def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
         self._transactions += 1
         named = {"transaction": f"{self.peer.transaction}-{self._transactions}"}
         self.peer.request("BEGIN", named)
-        self.send(bodies, named)
+        # A broker may process what is in a transaction, and send its receipts, at the end of it.
+        with self.peer.in_one_write():
+            for body in bodies:
+                self.peer.publish(self.to, body, named, receipt=False)
         self.peer.request("COMMIT" if commit else "ABORT", named)
 
     def join(self, window: int | None = None) -> None:
         parameters = self.target.profile.parameters
         header = str(parameters.get("prefetch_header", "consumer-window-size"))
         if "prefetch_header" in parameters:
-            window = MOST_PREFETCHED if window is None else window
+            headers = {header: str(MOST_PREFETCHED if window is None else window)}
+        elif "consumer-window" in self.target.target.identity.capabilities:
+            headers = {header: str(-1 if window is None else window * FRAME)}
         else:
-            window = -1 if window is None else window * FRAME
-        headers = {header: str(window)}
+            headers = {}
         self.peer.subscribe(self.to, ack="client", headers=headers)
 
     def taken(self) -> list[Arrived]:

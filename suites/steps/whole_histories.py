@@ -14,6 +14,7 @@ from brokerproof.harness.oracles.accounting import (
     Books,
     Confirmed,
     Delivered,
+    Excused,
     Key,
     Ledger,
     Returned,
@@ -41,16 +42,21 @@ class Sentences:
 
     once: str
     gone: str
-    order: str
+    order: str | None
+    """None: no sentence owes an order, and which one there is is a behaviour."""
     back: str
     confirmed: str | None = None
     """The requirement that each message is confirmed."""
     order_after_return: bool = True
     """True if what comes back is owed in order too."""
+    atomic: str | None = None
+    """The requirement that a transaction has all its messages or none; None: ``once`` says so."""
+    returns: bool = True
+    """False: that a lost consumer's messages come again is owed only where one did before."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        every = (self.once, self.gone, self.order, self.back, self.confirmed)
+        every = (self.once, self.gone, self.order, self.back, self.confirmed, self.atomic)
         return tuple(dict.fromkeys(name for name in every if name is not None))
 
 
@@ -71,14 +77,25 @@ class History:
     """One history while it happens."""
 
     def __init__(
-        self, target: Bench, name: str, producer: str, consumer: str, sentences: Sentences
+        self,
+        target: Bench,
+        name: str,
+        producer: str,
+        consumer: str,
+        sentences: Sentences,
+        **options: str,
     ) -> None:
         self.target = target
         self.name = name
         self.consumer_protocol = consumer
         self.sentences = sentences
+        self.options = options
+        """How connections are opened."""
+        self.returns = True
+        """False: what a lost consumer held may be gone."""
+        self.transacted: set[Key] = set()
         self.ledger = Ledger(order_after_return=sentences.order_after_return)
-        self.producer = CLIENTS[producer](target, name)
+        self.producer = CLIENTS[producer](target, name, **options)
         self.producer.confirmed_by = sentences.confirmed
         self._batches = self._consumers = 0
 
@@ -92,6 +109,7 @@ class History:
         if not end:
             self.producer.send(keys)
         else:
+            self.transacted.update(keys)
             self.producer.transact(keys, end == "commit")
         for key in keys:
             self.ledger.update(Withdrawn(key) if end == "abort" else Confirmed(key))
@@ -100,7 +118,7 @@ class History:
     def join(self, window: int | None = None) -> tuple[str, QueueClient]:
         """One more consumer, which holds ``window`` messages at most."""
         self._consumers += 1
-        client = CLIENTS[self.consumer_protocol](self.target, self.name)
+        client = CLIENTS[self.consumer_protocol](self.target, self.name, **self.options)
         client.join(window)
         return f"consumer {self._consumers}", client
 
@@ -126,6 +144,8 @@ class History:
         for body in client.leave(lost):
             if body not in known:
                 self.ledger.update(Delivered(body, name, None))
+        if not self.returns:
+            self.ledger.update(Excused(tuple(self.ledger.held_by(name))))
         self.ledger.update(Returned(name, failed=lost, noticed=not lost))
 
     def close(self, stride: int, at_once: int) -> Books:
@@ -135,8 +155,12 @@ class History:
         due = len(self.ledger.must_come())
         while due > 0:
             arrived = self.take(name, client, min(due, at_once))
-            if not arrived:
+            if not arrived and not client.held:
                 break
+            if arrived < min(due, at_once):
+                # The broker has a window of its own.
+                at_once = max(1, len(client.held))
+                stride = min(stride, at_once)
             due -= arrived
             while len(client.held) >= stride or (client.held and (due <= 0 or at_once < 2**31)):
                 self.settle(client, min(stride, len(client.held)))
@@ -179,21 +203,39 @@ def play(target: Bench, history: History, course: Course, *, pages: bool) -> Boo
     return history.close(stride, at_once)
 
 
-def judge(target: Bench, sentences: Sentences, books: Books, what: str) -> None:
+def judge(target: Bench, history: History, books: Books, what: str) -> None:
     """Record what the books prove."""
-    detail = f"{what}: {books}"
-    target.record_finding(sentences.once, not (books.lost or books.shared or books.phantom), detail)
+    detail, sentences = f"{what}: {books}", history.sentences
+    wrong = {*books.lost, *books.shared, *books.phantom}
+    if sentences.atomic is not None:
+        torn = wrong & history.transacted
+        wrong -= torn
+        target.record_finding(sentences.atomic, not torn, detail)
+    target.record_finding(sentences.once, not wrong, detail)
     target.record_finding(sentences.gone, not books.revived, detail)
-    target.record_finding(sentences.order, not books.disordered, detail)
-    target.record_finding(sentences.back, not books.abandoned, detail)
+    if sentences.order is not None:
+        target.record_finding(sentences.order, not books.disordered, detail)
+    else:
+        order = "in-another-order" if books.disordered else "in-order"
+        target.record_behaviour(f"{history.consumer_protocol}.order-of-a-queue", order)
+    if history.returns:
+        target.record_finding(sentences.back, not books.abandoned, detail)
+    else:
+        target.record_not_applicable((sentences.back,), "one message did not come again")
 
 
-def premise(target: Bench, name: str, ends: tuple[str, str], sentences: Sentences) -> None:
-    """That one message can be sent, had and settled at the queue ``name`` is a control."""
-    history = History(target, name, *ends, sentences)
+def premise(history: History) -> None:
+    """That one message can be sent, had and settled at the queue is a control. So is, where a
+    sentence does not owe it, that it comes again after its consumer is lost."""
+    target, owed = history.target, history.sentences.returns
     history.send(1)
-    client_name, client = history.join()
-    arrived = history.take(client_name, client, 1)
-    target.control(arrived == 1, f"one message was sent and {arrived} arrived")
-    history.settle(client, 1)
-    history.leave(client_name, client, lost=False)
+    for lost in (False,) if owed else (True, False):
+        name, client = history.join()
+        arrived = history.take(name, client, 1)
+        if not owed and not lost and not arrived:
+            history.returns = False
+            return
+        target.control(arrived == 1, f"one message was sent and {arrived} arrived")
+        if not lost:
+            history.settle(client, 1)
+        history.leave(name, client, lost)

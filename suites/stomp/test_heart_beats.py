@@ -7,6 +7,7 @@ every max(sx, cy), and a zero on either side of a pair means that nobody beats i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ from brokerproof.suites.api import (
     over,
     seconds,
 )
-from brokerproof.suites.api.stomp import StompPeer
+from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.strategies import near, periods
 from brokerproof.suites.stomp.byte_steps import tap
 
@@ -162,6 +163,79 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     )
 
 
+def _begin(peer: StompPeer, to: Destination, id: str) -> dict[str, str]:
+    within = {"transaction": f"{peer.transaction}-{id}"}
+    peer.request("BEGIN", within)
+    return within
+
+
+def _hold(peer: StompPeer, to: Destination, id: str, ack: str = "client") -> Frame:
+    peer.subscribe(to, id, ack=ack)
+    peer.publish(to, b"held")
+    return peer.message()
+
+
+STATES: Mapping[str, Callable[[StompPeer, Destination, str], object]] = {
+    "a transaction is open": _begin,
+    "a message waits in a transaction": lambda peer, to, id: peer.publish(
+        to, b"posted", _begin(peer, to, id), receipt=False
+    ),
+    "a transaction was aborted": lambda peer, to, id: peer.request("ABORT", _begin(peer, to, id)),
+    "a message was sent": lambda peer, to, id: peer.publish(to, b"sent"),
+    "a subscription waits": lambda peer, to, id: peer.subscribe(to, id),
+    "a message was consumed": lambda peer, to, id: _hold(peer, to, id, "auto"),
+    "a message is unacknowledged": _hold,
+    "an ACK waits in a transaction": lambda peer, to, id: peer.ack(
+        _hold(peer, to, id), _begin(peer, to, id)
+    ),
+}
+"""What a connection was left in when nobody says anything for long."""
+SELDOM_MS = 10_000
+"""How often a client beats that need not beat while a case waits for the server."""
+
+
+@case(SERVER_BEATS, AT_LEAST_EVERY, needs={"heart-beat", "anycast", "transactions"})
+@over(
+    examples=6,
+    always=lambda target: [{"cy": 500, "pairs": []}],
+    cy=periods(500, 1000, 1500),
+    pairs=st.lists(
+        st.tuples(st.sampled_from(sorted(STATES)), st.sampled_from(sorted(STATES))), max_size=6
+    ),
+)
+def test_the_server_beats_whatever_the_connection_was_left_in(
+    target: Bench, version: str, cy: int, pairs: list[tuple[str, str]]
+) -> None:
+    """Connections that agreed on beats of the server are each left in a state, with transactions,
+    subscriptions and messages. All get beats as agreed. One scenario: the sentences describe the
+    same heartbeats."""
+    left: list[tuple[str, StompPeer]] = []
+    for names in [*((name,) for name in STATES), *pairs]:
+        peer = target.stomp(version, heart_beat=f"{SELDOM_MS},{cy}")
+        for number, name in enumerate(names):
+            STATES[name](peer, target.destination(), str(number))
+        left.append((" and ".join(names), peer))
+    if not (sx := answered(left[0][1])[0]):
+        reason = "no heartbeats were agreed on"
+        target.record_not_applicable((SERVER_BEATS[version], AT_LEAST_EVERY[version]), reason)
+        return
+    period = ms(max(sx, cy))
+    for _, peer in left:
+        peer.beat()
+    since = target.now()
+    target.advance(3 * period + ms(200))
+    for what, peer in left:
+        marks = [since, *signs_of_life(target, peer, since)]
+        target.record_finding(
+            SERVER_BEATS[version],
+            len(marks) > 1,
+            f"{what}: {len(marks) - 1} beats in 3 periods of {period // NS_PER_MS} ms",
+            expectation=target.signs_of_life("silence", since, (0, 3 * period)),
+        )
+        label = f"longest gap between signs of life, {what}"
+        target.judge_period(AT_LEAST_EVERY[version], label, marks, (0, period), until=target.now())
+
+
 @case(HEADER_OPTIONAL, SAME_AS_ZERO, needs={"heart-beat"})
 def test_no_header_means_no_beats(target: Bench, version: str) -> None:
     """CONNECT without heartbeat is accepted, and the server sends no heartbeats."""
@@ -220,6 +294,44 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
     )
     if alive:
         peer.settle()
+
+
+@case(CLIENT_BEATS, AT_LEAST_EVERY, needs={"heart-beat"})
+def test_clients_of_all_intervals_live_side_by_side(target: Bench, version: str) -> None:
+    """Clients agree on beats in both directions at intervals from short to long, and beat as
+    agreed. All sessions work after more than the longest interval, and got beats as agreed. One
+    scenario: one surviving session shows that the sentences are kept."""
+    longest = 3_600_000 if target.virtual else 8_000
+    asked = (500, 700, 1000, 1500, *(1000 * 2**power for power in range(1, 12)))
+    clients = []
+    # The longest first: none must beat before all are connected.
+    for number in sorted((n for n in asked if n < longest), reverse=True):
+        peer = target.stomp(version, heart_beat=f"{number},{number}")
+        sx, sy = answered(peer)
+        clients.append((peer, ms(max(number, sy)), ms(max(number, sx)) * bool(sx), target.now()))
+    due = [since + period for _, period, _, since in clients]
+    until = target.now() + ms(longest + 1000)
+    while (moment := min(due)) < until:
+        target.advance(max(0, moment - target.now()))
+        for place, (peer, period, _, _) in enumerate(clients):
+            if due[place] <= moment:
+                peer.beat()
+                due[place] = target.now() + period
+    for peer, period, receives, since in clients:
+        alive = peer.ended is None
+        agreed = f"beats every {period // NS_PER_MS} ms"
+        target.record_finding(
+            CLIENT_BEATS[version],
+            alive,
+            f"{agreed}: {'the connection lives' if alive else peer.instead()}",
+            uncertain=peer.overdue(period + target.punctuality(period)),
+            expectation=peer.staying_open(),
+        )
+        if alive and receives:
+            marks = [since, *signs_of_life(target, peer, since)]
+            label = f"longest gap between signs of life, {agreed}"
+            bounds = (0, receives)
+            target.judge_period(AT_LEAST_EVERY[version], label, marks, bounds, until=target.now())
 
 
 @case(SILENCE, needs={"heart-beat"})

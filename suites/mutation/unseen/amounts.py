@@ -103,7 +103,7 @@ def many_open_transactions_share_one(reached, session, frame):
         session.transactions[name] = next(iter(session.transactions.values()))
 
 
-@amounts.override(commands.COMMANDS, "SUBSCRIBE", breaks="ARTEMIS-CONCEPTS-topic-1")
+@amounts.override(commands.COMMANDS, "SUBSCRIBE", breaks="STOMP12-SUB-02")
 def the_fortieth_subscription_is_deaf(original, reached, session, frame):
     """From the fortieth subscription of a connection on a SUBSCRIBE is confirmed and nothing
     arrives."""

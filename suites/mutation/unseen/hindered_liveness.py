@@ -2,6 +2,8 @@
 
 from pamqp import commands
 
+from brokerproof.harness.model.time import seconds
+from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
 from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
 from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
@@ -127,6 +129,19 @@ def heartbeats_end_with_a_stall(self, now):
     """A heartbeat that is due while the peer does not read is left out, and with it all that
     follow."""
     return self._paused
+
+
+@hindered_liveness.skips(StompConnection, "_on_beat", breaks="STOMP12-HB-09 STOMP11-HB-09")
+def no_beats_in_a_transaction(self, now):
+    """The first heartbeat that is due while a transaction is open is the last one."""
+    return bool(self.transactions)
+
+
+@hindered_liveness.override(LivenessMonitor, "__init__")
+@breaks("STOMP11-HB-06 STOMP12-HB-06 STOMP11-HB-12 STOMP12-HB-12")
+def long_intervals_are_cut(original, reached, self, start, interval, ttl, now):
+    """Clients that beat at intervals of more than two seconds are dropped after a third of them."""
+    original(self, start, interval, ttl // 6 if reached(ttl > seconds(4)) else ttl, now)
 
 
 @hindered_liveness.skips(StompConnection, "_on_silence_check")
