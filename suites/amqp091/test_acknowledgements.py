@@ -144,7 +144,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     tags = {}
     for at in range(count):
         tags[peer.get(queue, channel=2)["delivery-tag"]] = at
-    waiting, back = dict(tags), set()
+    waiting, back, used = dict(tags), set(), set()
     if transacts:
         peer.call("tx.select", channel=2)
     for what, pick, multiple, all_of_it in steps:
@@ -166,21 +166,22 @@ def test_acknowledgements_reach_as_far_as_they_say(
         if name != "basic.ack":
             fields["requeue"] = what == "requeue"
         peer.send(name, fields, channel=2)
+        used.add(name)
         for settled_tag in chosen:
             at = waiting.pop(settled_tag)
             if what == "requeue":
                 back.add(at)
     end = "tx.commit" if transacts else "basic.qos"
-    peer.call(end, channel=2, proves=MULTIPLE_ACKS)
+    peer.call(end, channel=2, proves=NACK if "basic.nack" in used else MULTIPLE_ACKS)
     peer.close_channel(2)
     left = sorted(back | set(waiting.values()))
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
     received = [int(body) for body in bodies(drained(peer, queue))]
     detail = f"of {count} messages, with {steps}, {received} returned, should be {left}"
-    used = {what for what, *_ in steps}
-    target.record_finding(MULTIPLE_ACKS, received == left, detail)
-    if used - {"ack"}:
-        target.record_finding((REJECT_REQUEUE, NACK), received == left, detail)
+    # Where the extension was used it may be the one that reached too far, or not far enough.
+    rules = {"basic.ack": MULTIPLE_ACKS, "basic.reject": REJECT_REQUEUE}
+    proves = (NACK,) if "basic.nack" in used else tuple(rules[name] for name in used)
+    target.record_finding(proves or (MULTIPLE_ACKS,), received == left, detail)
 
 
 @case(REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED, REQUEUE_POSITION, needs={"amqp091"})

@@ -138,7 +138,7 @@ def no_beats_in_a_transaction(self, now):
 
 
 @hindered_liveness.override(LivenessMonitor, "__init__")
-@breaks("STOMP11-HB-06 STOMP12-HB-06 STOMP11-HB-12 STOMP12-HB-12")
+@breaks("STOMP12-HB-06 ARTEMIS-TTL-core-2")
 def long_intervals_are_cut(original, reached, self, start, interval, ttl, now):
     """Clients that beat at intervals of more than two seconds are dropped after a third of them."""
     original(self, start, interval, ttl // 6 if reached(ttl > seconds(4)) else ttl, now)
