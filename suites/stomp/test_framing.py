@@ -166,10 +166,17 @@ def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
 
 
 @case(CR_LF)
-@over(examples=20, carriage=st.lists(st.booleans(), min_size=1, max_size=12))
-def test_each_line_of_a_frame_may_end_with_cr_lf(target: Bench, carriage: list[bool]) -> None:
-    """In 1.2 the lines of SEND and SUBSCRIBE end with LF or CR LF, mixed. The frames are processed,
-    and no CR becomes part of a value."""
+@over(
+    examples=20,
+    always=lambda target: [{"carriage": [True], "pieces": True}],
+    carriage=st.lists(st.booleans(), min_size=1, max_size=12),
+    pieces=st.booleans(),
+)
+def test_each_line_of_a_frame_may_end_with_cr_lf(
+    target: Bench, carriage: list[bool], pieces: bool
+) -> None:
+    """In 1.2 the lines of SEND and SUBSCRIBE end with LF or CR LF, mixed, perhaps cut behind every
+    octet. The frames are processed, and no CR becomes part of a value."""
     peer, to = target.stomp("1.2"), target.destination()
     consumer = target.stomp("1.2")
     subscribe = [
@@ -181,7 +188,11 @@ def test_each_line_of_a_frame_may_end_with_cr_lf(target: Bench, carriage: list[b
     consumer.write(mixed("SUBSCRIBE", subscribe, carriage))
     consumer.expect(frame("RECEIPT", {"receipt-id": "subscribed"}), proves=CR_LF)
     headers = [("destination", to.name), *to.send_headers, ("x-word", "value"), ("receipt", "sent")]
-    peer.write(mixed("SEND", headers, carriage, b"body"))
+    data = mixed("SEND", headers, carriage, b"body")
+    if pieces:
+        write_byte_by_byte(target, peer, data)
+    else:
+        peer.write(data)
     peer.expect(frame("RECEIPT", {"receipt-id": "sent"}), proves=CR_LF)
     consumer.expect(frame("MESSAGE", {"x-word": "value"}, body=b"body"), proves=CR_LF)
 

@@ -190,6 +190,9 @@ STATES: Mapping[str, Callable[[StompPeer, Destination, str], object]] = {
     ),
 }
 """What a connection was left in when nobody says anything for long."""
+SLACK = 2
+"""Of many gaps on many connections one is late on any busy host: what is twice as long as agreed is
+no accident."""
 SELDOM_MS = 10_000
 """How often a client beats that need not beat while a case waits for the server."""
 
@@ -233,7 +236,8 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
             expectation=target.signs_of_life("silence", since, (0, 3 * period)),
         )
         label = f"longest gap between signs of life, {what}"
-        target.judge_period(AT_LEAST_EVERY[version], label, marks, (0, period), until=target.now())
+        bounds = (0, SLACK * period)
+        target.judge_period(AT_LEAST_EVERY[version], label, marks, bounds, until=target.now())
 
 
 @case(HEADER_OPTIONAL, SAME_AS_ZERO, needs={"heart-beat"})
@@ -299,27 +303,34 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
 @case(CLIENT_BEATS, AT_LEAST_EVERY, needs={"heart-beat"})
 def test_clients_of_all_intervals_live_side_by_side(target: Bench, version: str) -> None:
     """Clients agree on beats in both directions at intervals from short to long, and beat as
-    agreed. All sessions work after more than the longest interval, and got beats as agreed. One
-    scenario: one surviving session shows that the sentences are kept."""
+    agreed, by LF, CR LF or octets of a frame. All sessions live after more than the longest
+    interval, and got beats as agreed. One scenario: one surviving session shows that the sentences
+    are kept."""
     longest = 3_600_000 if target.virtual else 8_000
     asked = (500, 700, 1000, 1500, *(1000 * 2**power for power in range(1, 12)))
+    plans = [(number, b"\n") for number in asked if number < longest]
+    # In 1.2 a CR may stand before the LF. Any octet is a sign of life, also of half a frame.
+    plans += [(1000, b"\r\n")] * (version == "1.2") + [(1000, b"a")]
     clients = []
     # The longest first: none must beat before all are connected.
-    for number in sorted((n for n in asked if n < longest), reverse=True):
+    for number, data in sorted(plans, reverse=True):
         peer = target.stomp(version, heart_beat=f"{number},{number}")
         sx, sy = answered(peer)
-        clients.append((peer, ms(max(number, sy)), ms(max(number, sx)) * bool(sx), target.now()))
-    due = [since + period for _, period, _, since in clients]
+        receives = ms(max(number, sx)) * bool(sx)
+        clients.append((peer, data, ms(max(number, sy)), receives, target.now()))
+        if data == b"a":
+            peer.write(b"SEND\nx-slow:")
+    due = [since + period for _, _, period, _, since in clients]
     until = target.now() + ms(longest + 1000)
     while (moment := min(due)) < until:
         target.advance(max(0, moment - target.now()))
-        for place, (peer, period, _, _) in enumerate(clients):
+        for place, (peer, data, period, _, _) in enumerate(clients):
             if due[place] <= moment:
-                peer.beat()
+                peer.beat(data)
                 due[place] = target.now() + period
-    for peer, period, receives, since in clients:
+    for peer, data, period, receives, since in clients:
         alive = peer.ended is None
-        agreed = f"beats every {period // NS_PER_MS} ms"
+        agreed = f"{data!r} every {period // NS_PER_MS} ms"
         target.record_finding(
             CLIENT_BEATS[version],
             alive,
@@ -330,7 +341,7 @@ def test_clients_of_all_intervals_live_side_by_side(target: Bench, version: str)
         if alive and receives:
             marks = [since, *signs_of_life(target, peer, since)]
             label = f"longest gap between signs of life, {agreed}"
-            bounds = (0, receives)
+            bounds = (0, SLACK * receives)
             target.judge_period(AT_LEAST_EVERY[version], label, marks, bounds, until=target.now())
 
 

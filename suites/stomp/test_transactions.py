@@ -245,10 +245,10 @@ def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
 
 
 @case(ACKS, needs={"transactions"})
-@pytest.mark.parametrize("end", ["ABORT", "the end of the connection"])
+@pytest.mark.parametrize("end", ["ABORT", "DISCONNECT", "the end of the connection"])
 def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, end: str) -> None:
-    """A message is acknowledged in a transaction that is aborted, or open when the connection is
-    lost. The next consumer gets the message."""
+    """A message is acknowledged in a transaction that is aborted, or open when the client
+    disconnects or its connection is lost. The next consumer gets the message."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, INDIVIDUAL[version])[0]
@@ -257,6 +257,8 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     consumer.settle()
     if end == "ABORT":
         consumer.request("ABORT", {"transaction": consumer.transaction})
+    elif end == "DISCONNECT":
+        consumer.request("DISCONNECT")
     again = consumer.take_messages()  # a server may hand it out again at once
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 1)

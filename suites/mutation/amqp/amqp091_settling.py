@@ -8,7 +8,7 @@ from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.errors import PRECONDITION_FAILED, Refusal
-from brokerproof.suites.mutation.mutant import Group, Reached
+from brokerproof.suites.mutation.mutant import Group, Reached, breaks
 
 amqp091_settling = Group("amqp091-settling", "reference-rabbitmq")
 
@@ -78,7 +78,8 @@ def a_limit_of_a_channel_only_grows(reached, channel, method):
         method.prefetch_count = channel.limit.limit
 
 
-@amqp091_settling.before(Channel, "collect", breaks="AMQP091-ACK-02", recreates="lavinmq#2206")
+@amqp091_settling.before(Channel, "collect", recreates="lavinmq#2206")
+@breaks("AMQP091-ACK-02 RABBITMQ-AMQP091-NACK-01")
 def all_of_nothing_is_unknown(reached, self, tag, multiple):
     """In a transaction an acknowledgement of all deliveries is refused if there are none."""
     if reached(self.transaction is not None and multiple and not tag and not self.unacked):
