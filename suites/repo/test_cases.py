@@ -203,7 +203,6 @@ def shared_judgements(source: str) -> dict[str, int]:
 
 
 SHARED_JUDGEMENTS = {
-    "suites/amqp091/test_acknowledgements.py": 1,
     "suites/amqp091/test_bad_input.py": 1,
     "suites/amqp091/test_heart_beats.py": 1,
     "suites/amqp091/test_prefetch.py": 1,

@@ -217,7 +217,7 @@ def judge(target: Bench, history: History, books: Books, what: str) -> None:
         target.record_finding(sentences.order, not books.disordered, detail)
     else:
         order = "in-another-order" if books.disordered else "in-order"
-        target.record_behaviour(f"{history.consumer_protocol}.order-of-a-queue", order)
+        target.record_behaviour("stomp.order-of-a-queue", order)
     if history.returns:
         target.record_finding(sentences.back, not books.abandoned, detail)
     else:
