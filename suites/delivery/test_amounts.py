@@ -7,7 +7,6 @@ The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 
 from hypothesis import strategies as st
@@ -17,12 +16,19 @@ from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.amqp10.transaction_steps import control, post
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, over
 from brokerproof.suites.api.amqp091 import method
-from brokerproof.suites.api.stomp import StompPeer, frame
+from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps import amounts, whole_histories
 from brokerproof.suites.steps.queue_clients import CLIENTS
 from brokerproof.suites.steps.queue_model import MEMORY, place_names
 from brokerproof.suites.steps.queues import QUIET
-from brokerproof.suites.steps.whole_histories import Course, History, Sentences
+from brokerproof.suites.steps.whole_histories import (
+    SOME,
+    Course,
+    Sentences,
+    corners,
+    history_of,
+    positions,
+)
 
 ARTEMIS = Sentences(
     once="ARTEMIS-CONCEPTS-queue-1",
@@ -45,79 +51,13 @@ OPENWIRE = Sentences(
     back="OPENWIRE-MSGACK-2",
     order_after_return=False,
 )
-STOMP = {
-    version: Sentences(
-        once=f"STOMP{number}-SUB-02",
-        gone=gone,
-        order=None,
-        back=back,
-        order_after_return=False,
-        atomic=atomic,
-        returns=False,
-    )
-    for version, number, gone, back, atomic in (
-        ("1.1", 11, "STOMP11-SUB-10", "STOMP11-ACK-05", "STOMP11-BEGIN-02"),
-        ("1.2", 12, "STOMP12-SUB-11", "STOMP12-ACK-04", "STOMP12-BEGIN-03"),
-    )
-}
-"""What STOMP owes by itself: no order, and a redelivery only where one was seen."""
 PROTOCOLS = ("stomp", "amqp", "core")
 """The protocols of Artemis whose clients share a queue."""
-CONNECTIONS = 200
-"""The most connections that a case opens at a time."""
-
-SOME = 15
-"""The position of an amount of about a hundred."""
-
-positions = st.integers(0, amounts.POSITIONS)
-
-
-def corners(
-    protocols: Callable[[Target], list[str]], ends: int, **others: object
-) -> Callable[[Target], list[dict[str, object]]]:
-    """The histories that are played always: of the greatest amount, each protocol at either end,
-    settled at once and in parts, before a consumer ends in order or is lost."""
-
-    def always(target: Target) -> list[dict[str, object]]:
-        names = protocols(target)
-        plans: list[dict[str, object]] = []
-        for number, name in enumerate(names):
-            other = names[(number + 1) % len(names)]
-            place = {"ends": (other, name), "place": MEMORY} if ends else {}
-            plan: dict[str, object] = {"position": 0, **place, **others}
-            parts = {"stride": SOME, "comers": 5 if number == 0 else 1, "narrow": True}
-            plans.append({**plan, **parts, "lost": bool(number % 2)})
-            plans.append({**plan, "stride": 0, "comers": 1, "narrow": False, "lost": False})
-            if not number % 2:
-                plans.append({**plan, **parts, "lost": True})
-        return plans
-
-    return always
 
 
 def artemis_protocols(target: Target) -> list[str]:
     """Return the protocols that a queue of the target is used by."""
     return [name for name in PROTOCOLS if name in target.identity.capabilities]
-
-
-def history_of(
-    target: Bench,
-    sentences: Sentences,
-    ends: tuple[str, str],
-    course: Course,
-    place: str = MEMORY,
-    **options: str,
-) -> None:
-    """Play ``course`` on a fresh queue at ``place`` and judge its books."""
-    prefix = "" if place == MEMORY else target.full_address(place)
-    name = prefix + target.fresh_name()
-    first = History(target, name, *ends, sentences, **options)
-    whole_histories.premise(first)
-    history = History(target, name, *ends, sentences, **options)
-    history.returns = first.returns
-    books = whole_histories.play(target, history, course, pages=place != MEMORY)
-    what = f"{' to '.join(ends)}, {place}, {course}"
-    whole_histories.judge(target, history, books, what)
 
 
 @case(*ARTEMIS.ids, needs={"queue-semantics"})
@@ -200,56 +140,6 @@ def test_a_history_of_openwire_of_any_length_is_conserved(
         amounts.at(target, position), amounts.at(target, stride, least=1), comers, lost, narrow
     )
     history_of(target, OPENWIRE, (producer, "openwire"), course)
-
-
-@case({version: each.ids for version, each in STOMP.items()}, needs={"transactions", "anycast"})
-@over(
-    examples=5,
-    always=corners(lambda target: ["stomp"], 0),
-    position=positions,
-    stride=positions,
-    comers=st.integers(0, whole_histories.MOST_COMERS),
-    lost=st.booleans(),
-    narrow=st.booleans(),
-)
-def test_a_history_of_stomp_of_any_length_is_conserved(
-    target: Bench, version: str, position: int, stride: int, comers: int, lost: bool, narrow: bool
-) -> None:
-    """Any number of messages goes through a queue, also in transactions, while consumers settle any
-    number of them by one ACK and go. Each arrives, and not again once it is acknowledged. One
-    scenario: the sentences constrain one history."""
-    course = Course(
-        amounts.at(target, position), amounts.at(target, stride, least=1), comers, lost, narrow
-    )
-    history_of(target, STOMP[version], ("stomp", "stomp"), course, version=version)
-
-
-@case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}, needs={"anycast"})
-@amounts.over_amounts(examples=5)
-def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
-    """Any number of SENDs is written at once, each with a receipt. Each has its RECEIPT, once."""
-    count = amounts.at(target, position, least=1)
-    peer, to = target.stomp(version), target.destination()
-    names = [peer.next_receipt() for _ in range(count)]
-    with peer.in_one_write():
-        for name in names:
-            peer.publish(to, b"", {"receipt": name}, receipt=False)
-    is_receipt = frame("RECEIPT")
-    target.used_amount("receipts under way", count)
-    # A slow broker is not a silent one: as long as receipts come they are waited for.
-    before = -1
-    while not target.wait_until(lambda: len(peer.inbox) >= count, PATIENCE):
-        if peer.ended is not None or len(peer.inbox) == before:
-            break
-        before = len(peer.inbox)
-    times = Counter(item.get("receipt-id") for item in peer.inbox if is_receipt.accepts(item))
-    wrong = [name for name in names if times[name] != 1]
-    target.record_finding(
-        f"STOMP{version.replace('.', '')}-RCPT-01",
-        not wrong,
-        f"{count} SENDs with receipts in one write: {len(wrong)} receipts did not come once, the"
-        f" first {wrong[:3]}; {peer.instead()}",
-    )
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -374,39 +264,6 @@ def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, posi
 # --- crowds ---------------------------------------------------------------------------------------
 
 
-@case({"1.1": "STOMP11-BEGIN-02", "1.2": "STOMP12-BEGIN-03"}, needs={"transactions", "anycast"})
-@amounts.over_amounts(examples=10)
-def test_any_number_of_transactions_is_open(target: Bench, version: str, position: int) -> None:
-    """Any number of transactions is open at once, each with one SEND. Every other one is committed
-    and the others are aborted: what arrives is of those that were committed."""
-    count = amounts.at(target, position, least=2, most=2000)
-    peer, to = target.stomp(version), target.destination()
-    names = [f"{peer.transaction}-{number}" for number in range(count)]
-    with peer.in_one_write():
-        for number, name in enumerate(names):
-            peer.send("BEGIN", {"transaction": name})
-            body, within = b"%d" % number, {"transaction": name}
-            peer.publish(to, body, within, receipt=False)
-    peer.settle()
-    with peer.in_one_write():
-        for number, name in enumerate(names):
-            peer.send("ABORT" if number % 2 else "COMMIT", {"transaction": name})
-    peer.settle()
-    target.used_amount("open transactions", count)
-    consumer = target.stomp(version)
-    consumer.subscribe(to)
-    expected = (count + 1) // 2
-    target.wait_until(lambda: consumer.messages_seen >= expected, PATIENCE)
-    target.advance(QUIET)
-    got = [int(message.body) for message in consumer.take_messages()]
-    target.record_finding(
-        "STOMP12-BEGIN-03" if version == "1.2" else "STOMP11-BEGIN-02",
-        sorted(got) == list(range(0, count, 2)),
-        f"{count} transactions were open, {expected} were committed: {len(got)} messages arrived,"
-        f" the first {got[:5]}",
-    )
-
-
 @case("AMQP10-TXN-06", needs={"amqp-transactions"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -> None:
@@ -434,47 +291,6 @@ def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -
     )
     target.record_finding("AMQP10-TXN-06", not any(number % 2 for number in numbers), detail)
     target.control(set(numbers) >= set(range(0, count, 2)), detail)
-
-
-@case({"1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}, needs={"multicast"})
-@amounts.over_amounts(examples=5)
-def test_any_number_of_subscriptions_gets_a_copy(
-    target: Bench, version: str, position: int
-) -> None:
-    """A connection has any number of subscriptions of a topic, of which two have got a copy each.
-    Each gets each message."""
-    count = amounts.at(target, position, least=2, most=10_000)
-    topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
-    producer = target.stomp(version)
-
-    def copies(sent: list[bytes], subscriptions: int) -> dict[str | None, list[bytes]]:
-        for body in sent:
-            producer.publish(topic, body)
-        expected = peer.messages_seen + len(sent) * subscriptions - len(peer.inbox)
-        target.wait_until(lambda: peer.messages_seen >= expected, PATIENCE)
-        target.advance(QUIET)
-        found: dict[str | None, list[bytes]] = {}
-        for message in peer.take_messages():
-            found.setdefault(message.get("subscription"), []).append(message.body)
-        return found
-
-    for number in range(2):
-        peer.subscribe(topic, str(number))
-    got = copies([b"zero"], 2)
-    target.control(got == {"0": [b"zero"], "1": [b"zero"]}, f"two subscriptions got {got}")
-    with peer.in_one_write():
-        for number in range(2, count):
-            peer.subscribe(topic, str(number), receipt=False)
-    peer.settle()
-    target.used_amount("subscriptions of a connection", count)
-    got = copies(sent := [b"one", b"two"], count)
-    wrong = [str(n) for n in range(count) if sorted(got.get(str(n), [])) != sent]
-    target.record_finding(
-        f"STOMP{version.replace('.', '')}-SUB-02",
-        not wrong,
-        f"{count} subscriptions, two messages: {len(wrong)} did not get each once, the first"
-        f" {[(name, got.get(name)) for name in wrong[:3]]}",
-    )
 
 
 @case("ARTEMIS-CONCEPTS-topic-1", "ARTEMIS-GROUPING-fifo-1", needs={"queue-semantics", "amqp"})
@@ -667,18 +483,6 @@ def test_any_number_of_amqp_links_shares_a_queue(
         f"{count} {by} with a credit of {credit} and {total} messages: {len(got)} arrived, and"
         f" {wrong} links did not get as many as their credit",
     )
-
-
-@case("STOMP12-RCPT-01", needs={"stomp-1.2", "anycast"})
-@amounts.over_amounts(examples=10)
-def test_any_number_of_connections_is_served(target: Bench, position: int) -> None:
-    """Any number of connections is open at once, and each is answered."""
-    count = amounts.at(target, position, least=1, most=CONNECTIONS)
-    peers = [target.stomp() for _ in range(count)]
-    target.used_amount("connections", count)
-    to = target.destination()
-    for number, peer in enumerate(peers):
-        peer.publish(to, b"%d" % number, proves="STOMP12-RCPT-01")
 
 
 # --- redeliveries ---------------------------------------------------------------------------------

@@ -7,7 +7,10 @@ messages that they hold. In the end one consumer takes all there is, and the boo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from hypothesis import strategies as st
 
 from brokerproof.harness.oracles.accounting import (
     Attempted,
@@ -21,8 +24,10 @@ from brokerproof.harness.oracles.accounting import (
     Settled,
     Withdrawn,
 )
-from brokerproof.suites.api import Bench
+from brokerproof.suites.api import Bench, Target
+from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
+from brokerproof.suites.steps.queue_model import MEMORY
 from brokerproof.suites.steps.queues import QUIET
 
 MOST_COMERS = 5
@@ -33,6 +38,12 @@ WINDOWS_OF_MESSAGES = ("amqp", "amqp091", "openwire")
 AT_PAGES = 8
 """Messages that a consumer holds at most at an address that pages: a broker reads no further ahead
 than some bytes."""
+
+
+SOME = 15
+"""The position of an amount of about a hundred."""
+
+positions = st.integers(0, amounts.POSITIONS)
 
 
 @dataclass(frozen=True)
@@ -239,3 +250,46 @@ def premise(history: History) -> None:
         if not lost:
             history.settle(client, 1)
         history.leave(name, client, lost)
+
+
+def corners(
+    protocols: Callable[[Target], list[str]], ends: int, **others: object
+) -> Callable[[Target], list[dict[str, object]]]:
+    """The histories that are played always: of the greatest amount, each protocol at either end,
+    settled at once and in parts, before a consumer ends in order or is lost."""
+
+    def always(target: Target) -> list[dict[str, object]]:
+        names = protocols(target)
+        plans: list[dict[str, object]] = []
+        for number, name in enumerate(names):
+            other = names[(number + 1) % len(names)]
+            place = {"ends": (other, name), "place": MEMORY} if ends else {}
+            plan: dict[str, object] = {"position": 0, **place, **others}
+            parts = {"stride": SOME, "comers": 5 if number == 0 else 1, "narrow": True}
+            plans.append({**plan, **parts, "lost": bool(number % 2)})
+            plans.append({**plan, "stride": 0, "comers": 1, "narrow": False, "lost": False})
+            if not number % 2:
+                plans.append({**plan, **parts, "lost": True})
+        return plans
+
+    return always
+
+
+def history_of(
+    target: Bench,
+    sentences: Sentences,
+    ends: tuple[str, str],
+    course: Course,
+    place: str = MEMORY,
+    **options: str,
+) -> None:
+    """Play ``course`` on a fresh queue at ``place`` and judge its books."""
+    prefix = "" if place == MEMORY else target.full_address(place)
+    name = prefix + target.fresh_name()
+    first = History(target, name, *ends, sentences, **options)
+    premise(first)
+    history = History(target, name, *ends, sentences, **options)
+    history.returns = first.returns
+    books = play(target, history, course, pages=place != MEMORY)
+    what = f"{' to '.join(ends)}, {place}, {course}"
+    judge(target, history, books, what)
