@@ -99,6 +99,13 @@ class ProbeFailure:
     name: str
     fault: Fault
     detail: str
+    host_was_late: bool = False
+    """True if this host was so late meanwhile that a target that serves may have failed it."""
+
+
+LATE_SHARE = 10
+"""A host is late if it, or the broker's process on it, waited for a core for this part of what a
+probe may take."""
 
 
 class PlainMessageProbe:
@@ -130,6 +137,17 @@ class PlainMessageProbe:
         label = f"plain-message{self._process}-{next(self._numbers)}"
         bench = _ProbeBench(self._target, (), label=label, seed=self._seed)
         bench.world.bounds.tighten(self._limits)
+        since = bench.now()
+        try:
+            failure = self._failure(bench, name, login_only)
+            late = 0 if failure is None else bench.world.lateness(since)
+        finally:
+            bench.close()
+        if failure is not None and late * LATE_SHARE >= seconds(self._limits.case_seconds):
+            return replace(failure, host_was_late=True)
+        return failure
+
+    def _failure(self, bench: Bench, name: str, login_only: bool) -> ProbeFailure | None:
         events = bench.events
         try:
             (_LOGIN if login_only else _BY_CAPABILITY)[name](bench)
@@ -149,8 +167,6 @@ class PlainMessageProbe:
             return ProbeFailure(name, Fault.SILENT, unanswered)
         except Exception as problem:  # a codec of ours failed on what the target sent
             return ProbeFailure(name, Fault.GARBAGE, f"{type(problem).__name__}: {problem}")
-        finally:
-            bench.close()
         return None
 
 

@@ -12,6 +12,8 @@ target still serves others. So plain messages are sent over fresh connections:
 * All pass: the case's own traffic made it fail, and it keeps its verdict. A broker that floods,
   stalls or closes connections for one stimulus only is judged to the end.
 
+A probe that failed while this host was late says nothing about the target and is sent again.
+
 A target that answers plain messages with a refusal from the beginning (no permission, say) is
 judged as it is. If it does so later (its disk is full, or a limit was set from outside), violations
 are uncertain, and a failed control stops the run.
@@ -39,6 +41,9 @@ from brokerproof.harness.worlds.resident_memory import give_back, resident_bytes
 
 TRIES = 3
 """Probes that fail one after the other before the target counts as unusable."""
+PATIENCE_WITH_HOST = 10
+"""Failed probes that do not count, one after the other, because this host was late. A target that
+keeps the host busy itself is not waited for longer."""
 RETRY_AFTER: Duration = seconds(1)
 """A pause after a refused or closed connection: the broker may be starting again."""
 FEW = 4
@@ -171,8 +176,13 @@ class TargetHealth:
     def _try(self, name: str, *, login_only: bool = False) -> list[ProbeFailure]:
         """The failures before the first probe that passes."""
         failures: list[ProbeFailure] = []
+        excused = 0
         while len(failures) < TRIES:
             failure = self._probe.failure(name, login_only=login_only)
+            if failure is not None and failure.host_was_late and excused < PATIENCE_WITH_HOST:
+                excused += 1
+                self._bounds.pause(RETRY_AFTER)
+                continue
             if failure is None:
                 self._recent.extend([False] * len(failures))
                 self._recent.append(True)

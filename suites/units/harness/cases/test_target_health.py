@@ -13,12 +13,13 @@ from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.cases.plain_message_probe import Fault, PlainMessageProbe, ProbeFailure
 from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.targets.target import Identity, Target
 from brokerproof.harness.trace.events import ConnectionClosed
-from brokerproof.harness.worlds.bounds import LimitReached, RunStopped
+from brokerproof.harness.worlds.bounds import LimitReached, RunBounds, RunStopped
 from brokerproof.suites.units.drivers.executed_case import MUST, RealTimeTwin, made, run_of
 from brokerproof.suites.units.drivers.targets import started
 
@@ -81,6 +82,37 @@ def test_a_target_that_ended_a_connection_is_not_silent(
     failure = PlainMessageProbe(reference, 7).failure("stomp")
     assert failure is not None
     assert failure.fault is fault
+
+
+@pytest.mark.parametrize(("late_ms", "excused"), [(1_500, True), (50, False)])
+def test_a_probe_that_a_late_host_failed_does_not_count(
+    late_ms: int, excused: bool, reference: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def waits(bench: Bench) -> None:
+        asked.append("again")
+        monkeypatch.setattr(bench.world, "lateness", lambda since, until=None: ms(late_ms))
+        if len(asked) <= 4:
+            raise LimitReached("case_seconds", "it took too long")
+
+    monkeypatch.setattr(plain_message_probe, "_BY_CAPABILITY", {"stomp": waits})
+    monkeypatch.setattr(RunBounds, "pause", lambda bounds, duration: False)
+    if excused:
+        assert TargetHealth(reference, 7).serves
+    else:
+        with pytest.raises(RunStopped, match="is silent: 3 of 3 plain messages failed"):
+            TargetHealth(reference, 7)
+
+
+def test_a_host_that_is_always_late_does_not_hide_a_silent_target(
+    reference: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = ProbeFailure("stomp", Fault.SILENT, "CONNECT was not answered", host_was_late=True)
+    monkeypatch.setattr(PlainMessageProbe, "failure", lambda probe, name, **options: silent)
+    monkeypatch.setattr(RunBounds, "pause", lambda bounds, duration: False)
+    with pytest.raises(RunStopped, match="is silent: 3 of 3 plain messages failed"):
+        TargetHealth(reference, 7)
 
 
 class Shut(RealTimeTwin):
