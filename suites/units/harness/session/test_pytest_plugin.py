@@ -153,13 +153,15 @@ def test_only_a_broker_that_is_started_here_gets_more_cases_than_there_are_place
     begun: list[bool] = []
 
     class Observed:
-        def __init__(self, *arguments: Any, more: bool) -> None:
+        def __init__(self, *arguments: Any, more: bool, deaths: object) -> None:
             begun.append(more)
 
     monkeypatch.setattr(case_runs, "RealTimeWorkers", Observed)
+    monkeypatch.setattr(case_runs, "BrokerDeaths", lambda *arguments: None)
     monkeypatch.setattr(case_runs, "processes_for", lambda cases, together: 2)
     runs = object.__new__(case_runs.CaseRuns)
-    runs.folder, runs._started = None, {}
+    runs.folder, runs._started, runs._logs = None, {}, Path()
+    runs._options = SimpleNamespace(brokerproof_restart=None)  # type: ignore[assignment]
     run = SimpleNamespace(target=target_file.load(name))
     runs._begin_in_real_time(cast(Run, run), [], together)
     assert begun == [more]
