@@ -75,7 +75,7 @@ def judge_number_of_beats(
     target.record_finding(
         proves,
         signs >= owed // 2,
-        f"{what}: {signs} signs of life in {owed} periods of {period // NS_PER_MS} ms",
+        f"{signs} signs of life in {owed} periods of {period // NS_PER_MS} ms: {what}",
         expectation=target.signs_of_life("silence", since, (0, owed * period)),
     )
 
@@ -244,7 +244,7 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
         target.record_finding(
             SERVER_BEATS[version],
             len(marks) > 1,
-            f"{what}: {len(marks) - 1} beats in 3 periods of {period // NS_PER_MS} ms",
+            f"{len(marks) - 1} beats in 3 periods of {period // NS_PER_MS} ms: {what}",
             expectation=target.signs_of_life("silence", since, (0, 3 * period)),
         )
         judge_number_of_beats(target, AT_LEAST_EVERY[version], what, peer, since, period)
