@@ -65,7 +65,7 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
 
 
 @case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}, needs={"anycast"})
-@amounts.over_amounts(examples=5)
+@amounts.over_amounts(examples=2)
 def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
     """Any number of SENDs is written at once, each with a receipt. Each has its RECEIPT, once."""
     count = amounts.at(target, position, least=1)
@@ -126,13 +126,15 @@ def test_any_number_of_transactions_is_open(target: Bench, version: str, positio
 
 
 @case({"1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}, needs={"multicast"})
-@amounts.over_amounts(examples=5)
+@amounts.over_amounts(examples=2)
 def test_any_number_of_subscriptions_gets_a_copy(
     target: Bench, version: str, position: int
 ) -> None:
     """A connection has any number of subscriptions of a topic, of which two have got a copy each.
     Each gets each message."""
-    count = amounts.at(target, position, least=2, most=10_000)
+    # Each may be a queue of its own, which costs a real broker milliseconds that others wait for.
+    most = 10_000 if target.virtual else 150
+    count = amounts.at(target, position, least=2, most=most)
     topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     producer = target.stomp(version)
 

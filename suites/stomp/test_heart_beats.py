@@ -211,7 +211,7 @@ SELDOM_MS = 10_000
 
 @case(SERVER_BEATS, AT_LEAST_EVERY, needs={"heart-beat", "anycast", "transactions"})
 @over(
-    examples=6,
+    examples=2,
     always=lambda target: [{"cy": 500, "pairs": []}],
     cy=periods(500, 1000, 1500),
     pairs=st.lists(
