@@ -17,16 +17,17 @@ from brokerproof.suites.amqp10.transaction_steps import control, post
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, over
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer
-from brokerproof.suites.steps import amounts, whole_histories
+from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import CLIENTS
 from brokerproof.suites.steps.queue_model import MEMORY, place_names
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
     SOME,
-    Course,
     Sentences,
     corners,
+    course,
     history_of,
+    over_courses,
     positions,
 )
 
@@ -61,14 +62,9 @@ def artemis_protocols(target: Target) -> list[str]:
 
 
 @case(*ARTEMIS.ids, needs={"queue-semantics"})
-@over(
-    examples=20,
-    always=corners(artemis_protocols, 2),
-    position=positions,
-    stride=positions,
-    comers=st.integers(0, whole_histories.MOST_COMERS),
-    lost=st.booleans(),
-    narrow=st.booleans(),
+@over_courses(
+    20,
+    corners(artemis_protocols, 2),
     ends=lambda target: st.tuples(
         st.sampled_from(artemis_protocols(target)), st.sampled_from(artemis_protocols(target))
     ),
@@ -88,25 +84,14 @@ def test_a_history_of_any_length_is_conserved(
     in transactions, while consumers settle any number of them at a time and go with others. Each
     arrives once, in its producer's order. One scenario: the sentences constrain one history."""
     most = None if place == MEMORY else 150
-    course = Course(
-        amounts.at(target, position, most=most),
-        amounts.at(target, stride, least=1),
-        comers,
-        lost,
-        narrow,
-    )
-    history_of(target, ARTEMIS, ends, course, place)
+    plan = course(target, position, stride, comers, lost, narrow, most)
+    history_of(target, ARTEMIS, ends, plan, place)
 
 
 @case(*AMQP091.ids, needs={"amqp091", "amqp091-confirms", "amqp091-consumer-prefetch"})
-@over(
-    examples=15,
-    always=corners(lambda target: ["amqp091"], 0),
-    position=positions,
-    stride=positions,
-    comers=st.integers(0, whole_histories.MOST_COMERS),
-    lost=st.booleans(),
-    narrow=st.booleans(),
+@over_courses(
+    15,
+    corners(lambda target: ["amqp091"], 0),
 )
 def test_a_history_of_amqp091_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
@@ -114,21 +99,14 @@ def test_a_history_of_amqp091_of_any_length_is_conserved(
     """Any number of messages goes through a queue of AMQP 0-9-1, with confirms and in transactions,
     while consumers acknowledge with multiple and go. Each is confirmed, and arrives once and in its
     channel's order. One scenario: the sentences constrain one history."""
-    course = Course(
-        amounts.at(target, position), amounts.at(target, stride, least=1), comers, lost, narrow
-    )
-    history_of(target, AMQP091, ("amqp091", "amqp091"), course)
+    plan = course(target, position, stride, comers, lost, narrow)
+    history_of(target, AMQP091, ("amqp091", "amqp091"), plan)
 
 
 @case("ACTIVEMQ-ORDER-1", "OPENWIRE-MSGACK-2", needs={"openwire"})
-@over(
-    examples=15,
-    always=corners(lambda target: ["openwire"], 0, producer="openwire"),
-    position=positions,
-    stride=positions,
-    comers=st.integers(0, whole_histories.MOST_COMERS),
-    lost=st.booleans(),
-    narrow=st.booleans(),
+@over_courses(
+    15,
+    corners(lambda target: ["openwire"], 0, producer="openwire"),
     producer=st.sampled_from(["openwire", "stomp"]),
 )
 def test_a_history_of_openwire_of_any_length_is_conserved(
@@ -136,10 +114,8 @@ def test_a_history_of_openwire_of_any_length_is_conserved(
 ) -> None:
     """Any number of messages goes through a queue of ActiveMQ, while consumers acknowledge ranges
     of messages and go. Each arrives until it is acknowledged, in its producer's order."""
-    course = Course(
-        amounts.at(target, position), amounts.at(target, stride, least=1), comers, lost, narrow
-    )
-    history_of(target, OPENWIRE, (producer, "openwire"), course)
+    plan = course(target, position, stride, comers, lost, narrow)
+    history_of(target, OPENWIRE, (producer, "openwire"), plan)
 
 
 # --- windows --------------------------------------------------------------------------------------

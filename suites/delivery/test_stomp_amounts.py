@@ -8,34 +8,35 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import strategies as st
-
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, over
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case
 from brokerproof.suites.api.stomp import frame
-from brokerproof.suites.steps import amounts, whole_histories
+from brokerproof.suites.steps import amounts
+from brokerproof.suites.steps.queue_clients import wait_while_frames_come
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
-    Course,
     Sentences,
     corners,
+    course,
     history_of,
-    positions,
+    over_courses,
 )
 
+RECEIPT = {"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}
+ARRIVES = {"1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
+ATOMIC = {"1.1": "STOMP11-BEGIN-02", "1.2": "STOMP12-BEGIN-03"}
+CUMULATIVE = {"1.1": "STOMP11-SUB-10", "1.2": "STOMP12-SUB-11"}
+UNSETTLED_IS_KEPT = {"1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"}
 STOMP = {
     version: Sentences(
-        once=f"STOMP{number}-SUB-02",
-        gone=gone,
+        once=ARRIVES[version],
+        gone=CUMULATIVE[version],
         order=None,
-        back=back,
+        back=UNSETTLED_IS_KEPT[version],
         order_after_return=False,
-        atomic=atomic,
+        atomic=ATOMIC[version],
         returns=False,
     )
-    for version, number, gone, back, atomic in (
-        ("1.1", 11, "STOMP11-SUB-10", "STOMP11-ACK-05", "STOMP11-BEGIN-02"),
-        ("1.2", 12, "STOMP12-SUB-11", "STOMP12-ACK-04", "STOMP12-BEGIN-03"),
-    )
+    for version in ("1.1", "1.2")
 }
 """What STOMP owes by itself: no order, and a redelivery only where one was seen."""
 CONNECTIONS = 200
@@ -43,14 +44,9 @@ CONNECTIONS = 200
 
 
 @case({version: each.ids for version, each in STOMP.items()}, needs={"transactions", "anycast"})
-@over(
-    examples=5,
-    always=corners(lambda target: ["stomp"], 0),
-    position=positions,
-    stride=positions,
-    comers=st.integers(0, whole_histories.MOST_COMERS),
-    lost=st.booleans(),
-    narrow=st.booleans(),
+@over_courses(
+    5,
+    corners(lambda target: ["stomp"], 0),
 )
 def test_a_history_of_stomp_of_any_length_is_conserved(
     target: Bench, version: str, position: int, stride: int, comers: int, lost: bool, narrow: bool
@@ -58,13 +54,11 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
     """Any number of messages goes through a queue, also in transactions, while consumers settle any
     number of them by one ACK and go. Each arrives, and not again once it is acknowledged. One
     scenario: the sentences constrain one history."""
-    course = Course(
-        amounts.at(target, position), amounts.at(target, stride, least=1), comers, lost, narrow
-    )
-    history_of(target, STOMP[version], ("stomp", "stomp"), course, version=version)
+    plan = course(target, position, stride, comers, lost, narrow)
+    history_of(target, STOMP[version], ("stomp", "stomp"), plan, version=version)
 
 
-@case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}, needs={"anycast"})
+@case(RECEIPT, needs={"anycast"})
 @amounts.over_amounts(examples=2)
 def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
     """Any number of SENDs is written at once, each with a receipt. Each has its RECEIPT, once."""
@@ -76,23 +70,18 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
             peer.publish(to, b"", {"receipt": name}, receipt=False)
     is_receipt = frame("RECEIPT")
     target.used_amount("receipts under way", count)
-    # A slow broker is not a silent one: as long as receipts come they are waited for.
-    before = -1
-    while not target.wait_until(lambda: len(peer.inbox) >= count, PATIENCE):
-        if peer.ended is not None or len(peer.inbox) == before:
-            break
-        before = len(peer.inbox)
+    wait_while_frames_come(target, peer, lambda: len(peer.inbox) >= count)
     times = Counter(item.get("receipt-id") for item in peer.inbox if is_receipt.accepts(item))
     wrong = [name for name in names if times[name] != 1]
     target.record_finding(
-        f"STOMP{version.replace('.', '')}-RCPT-01",
+        RECEIPT[version],
         not wrong,
         f"{count} SENDs with receipts in one write: {len(wrong)} receipts did not come once, the"
         f" first {wrong[:3]}; {peer.instead()}",
     )
 
 
-@case({"1.1": "STOMP11-BEGIN-02", "1.2": "STOMP12-BEGIN-03"}, needs={"transactions", "anycast"})
+@case(ATOMIC, needs={"transactions", "anycast"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_transactions_is_open(target: Bench, version: str, position: int) -> None:
     """Any number of transactions is open at once, each with one SEND. Every other one is committed
@@ -118,14 +107,14 @@ def test_any_number_of_transactions_is_open(target: Bench, version: str, positio
     target.advance(QUIET)
     got = [int(message.body) for message in consumer.take_messages()]
     target.record_finding(
-        "STOMP12-BEGIN-03" if version == "1.2" else "STOMP11-BEGIN-02",
+        ATOMIC[version],
         sorted(got) == list(range(0, count, 2)),
         f"{count} transactions were open, {expected} were committed: {len(got)} messages arrived,"
         f" the first {got[:5]}",
     )
 
 
-@case({"1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}, needs={"multicast"})
+@case(ARRIVES, needs={"multicast"})
 @amounts.over_amounts(examples=2)
 def test_any_number_of_subscriptions_gets_a_copy(
     target: Bench, version: str, position: int
@@ -139,9 +128,9 @@ def test_any_number_of_subscriptions_gets_a_copy(
     producer = target.stomp(version)
 
     def copies(sent: list[bytes], subscriptions: int) -> dict[str | None, list[bytes]]:
+        expected = peer.messages_seen + len(sent) * subscriptions
         for body in sent:
             producer.publish(topic, body)
-        expected = peer.messages_seen + len(sent) * subscriptions - len(peer.inbox)
         target.wait_until(lambda: peer.messages_seen >= expected, PATIENCE)
         target.advance(QUIET)
         found: dict[str | None, list[bytes]] = {}
@@ -161,7 +150,7 @@ def test_any_number_of_subscriptions_gets_a_copy(
     got = copies(sent := [b"one", b"two"], count)
     wrong = [str(n) for n in range(count) if sorted(got.get(str(n), [])) != sent]
     target.record_finding(
-        f"STOMP{version.replace('.', '')}-SUB-02",
+        ARRIVES[version],
         not wrong,
         f"{count} subscriptions, two messages: {len(wrong)} did not get each once, the first"
         f" {[(name, got.get(name)) for name in wrong[:3]]}",

@@ -41,6 +41,16 @@ class Arrived:
     body: bytes
 
 
+def wait_while_frames_come(target: Bench, peer: Any, enough: Callable[[], bool]) -> None:
+    """Wait until ``enough()``, as long as any frame arrives at ``peer`` within PATIENCE: a slow
+    broker is not a silent one."""
+    before = -1
+    while not target.wait_until(lambda: peer.ended is not None or enough(), PATIENCE) and (
+        len(peer.inbox) > before
+    ):
+        before = len(peer.inbox)
+
+
 class QueueClient(ABC):
     """One connection, which sends to the queue ``name`` and consumes from it. ``options`` are for
     its opening."""
@@ -101,13 +111,10 @@ class QueueClient(ABC):
     def _await(self, count: int, here: Callable[[], int]) -> None:
         """Wait until ``here()`` is ``count``, which is asked only when so many frames lie here, as
         long as any frame arrives within PATIENCE."""
-        peer, before = self.peer, -1
-
-        def is_over() -> bool:
-            return peer.ended is not None or (len(peer.inbox) >= count and here() >= count)
-
-        while not self.target.wait_until(is_over, PATIENCE) and len(peer.inbox) > before:
-            before = len(peer.inbox)
+        peer = self.peer
+        wait_while_frames_come(
+            self.target, peer, lambda: len(peer.inbox) >= count and here() >= count
+        )
 
     @abstractmethod
     def stop(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from brokerproof.harness.oracles.accounting import (
     Settled,
     Withdrawn,
 )
-from brokerproof.suites.api import Bench, Target
+from brokerproof.suites.api import Bench, Target, over
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
 from brokerproof.suites.steps.queue_model import MEMORY
@@ -39,6 +40,8 @@ AT_PAGES = 8
 """Messages that a consumer holds at most at an address that pages: a broker reads no further ahead
 than some bytes."""
 
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 SOME = 15
 """The position of an amount of about a hundred."""
@@ -214,9 +217,9 @@ def play(target: Bench, history: History, course: Course, *, pages: bool) -> Boo
     return history.close(stride, at_once)
 
 
-def judge(target: Bench, history: History, books: Books, what: str) -> None:
+def judge(history: History, books: Books, what: str) -> None:
     """Record what the books prove."""
-    detail, sentences = f"{what}: {books}", history.sentences
+    target, sentences, detail = history.target, history.sentences, f"{what}: {books}"
     wrong = {*books.lost, *books.shared, *books.phantom}
     if sentences.atomic is not None:
         torn = wrong & history.transacted
@@ -235,21 +238,52 @@ def judge(target: Bench, history: History, books: Books, what: str) -> None:
         target.record_not_applicable((sentences.back,), "one message did not come again")
 
 
-def premise(history: History) -> None:
-    """That one message can be sent, had and settled at the queue is a control. So is, where a
-    sentence does not owe it, that it comes again after its consumer is lost."""
+def premise(history: History) -> bool:
+    """That one message can be sent, had and settled at the queue is a control. Return False if no
+    sentence owes that it comes again after its consumer is lost, and it did not."""
     target, owed = history.target, history.sentences.returns
     history.send(1)
     for lost in (False,) if owed else (True, False):
         name, client = history.join()
         arrived = history.take(name, client, 1)
         if not owed and not lost and not arrived:
-            history.returns = False
-            return
+            return False
         target.control(arrived == 1, f"one message was sent and {arrived} arrived")
         if not lost:
             history.settle(client, 1)
         history.leave(name, client, lost)
+    return True
+
+
+def over_courses(
+    examples: int, always: Callable[[Target], list[dict[str, object]]], **others: Any
+) -> Callable[[Function], Function]:
+    """Make a property of a case that plays a :class:`Course`, which :func:`course` makes of what is
+    drawn."""
+    return over(
+        examples=examples,
+        always=always,
+        position=positions,
+        stride=positions,
+        comers=st.integers(0, MOST_COMERS),
+        lost=st.booleans(),
+        narrow=st.booleans(),
+        **others,
+    )
+
+
+def course(
+    target: Bench,
+    position: int,
+    stride: int,
+    comers: int,
+    lost: bool,
+    narrow: bool,
+    most: int | None = None,
+) -> Course:
+    """Return the history of the amounts at ``position``, of ``most`` messages, and ``stride``."""
+    waiting = amounts.at(target, position, most=most)
+    return Course(waiting, amounts.at(target, stride, least=1), comers, lost, narrow)
 
 
 def corners(
@@ -286,10 +320,9 @@ def history_of(
     """Play ``course`` on a fresh queue at ``place`` and judge its books."""
     prefix = "" if place == MEMORY else target.full_address(place)
     name = prefix + target.fresh_name()
-    first = History(target, name, *ends, sentences, **options)
-    premise(first)
+    returns = premise(History(target, name, *ends, sentences, **options))
     history = History(target, name, *ends, sentences, **options)
-    history.returns = first.returns
+    history.returns = returns
     books = play(target, history, course, pages=place != MEMORY)
     what = f"{' to '.join(ends)}, {place}, {course}"
-    judge(target, history, books, what)
+    judge(history, books, what)
