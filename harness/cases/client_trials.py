@@ -226,7 +226,6 @@ class Amqp10Trial(ClientTrial[Amqp10Server]):
         return made
 
     def send(self, body: bytes = b"x", link: str = "out") -> None:
-        """Let the application send on a link."""
         self.driver.done("send", link=link, **body_fields(body))
 
 

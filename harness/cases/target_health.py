@@ -104,7 +104,7 @@ class TargetHealth:
     def death(self) -> str:
         """Return how the target died since its process is watched, also if it serves again by now;
         empty if it did not."""
-        if isinstance(self._target, SocketTarget) and self._target.has_ended():
+        if self._process_has_ended():
             return "its process has ended"
         for name in self._passing:
             failures = self._try(name)
@@ -155,10 +155,9 @@ class TargetHealth:
                     self._stop_for(failures[-1], quiet)
 
     def _examine(self, occasion: str) -> str:
-        target = self._target
         # Who starts it again may be fast.
-        if self._watches_process and isinstance(target, SocketTarget) and target.has_ended():
-            end = target.process_end() or "its process has ended"
+        if self._watches_process and self._process_has_ended():
+            end = self._process_end() or "its process has ended"
             reason = f"{self._name} {Fault.GONE}: {end}; {occasion}{self._unanswered()}"
             self._stop(reason, BrokerDied)
         for name in self._passing:
@@ -214,9 +213,15 @@ class TargetHealth:
         reason = f"{fault}, the last one over {_text(failure)}; {occasion}"
         if failure.fault in (Fault.GONE, Fault.SILENT):
             reason += self._unanswered()
-        end = self._target.process_end() if isinstance(self._target, SocketTarget) else ""
+        end = self._process_end()
         how = BrokerDied if failure.fault in DEATHS else RunStopped
         self._stop(reason + (f"; {end}" if end else ""), how)
+
+    def _process_has_ended(self) -> bool:
+        return isinstance(self._target, SocketTarget) and self._target.has_ended()
+
+    def _process_end(self) -> str:
+        return self._target.process_end() if isinstance(self._target, SocketTarget) else ""
 
     def _unanswered(self) -> str:
         frames = self._bounds.unanswered()

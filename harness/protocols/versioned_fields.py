@@ -10,7 +10,7 @@ Fields: TypeAlias = tuple[tuple[str, str, int], ...]
 
 
 def fields(words: list[str]) -> Fields:
-    """Read ``NAME:TYPE`` and ``NAME:TYPE@VERSION``."""
+    """Read words like ``NAME:TYPE`` and ``NAME:TYPE@VERSION``."""
     parsed = []
     for word in words:
         name, _, kind = word.partition(":")

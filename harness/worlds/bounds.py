@@ -70,7 +70,7 @@ class RunBounds:
         self._stopped = threading.Event()
         self._stop = RunStopped("")
         self.note_sent: Callable[[str, Instant], None] = lambda case, at: None
-        """Called for each frame that a case sends."""
+        """Is told the case and the instant of each frame that a case sends."""
 
     def now(self) -> Instant:
         """The current instant of every world of the run."""

@@ -40,7 +40,6 @@ class FieldReader:
         return byte - 256 if byte > 127 else byte
 
     def unsigned(self) -> int:
-        """One byte, unsigned."""
         at = self.at
         if at >= len(self.buffer):
             self.take(1)

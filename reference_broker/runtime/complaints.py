@@ -6,7 +6,7 @@ import sys
 from typing import Protocol
 
 COMPLAIN_EVERY_S = 10.0
-"""Reports of one problem of the loop, at most."""
+"""Seconds between two reports of one problem of the loop, at least."""
 
 
 def complain(sentence: str) -> None:

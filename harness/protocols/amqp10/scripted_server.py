@@ -66,7 +66,6 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
         return frame.name == UNREADABLE
 
     def answer(self, asked: Frame) -> None:
-        """Send what answers a frame."""
         session = self.endpoint.session_of(asked)
         match asked.name:
             case "protocol-header":
@@ -100,12 +99,12 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
             self.detach(link, answered=False)
 
     def link_of(self, frame: Frame) -> Link | None:
-        """The link that a frame of the client is about."""
+        """Return the link that a frame of the client is about, also if one end has detached it."""
         session = self.endpoint.session_of(frame)
         if session is None:
             return None
         links = [*session.links.values(), *session.by_their_handle.values()]
-        return next((link for link in links if link.their_handle == frame.get("handle")), None)
+        return next((link for link in links if link.is_of(frame)), None)
 
     def received(self, name: str, *, proves: Requirements | None = None, **fields: Any) -> Frame:
         """The next frame of that name; it may have been answered already."""

@@ -18,8 +18,6 @@ MODES = {"settled": AtMostOnce, "unsettled": AtLeastOnce}
 
 
 class Proton(DriverLines, MessagingHandler):  # type: ignore[misc]
-    """One connection of Proton."""
-
     def __init__(self) -> None:
         DriverLines.__init__(self)
         MessagingHandler.__init__(self, prefetch=0, auto_accept=False)
