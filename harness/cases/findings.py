@@ -355,7 +355,8 @@ class MeasurementJudge(CaseRecord):
         until: Instant | None = None,
     ) -> bool:
         """Judge the gaps between consecutive signs of a periodic sender against [lo, hi], both
-        sides; with ``until`` also the silence from the last sign to the end of the observation.
+        sides; with ``until`` also the silence from the last sign to the end of the observation,
+        which a sign may have outlived.
 
         Each gap is widened by :meth:`sending_jitter` and by the lateness measured during that gap:
         what the host was late by is not the sender's. Such a gap may be the host's or the sender's,
@@ -370,7 +371,7 @@ class MeasurementJudge(CaseRecord):
             mean = sum(gap.length for gap in gaps) // len(gaps)
             on_time = on_time or bounds[0] - jitter <= mean <= bounds[1] + jitter
         if until is not None:
-            gaps = self._gaps([*instants, until], bounds)
+            gaps = self._gaps([*instants, max(until, instants[-1])], bounds)
         worst = min(gaps, key=lambda gap: gap.distance)
         self.record(JitterMeasured(at_ns=self.now(), late_ns=worst.late))
         margin = 0 if self.virtual else self._least_margin(bounds[1])

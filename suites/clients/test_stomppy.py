@@ -514,11 +514,12 @@ def judge_beats(
         until = min(until, peer.ended.at)
     marks = signs_of_life(target, peer)
     target.record_finding(
-        agreed, len(marks) > 1, f"{len(marks) - 1} signs of life behind CONNECTED"
+        agreed,
+        len(marks) > 1,
+        f"{len(marks) - 1} signs of life behind CONNECTED, for which stomp.py sent STOMP",
     )
     label = "longest silence of the server"
-    # What arrived behind the end of stomp.py is no silence of less than nothing.
-    return target.judge_period(at_least, label, marks, (0, period), until=max(until, marks[-1]))
+    return target.judge_period(at_least, label, marks, (0, period), until=until)
 
 
 @case(LATE_BEATS_BORNE, needs={"client-clocks", "heart-beat"})

@@ -99,7 +99,7 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
             target.record_finding(
                 KEPT_WITHOUT_ACK[version],
                 second.body in left,
-                f"after an ACK with {words} the queue had {left!r}",
+                f"an ACK with {words}, then the connection ended: of [b'm1'] {left!r} was left",
             )
 
 
@@ -119,7 +119,8 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
         target.record_finding(
             "STOMP11-READING-HEADER-01",
             left == [b"held"],
-            f"after an ACK without its subscription the queue had {left!r}",
+            f"an ACK without its subscription, then the connection ended: of [b'held'] {left!r}"
+            " was left",
             expectation=expected_remainder([b"held"]),
         )
 

@@ -87,7 +87,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
             target.record_finding(
                 KEPT_WITHOUT_ACK[version],
                 left == [b"held"],
-                f"after a NACK with {words} the queue had {left!r}",
+                f"a NACK with {words}, then the connection ended: of [b'held'] {left!r} was left",
                 expectation=expected_remainder([b"held"]),
             )
 
