@@ -16,6 +16,7 @@ from brokerproof.harness.model.verdicts import Impact, Seen, Verdict
 from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import Result
 
+_Rank = tuple[bool, int, int, int]
 _VERSION = re.compile(r"^STOMP1[012]-")
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?")
 
@@ -31,6 +32,8 @@ class Cause:
     observed: list[str] = field(default_factory=list)
     """The different observations, first the one that was recorded first."""
     cases: list[str] = field(default_factory=list)
+    cited: list[frozenset[str]] = field(default_factory=list)
+    """The requirements that each case cites, of any version."""
 
     @property
     def is_unmet(self) -> bool:
@@ -49,6 +52,16 @@ class Cause:
             return None
         return impacts.of_requirement(self.finding.requirement)
 
+    def explains(self, other: Cause) -> bool:
+        """True if ``other`` presumably follows from this: all its cases cite more requirements than
+        one of these, and some of the same."""
+        return (
+            self.target == other.target
+            and not self.is_unmet
+            and min(map(len, self.cited)) < min(map(len, other.cited))
+            and not frozenset().union(*self.cited).isdisjoint(frozenset().union(*other.cited))
+        )
+
     @property
     def names(self) -> dict[str, list[str]]:
         """The variants of each case, by its name: what stands in an id's brackets."""
@@ -61,11 +74,14 @@ class Cause:
 
 def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
     """Return the causes of ``verdict``: the worst impact first, then in the order of areas, those
-    with most cases first."""
+    with most cases first. What explains another cause stands before it."""
     causes: list[Cause] = []
     by_key: dict[tuple[str, ...], Cause] = {}
     matching = [result for result in results if result.verdict is verdict]
-    for result in sorted(matching, key=lambda each: impacts.severity(impacts.of_result(each))):
+    for result in sorted(
+        matching,
+        key=lambda each: (impacts.severity(impacts.of_result(each)), len(each.requirements)),
+    ):
         finding = impacts.worst_finding(result)
         keys = _keys(result, finding)
         cause = next((by_key[key] for key in keys if key in by_key), None)
@@ -76,17 +92,26 @@ def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
         if keys[-1] not in by_key:
             cause.observed.append(observed)
         cause.cases.append(result.case)
+        cause.cited.append(frozenset(_VERSION.sub("STOMP-", each) for each in result.requirements))
         for key in keys:
             by_key.setdefault(key, cause)
+    ranks = {id(cause): _rank(cause) for cause in causes}
+
+    def place(cause: Cause) -> tuple[_Rank, int]:
+        own = ranks[id(cause)]
+        explained = [ranks[id(other)] for other in causes if cause.explains(other)]
+        return min([own, *explained]), min(map(len, cause.cited))
+
+    return sorted(causes, key=place)
+
+
+def _rank(cause: Cause) -> _Rank:
     areas = list(Area)
-    return sorted(
-        causes,
-        key=lambda cause: (
-            not cause.is_unmet,
-            impacts.severity(cause.impact),
-            areas.index(cause.area),
-            -len(cause.cases),
-        ),
+    return (
+        not cause.is_unmet,
+        impacts.severity(cause.impact),
+        areas.index(cause.area),
+        -len(cause.cases),
     )
 
 

@@ -181,6 +181,22 @@ def test_of_several_findings_the_worst_impact_leads() -> None:
     assert (cause.finding, cause.impact) == (lost, Impact.LOSS)
 
 
+def test_a_cause_stands_before_what_follows_from_it() -> None:
+    narrow, wide = ("STOMP12-SUB-10",), ("STOMP12-BEGIN-03", "STOMP12-SUB-10", "STOMP12-SEND-02")
+
+    def failed(case: str, cited: tuple[str, ...], requirement: str) -> Result:
+        finding = JudgedFinding(requirement, Seen.VIOLATED, case, verdict=Verdict.FAIL)
+        return Result(case, "broker", cited, Verdict.FAIL, "", (finding,))
+
+    lost = failed("transaction", wide, "STOMP12-BEGIN-03")
+    again = failed("ack", narrow, "STOMP12-SUB-10")
+    broad = failed("many", wide, "STOMP12-SUB-10")
+    other = failed("heart", ("STOMP12-HB-07",), "STOMP12-HB-07")
+    grouped = causes.group([lost, broad, other, again], Verdict.FAIL)
+    assert [cause.cases for cause in grouped] == [["ack", "many"], ["transaction"], ["heart"]]
+    assert grouped[0].observed == ["ack", "many"], "the case that cites least comes first"
+
+
 def test_a_case_is_named_by_the_first_sentence_of_its_docstring(tmp_path: Path) -> None:
     doc = "A SEND goes\ninto a transaction. It stays there.\n\nAnd more."
     described = {"stomp.send.broken[1.2]": {"doc": doc}}
