@@ -65,8 +65,9 @@ class DriverLines:
         loop(run)
         done.result(10)
 
-    def serve(self) -> None:
-        """Do what the lines on standard input say, until they end."""
+    def serve(self, client: str, version: object) -> None:
+        """Name the client, then do what the lines on standard input say, until they end."""
+        self.report("ready", client=client, version=str(version))
         for line in sys.stdin.buffer:
             fields = json.loads(line)
             name = fields.pop("do")

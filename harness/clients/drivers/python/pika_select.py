@@ -101,6 +101,4 @@ class Pika(DriverLines):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    driver = Pika()
-    driver.report("ready", client="pika", version=str(pika.__version__))
-    driver.serve()
+    Pika().serve("pika", pika.__version__)

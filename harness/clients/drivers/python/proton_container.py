@@ -124,6 +124,4 @@ class Proton(DriverLines, MessagingHandler):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    driver = Proton()
-    driver.report("ready", client="python-qpid-proton", version=".".join(map(str, proton.VERSION)))
-    driver.serve()
+    Proton().serve("python-qpid-proton", ".".join(map(str, proton.VERSION)))

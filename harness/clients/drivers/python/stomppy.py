@@ -114,6 +114,4 @@ class StompPy(DriverLines):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    driver = StompPy()
-    driver.report("ready", client="stomp.py", version=str(stomp.__version__))
-    driver.serve()
+    StompPy().serve("stomp.py", stomp.__version__)
