@@ -45,7 +45,7 @@ COUNTS = {
     "activemq-stomp": 3,
     "artemis-tls": 6,
     "openwire": 23,
-    "rabbitmq-amqp091": 21,
+    "rabbitmq-amqp091": 28,
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 4,
     "rfc6455": 34,

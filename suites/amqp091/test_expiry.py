@@ -1,0 +1,209 @@
+"""Lives of messages and of queues (RabbitMQ: ttl, dlx): what is over is delivered to nobody and
+dead-lettered, and all else stays.
+
+A classic queue removes expired messages at its head, so one that waits behind a message that lives
+longer is dead-lettered later, and is delivered as little.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from brokerproof.suites.amqp091.steps import (
+    ARGUMENTS,
+    CONFIRMS,
+    arrive,
+    bind,
+    bodies,
+    drained,
+    eventually,
+    exchange_of,
+    queue_of,
+)
+from brokerproof.suites.amqp091.test_confirms import answers
+from brokerproof.suites.api import PATIENCE, Bench, case, ms, over
+from brokerproof.suites.api.amqp091 import Amqp091Peer
+
+GUARANTEED = "RABBITMQ-AMQP091-TTL-01"
+LOWER = "RABBITMQ-AMQP091-TTL-02"
+AT_ONCE = "RABBITMQ-AMQP091-TTL-03"
+PRESERVED = "RABBITMQ-AMQP091-TTL-04"
+UNUSED = "RABBITMQ-AMQP091-TTL-05"
+DEAD_LETTERED = "RABBITMQ-AMQP091-DLX-01"
+TTL_REMOVED = "RABBITMQ-AMQP091-DLX-02"
+
+SHORT, LONG, WAIT = 1000, 60_000, 2000
+"""Milliseconds: lives that end within a case or do not, and the wait for their end."""
+LIVES = st.sampled_from([None, SHORT, LONG])
+
+
+def lasts(*lives: int | None) -> bool:
+    return all(life in (None, LONG) for life in lives)
+
+
+@case(
+    GUARANTEED,
+    LOWER,
+    PRESERVED,
+    DEAD_LETTERED,
+    TTL_REMOVED,
+    needs={"amqp091", ARGUMENTS, CONFIRMS},
+)
+@over(
+    examples=8,
+    always=lambda target: [
+        {"lives": [SHORT, LONG, SHORT, None, SHORT], "queues": [LONG, SHORT, None], "held": 2},
+        {"lives": [SHORT, 0, None, SHORT], "queues": [None], "held": 0},
+    ],
+    lives=st.lists(st.sampled_from([None, 0, SHORT, SHORT, LONG]), min_size=1, max_size=6),
+    queues=st.lists(LIVES, min_size=1, max_size=3),
+    held=st.integers(0, 2),
+)
+def test_what_expires_is_dead_lettered_and_nothing_else(
+    target: Bench, lives: list[int | None], queues: list[int | None], held: int
+) -> None:
+    """Messages with lives of their own go to queues with lives of theirs, which have one dead
+    letter queue each. Some are with a consumer that gives them back when two seconds are over. Then
+    each queue has exactly what lives longer, and its dead letters are the others, which do not
+    expire again. One scenario: the sentences constrain the same messages."""
+    peer = target.amqp091(channels=2)
+    exchange = exchange_of(target, peer, "fanout")
+    dead = [queue_of(peer) for _ in queues]
+    names = []
+    for life, letters in zip(queues, dead, strict=True):
+        to_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": letters}
+        ttl = {} if life is None else {"x-message-ttl": life}
+        names.append(queue_of(peer, arguments={**to_letters, **ttl}))
+        bind(peer, names[-1], exchange)
+    peer.call("confirm.select")
+    for number, life in enumerate(lives):
+        own = {} if life is None else {"expiration": str(life)}
+        peer.publish(b"%d" % number, "", exchange=exchange, properties=own)
+    answers(peer, len(lives))
+    back = [{peer.get(name, channel=2).body for _ in range(held)} for name in names]
+    target.advance(ms(WAIT))
+    peer.close_channel(2)
+    for life, name, letters, returned in zip(queues, names, dead, back, strict=True):
+        judge_queue(target, peer, (name, letters), lives, life, returned - {b""})
+
+
+def judge_queue(
+    target: Bench,
+    peer: Amqp091Peer,
+    queues: tuple[str, str],
+    lives: list[int | None],
+    ttl: int | None,
+    returned: set[bytes],
+) -> None:
+    """Judge what a queue has, of which ``returned`` was given back, and the queue of its dead
+    letters."""
+    name, letters = queues
+    every = {b"%d" % number: lasts(life, ttl) for number, life in enumerate(lives)}
+    over = [body for body, lives_on in every.items() if not lives_on]
+    arrived = bodies(drained(peer, name))
+    wrong = {body for body, lives_on in every.items() if arrived.count(body) != lives_on}
+    words = f"lives of {lives} ms in a queue of {ttl} ms, {sorted(returned)} with a consumer"
+    detail = f"{words}: {WAIT} ms later it has {arrived}, and {over} expired"
+    both = ttl is not None and any(life is not None for life in lives)
+    target.record_finding(LOWER if both else GUARANTEED, not wrong - returned, detail)
+    if returned:
+        target.record_finding(PRESERVED, not wrong & returned, detail)
+    eventually(peer, lambda: peer.count(letters) >= len(over))
+    target.advance(ms(WAIT))
+    found = drained(peer, letters)
+    reasons = {
+        (death["reason"], death["queue"]) for one in found for death in one["headers"]["x-death"]
+    }
+    detail = f"{words}: the dead letters are {bodies(found)} for {reasons}, {over} expired"
+    target.record_finding(DEAD_LETTERED, sorted(bodies(found)) == over, detail)
+    target.record_finding(DEAD_LETTERED, reasons <= {("expired", name)}, detail)
+    kept = [one.body for one in found if one.get("expiration") is not None]
+    target.record_finding(TTL_REMOVED, not kept, f"{detail}; {kept} still have a TTL")
+
+
+@case(AT_ONCE, DEAD_LETTERED, needs={"amqp091", ARGUMENTS, CONFIRMS})
+@over(
+    examples=6,
+    always=lambda target: [{"of_queue": True, "count": 3}],
+    of_queue=st.booleans(),
+    count=st.integers(1, 5),
+)
+def test_a_ttl_of_zero_delivers_at_once_or_not_at_all(
+    target: Bench, of_queue: bool, count: int
+) -> None:
+    """Messages with a TTL of 0, their own or their queue's, are published before there is a
+    consumer, while one waits, and after it ended. Those in the middle are delivered and the others
+    are dead-lettered."""
+    peer = target.amqp091()
+    letters = queue_of(peer)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": letters}
+    queue = queue_of(peer, arguments={**arguments, **({"x-message-ttl": 0} if of_queue else {})})
+    own = {} if of_queue else {"expiration": "0"}
+
+    def publish(word: bytes) -> list[bytes]:
+        sent = [word + b"%d" % number for number in range(count)]
+        for body in sent:
+            peer.publish(body, queue, properties=own)
+        return sent
+
+    over = publish(b"before")
+    eventually(peer, lambda: peer.count(letters) >= count)
+    tag = peer.consume(queue, no_ack=True)
+    meanwhile = publish(b"meanwhile")
+    arrived = bodies(arrive(peer, count))
+    peer.call("basic.cancel", {"consumer-tag": tag})
+    over += publish(b"after")
+    eventually(peer, lambda: peer.count(letters) >= 2 * count)
+    found = bodies(drained(peer, letters))
+    detail = (
+        f"a TTL of 0, of the queue: {of_queue}; the consumer got {arrived}, dead letters {found}"
+    )
+    target.record_finding(AT_ONCE, arrived == meanwhile, detail)
+    target.record_finding(DEAD_LETTERED, sorted(found) == sorted(over), detail)
+
+
+EXPIRES, STEP = ms(4000), ms(2400)
+"""The life of a queue that nobody uses, and the time between two uses."""
+
+
+def is_there(peer: Amqp091Peer, queue: str) -> bool:
+    """Return True if a message finds the queue. That is no use of it."""
+    peer.publish(b"", queue, mandatory=True)
+    peer.settle()
+    return not peer.taken("basic.return")
+
+
+@case(UNUSED, needs={"amqp091", ARGUMENTS})
+@over(
+    examples=4,
+    always=lambda target: [{"uses": ["consumer", "get", "declare"]}],
+    uses=st.lists(st.sampled_from(["consumer", "get", "declare"]), min_size=1, max_size=3),
+)
+def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> None:
+    """A queue with x-expires has a consumer for longer than that, or is got from or declared again
+    before its time is over. Each time it is there as long again, and gone when it is not used any
+    more."""
+    peer = target.amqp091()
+    arguments = {"x-expires": EXPIRES // ms(1)}
+    queue = target.fresh_name()
+    peer.declare(queue, arguments=arguments)
+    target.advance(STEP)
+    for use in uses:
+        used = target.now()
+        if use == "get":
+            peer.get(queue, no_ack=True)
+        elif use == "declare":
+            peer.declare(queue, arguments=arguments)
+        else:
+            tag = peer.consume(queue, no_ack=True)
+            target.advance(2 * EXPIRES)
+            used = target.now()
+            peer.call("basic.cancel", {"consumer-tag": tag})
+        target.advance(STEP)
+        there = is_there(peer, queue)
+        silent = (target.now() - used) // ms(1)
+        target.control(silent < EXPIRES // ms(1), f"the host was late: {silent} ms passed")
+        detail = f"{uses}: {silent} ms after its {use} the queue is there: {there}"
+        target.require(UNUSED, there, detail)
+    gone = eventually(peer, lambda: not is_there(peer, queue), EXPIRES + PATIENCE)
+    target.record_finding(UNUSED, gone, f"{uses}: the queue that is not used any more went: {gone}")

@@ -1,0 +1,55 @@
+"""Faults of RabbitMQ's lives: of messages, of queues, and of dead letters."""
+
+from dataclasses import replace
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.protocols.amqp091.dead_letters import methods
+from brokerproof.suites.mutation.mutant import Group
+
+amqp091_expiry = Group("amqp091-expiry", "reference-rabbitmq")
+
+TTL = "RABBITMQ-AMQP091-TTL"
+
+
+@amqp091_expiry.before(LimitedQueue, "enqueue", breaks=f"{TTL}-02")
+def the_ttl_of_a_queue_goes_before_that_of_a_message(reached, self, message, *_):
+    """A message in a queue with a TTL does not expire by its own."""
+    own = getattr(message, "lifetime", None)
+    if own is not None and self.limits.ttl is not None and reached(own < self.limits.ttl):
+        message.lifetime = None
+
+
+@amqp091_expiry.before(LimitedQueue, "settle", breaks=f"{TTL}-04")
+def what_is_requeued_lives_anew(reached, self, entries, outcome):
+    """A message that is requeued has all of its queue's or its own TTL again."""
+    for entry in entries:
+        own = getattr(entry.message, "lifetime", None) or self.limits.ttl
+        if reached(own and outcome is not Outcome.ACCEPTED and entry.order in self._expiry):
+            self._expiry[entry.order] = self.now() + own
+
+
+@amqp091_expiry.before(LimitedQueue, "enqueue", breaks=f"{TTL}-03")
+def a_ttl_of_zero_is_none(reached, self, message, *_):
+    """A queue whose TTL is 0 keeps its messages."""
+    if reached(self.limits.ttl == 0):
+        self.limits = replace(self.limits, ttl=None)
+
+
+@amqp091_expiry.skips(Topology, "used", breaks=f"{TTL}-05")
+def a_queue_expires_although_it_is_used(self, declared):
+    """x-expires counts from the declaration."""
+    return declared.unused is not None
+
+
+@amqp091_expiry.override(methods, "properties", breaks="RABBITMQ-AMQP091-DLX-02")
+def a_dead_letter_keeps_its_ttl(original, reached, *arguments):
+    """A message that expired takes its TTL to the queue of the dead letters."""
+    kept = original(*arguments)
+
+    class Kept(dict):
+        def pop(self, name, default=None):
+            reached(name in self)
+
+    return Kept(kept)
