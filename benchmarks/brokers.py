@@ -191,7 +191,6 @@ def activemq(place: Place, protocol: str) -> Broker:
 
 
 def proton(language: str, place: Place, protocol: str) -> Broker:
-    """Proton's example broker."""
     name = f"proton-{language}"
     process = ProtonProcess(name, place.folder / name)
     place.stack.callback(process.stop)

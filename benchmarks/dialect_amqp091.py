@@ -24,8 +24,6 @@ ACK = _code("basic.ack")
 
 
 class Amqp091(Dialect):
-    """One connection with one channel."""
-
     prefix = size_end = 7
     tail = 1
     failures = frozenset(map(_code, ("connection.close", "channel.close", "basic.nack")))

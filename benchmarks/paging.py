@@ -195,7 +195,6 @@ def activemq(folder: Path, durable: bool) -> Iterator[Broker]:
 
 
 def one(broker: Broker, to: bytes, folder: Path, depth: int, size: int, durable: bool) -> Figures:
-    """Fill and drain."""
     memory = Memory(broker.pid, every_s=0.1)
     cpu = cpu_s(broker.pid)
     in_s = fill(broker.port, to, depth, size, durable)

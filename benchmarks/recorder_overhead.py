@@ -139,7 +139,6 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def measured(
     protocol: str, target: SocketTarget, folder: Path, pairs: int, slice_ms: int, wishes: Any
 ) -> dict[str, Any]:
-    """Everything about one protocol on a target that runs."""
     options = LoadOptions(protocol=protocol, messages=0, seed=1, **wishes)
     bench = Bench(
         target, options, folder / "tape", [process.pid for process in tree(os.getpid())[1:]]

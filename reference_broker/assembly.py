@@ -164,7 +164,6 @@ def create_broker(
 def _connect(
     protocols: Protocols, conn: int, acceptor: Acceptor, context: BrokerContext, now: Instant
 ) -> Connection:
-    """Return a connection, by the protocols that its acceptor speaks."""
     spoken = acceptor.protocols
     if HTTP in spoken and protocols.management is not None:
         return protocols.management(conn, acceptor, context, now)

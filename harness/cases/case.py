@@ -69,7 +69,6 @@ class Over:
     """The situations that the examples are drawn for."""
 
     def situations_on(self, target: Target) -> tuple[str, ...]:
-        """Return the situations that examples on ``target`` are drawn for."""
         return self.situations(target) if callable(self.situations) else self.situations
 
 
@@ -208,7 +207,6 @@ def over(
 
 
 def of(function: object) -> Case | None:
-    """The case that ``function`` was decorated into, if it is one."""
     return getattr(function, _ATTRIBUTE, None)
 
 

@@ -38,8 +38,6 @@ class NoIndex(Exception):
 
 @dataclass(frozen=True)
 class IndexedCase:
-    """One case with its version and parameters."""
-
     id: str
     """The name under which results are recorded."""
     name: str

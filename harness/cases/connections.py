@@ -127,7 +127,6 @@ class Connections(CaseRecord):
         self.peers.append(peer)
 
     def _container(self) -> str:
-        """A container-id for the connection that is being made."""
         return self._own_name(self._connections)
 
     def _own_name(self, conn: int) -> str:

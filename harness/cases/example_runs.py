@@ -81,7 +81,6 @@ class Call:
 
     @property
     def cited(self) -> tuple[str, ...]:
-        """The requirements this call judges."""
         return self.case.by_version[self.version]
 
     @property
@@ -202,7 +201,6 @@ def strategies(run: Run, call: Call) -> dict[str, Any]:
 
 
 def count(run: Run, call: Call) -> int:
-    """Return the number of examples to draw."""
     assert call.case.over is not None
     virtual, real = EFFORTS[run.effort]
     if run.target.clock is Clock.VIRTUAL:

@@ -79,7 +79,6 @@ class CaseRecord(Judge):
 
     @property
     def events(self) -> list[Event]:
-        """The trace so far."""
         return self.example_record.events
 
     def record(self, event: Event) -> None:

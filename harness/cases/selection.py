@@ -50,7 +50,6 @@ class Selection:
     areas: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """True if anything is asked for."""
         return bool(self.cases or self.exclude or self.requirements or self.areas)
 
     def chooses(self, case: Selectable) -> bool:

@@ -83,7 +83,6 @@ class Deviation:
 
     @property
     def listed(self) -> ListedDeviation:
-        """The entry as a finding keeps it."""
         return ListedDeviation(self.case, self.requirement, self.reason, self.link)
 
 

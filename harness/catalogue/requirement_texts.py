@@ -33,8 +33,6 @@ class UnknownSource(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One requirement and the cases that cite it."""
-
     requirement: Requirement
     cases: tuple[str, ...]
     listed: str = ""

@@ -80,8 +80,6 @@ class UnknownRequirement(KeyError):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The document from which a file's requirements are taken."""
-
     name: str
     """The file's name without ``.toml``."""
     source: str

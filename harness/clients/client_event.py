@@ -12,8 +12,6 @@ from brokerproof.harness.protocols.conversation import Match
 
 @dataclass(frozen=True)
 class ClientEvent:
-    """One thing that was told."""
-
     step: str
     detail: Mapping[str, Any] = field(default_factory=dict)
 
@@ -22,7 +20,6 @@ class ClientEvent:
 
 
 def event_named(step: str, **detail: Any) -> Match[ClientEvent]:
-    """Match an event of that ``step`` with these values in its detail."""
     words = " ".join([step, *(f"{name}={value!r}" for name, value in detail.items())])[:200]
     return Match(
         words,

@@ -134,7 +134,6 @@ class PikaPeer(Conversation[ClientEvent]):
         self.write(data, as_event=False)
 
     def tell(self, step: str, **detail: Any) -> None:
-        """pika told something."""
         self.inbox.append(ClientEvent(step, detail))
 
     # verbs

@@ -272,7 +272,6 @@ class ProtonPeer(Conversation[ProtonEvent]):
         self.expect(event_named("connection_remote_open"), proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> None:
-        """Close and wait for the broker's close."""
         self.connection.close()
         self.work()
         self.expect(event_named("connection_remote_close"), proves=proves)

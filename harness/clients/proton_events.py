@@ -42,7 +42,6 @@ class Arrived:
 
 
 def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:
-    """Match an event by name, and by its link if one is given."""
     link_name = None if link is None else link.name
     words = name if link_name is None else f"{name} of link {link_name}"
     return Match(

@@ -187,7 +187,6 @@ class ManagementPeer(Conversation[Answer]):
         return answer.json()
 
     def overview(self) -> dict[str, Any]:
-        """The whole broker at a glance."""
         answer: dict[str, Any] = self.get("overview")
         return answer
 

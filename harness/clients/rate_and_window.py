@@ -68,7 +68,6 @@ class ConsumerFlow(Generic[Item]):
         """Size of all waiting messages."""
 
     def arrived(self, item: Item, size: int) -> None:
-        """One more waits."""
         self.waiting.append((item, size))
         self.size += size
 
@@ -117,7 +116,6 @@ class ProducerFlow(Generic[Item]):
         """Bytes that were sent and of which the broker has not said that it has them."""
 
     def offer(self, item: Item, size: int) -> None:
-        """One more is to be sent."""
         self.waiting.append((item, size))
 
     def next_at(self, now: Instant) -> Instant | None:

@@ -371,7 +371,6 @@ class Player:
         self._sockets[conn].close()
 
     def close(self) -> None:
-        """End everything."""
         for sock in self._sockets.values():
             sock.close()
 

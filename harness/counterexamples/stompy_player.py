@@ -14,8 +14,6 @@ from brokerproof.harness.counterexamples.player import Player, Ref, Secret
 
 
 class _Listener:
-    """Reports the end of a connection."""
-
     def __init__(self, player: StompPyPlayer, conn: int) -> None:
         self._player = player
         self._conn = conn

@@ -15,8 +15,6 @@ from brokerproof.harness.worlds.world import Channel
 
 
 class _Ear:
-    """Hears one connection for the player."""
-
     def __init__(self, player: Player, conn: int) -> None:
         self._player, self._conn = player, conn
 

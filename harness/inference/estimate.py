@@ -98,7 +98,6 @@ class Estimate:
 
     @property
     def known(self) -> bool:
-        """True if the probes told anything."""
         return self.choice is not None or (self.range is not None and self.range != ANY)
 
     @property

@@ -203,7 +203,6 @@ class LivenessProbes:
 
 
 def hull(ranges: list[Range]) -> Range:
-    """The smallest range that has all of them in it."""
     if not ranges:
         return Range()
     lows, highs = [interval.low for interval in ranges], [interval.high for interval in ranges]

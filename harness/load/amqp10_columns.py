@@ -245,7 +245,6 @@ def _headers(rows: int, kept: list[tuple[str, Ints, pa.Array]]) -> pa.ListArray:
 
 
 def _slices(data: Bytes, begin: Ints, end: Ints) -> pa.Array:
-    """Return the recorded part of the payloads."""
     size = np.clip(end - begin, 0, RECORDED_BYTES)
     offsets = np.zeros(len(size) + 1, np.int32)
     np.cumsum(size, out=offsets[1:])

@@ -69,8 +69,6 @@ class ProducerState:
 
 @dataclass
 class DriverContext:
-    """State that the connections of one driver share."""
-
     world: RealWorld
     plan: Plan
     tape: WireLog | None
@@ -142,7 +140,6 @@ class ClientConnection:
         raise NotImplementedError
 
     def beat(self, now: Instant) -> None:
-        """Write a heartbeat."""
         raise NotImplementedError
 
     # what is common

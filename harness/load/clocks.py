@@ -45,7 +45,6 @@ class ClockSample:
         return cls(best.answered, best.theirs - (best.asked + rtt // 2), -(-rtt // 2))
 
     def data(self) -> dict[str, int]:
-        """The reading as JSON."""
         return dataclasses.asdict(self)
 
 

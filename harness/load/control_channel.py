@@ -57,7 +57,6 @@ class ControlConnection:
             self._heard(json.loads(line))
 
     def close(self) -> None:
-        """End this end."""
         if self._open:
             self._open = False
             self._world.watch(self, 0)

@@ -127,7 +127,6 @@ class Driver:
         return sum(sender.waiting for sender in self._senders.values())
 
     def progress(self) -> dict[str, Any]:
-        """Return the present figures."""
         tally = self.host.tally
         report: dict[str, Any] = {
             "at": self.world.now(),

@@ -134,7 +134,6 @@ class TraceWriter:
             self.close()
 
     def read(self, tape: memoryview) -> None:
-        """Note everything on a piece of tape."""
         for block in blocks(tape):
             if block.protocol != self._protocol or self._pending >= ROWS_AT_ONCE:
                 self._write()

@@ -36,8 +36,6 @@ LONG: Duration = 10**6 * NS_PER_S
 
 
 class Worker:
-    """One driver and its conversation with the conductor."""
-
     def __init__(self, address: str, token: str) -> None:
         self._canary = Canary()
         self._world = RealWorld({}, self._canary)

@@ -14,8 +14,6 @@ class StrEnum(enum.StrEnum):
 
 
 class AckMode(StrEnum):
-    """Acknowledgement modes of a subscription."""
-
     AUTO = enum.auto()
     CLIENT = enum.auto()
     """Cumulative: a settlement covers every earlier delivery of the same subscription."""

@@ -6,7 +6,6 @@ from packaging.version import InvalidVersion, Version
 
 
 def family(target: str) -> str:
-    """Return the name that all releases of a target share."""
     return target.partition("@")[0]
 
 

@@ -55,8 +55,6 @@ _HARM = {
 
 
 class Seen(StrEnum):
-    """Observations of an oracle for one requirement."""
-
     HELD = enum.auto()
     VIOLATED = enum.auto()
     NEVER_REACHED = enum.auto()

@@ -153,7 +153,6 @@ class Books:
 
     @property
     def balanced(self) -> bool:
-        """True if nothing illegal was noticed."""
         return not any(getattr(self, name) for name in ILLEGAL)
 
     def __str__(self) -> str:

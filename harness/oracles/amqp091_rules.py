@@ -180,8 +180,6 @@ def allowed(due: Duration) -> Duration:
 
 @dataclass
 class _Waiting:
-    """The tags of one channel that wait for their acknowledgement."""
-
     tags: set[int] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
     """Consumers that acknowledge nothing."""

@@ -126,7 +126,6 @@ def surely_silent(allowed: Duration, *, captured: bool) -> Duration:
 
 
 def is_captured(events: Iterable[Event], conn: int) -> bool:
-    """True if the events of the connection are captured packets."""
     return any(event.vantage is Vantage.CAPTURE for event in events if event.conn == conn)
 
 
@@ -175,7 +174,6 @@ def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
 
 
 def lifetimes(events: Iterable[Event]) -> dict[int, Lifetime]:
-    """The lives of all connections in a recording."""
     lives: dict[int, Lifetime] = {}
     for event in events:
         if event.conn is None or event.vantage is Vantage.BROKER:

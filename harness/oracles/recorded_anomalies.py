@@ -308,7 +308,6 @@ def _judged(recorded_facts: Sequence[Fact], complete: bool) -> Iterator[Anomaly]
 def circumstances(
     recorded_facts: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], complete: bool
 ) -> MessageContext:
-    """Return the facts on which the fates of messages depend."""
     left: dict[tuple[int, str], When] = {}
     departed: dict[str, When] = {}
     came: dict[tuple[str, int], int] = {}

@@ -21,8 +21,6 @@ MOST_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that happened on a connection."""
-
     at: Instant
     conn: int
 
@@ -44,8 +42,6 @@ class Received(Step):
 
 @dataclass(frozen=True, slots=True)
 class ClosedByUs(Step):
-    """The harness ended the connection."""
-
     how: CloseHow
 
 

@@ -254,7 +254,6 @@ class Conversation(Generic[F]):
             self.channel.write(data)
 
     def beat(self, data: bytes = b"\n") -> None:
-        """Send a sign of life."""
         self.judge.record(
             HeartBeatSent(
                 at_ns=self.world.now(), conn=self.conn, protocol=self.protocol, size=len(data)

@@ -18,8 +18,6 @@ from brokerproof.harness.results.verdict import WORST_FIRST
 
 
 class State(enum.Enum):
-    """The state of an area on a target."""
-
     BROKEN = "broken"
     UNDECIDED = "undecided"
     """No requirement is broken, and for some it could not be said."""

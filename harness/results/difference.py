@@ -109,7 +109,6 @@ class Difference:
 
     @property
     def course(self) -> Course:
-        """Which way it went."""
         return Course.WORSE if self.lost_service else course(*self.verdicts, across=self.across)
 
     @property
@@ -165,7 +164,6 @@ class Shift:
 
     @property
     def course(self) -> Course:
-        """Which way it went."""
         return course(self.a, self.b, across=self.across)
 
 

@@ -180,7 +180,6 @@ def wrong_format(header: Mapping[str, Any]) -> str:
 
 
 def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
-    """Note a target that is up."""
     header = read(folder)
     entry = {
         "name": target.identity.name,

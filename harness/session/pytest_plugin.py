@@ -379,7 +379,6 @@ def _call(item: object) -> Call | None:
 
 
 def _indexed(call: Call) -> IndexedCase:
-    """The facts of a call by which it is selected and listed."""
     return IndexedCase(
         id=call.id,
         name=call.case.name,

@@ -32,7 +32,6 @@ management.tcp.port = 15672
 
 
 def snippet(family: str) -> str:
-    """Return the text to paste into the configuration of a broker of that family."""
     if family == "rabbitmq":
         return _RABBITMQ
     parts = _artemis() if family == "artemis" else _activemq()

@@ -30,7 +30,6 @@ class JavaReleases:
 
     @property
     def table(self) -> dict[str, Any]:
-        """The content of ``versions.toml``."""
         return tomllib.loads((self.our_files / "versions.toml").read_text("utf-8"))
 
     @property
@@ -59,7 +58,6 @@ class JavaReleases:
         return cache_folder() / self.family / f"{self.prefix}{version}"
 
     def installed(self) -> dict[str, Path]:
-        """Return every release in the cache with its folder."""
         homes = (cache_folder() / self.family).glob(f"{self.prefix}*")
         return dict(sorted((home.name.removeprefix(self.prefix), home) for home in homes))
 

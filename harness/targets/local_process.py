@@ -179,7 +179,6 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def listens(host: str, port: int) -> bool:
-    """True if something accepts connections there."""
     try:
         with socket.create_connection((host, port), timeout=1):
             return True

@@ -32,8 +32,6 @@ _RUNTIME = ["-DincludeScope=runtime"]
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
-    """One file in a Maven repository."""
-
     group: str
     artifact: str
     version: str

@@ -252,7 +252,6 @@ def _number(path: Path, element: etree._Element, kind: Callable[[str], Value], t
 
 
 def has_tls(parameters: Parameters) -> bool:
-    """True if an acceptor is configured with TLS."""
     return str(parameters.get("tls", "")).lower() == "true"
 
 

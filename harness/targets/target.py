@@ -136,8 +136,6 @@ class Identity:
 
 
 class Target(Protocol):
-    """A broker under test."""
-
     @property
     def identity(self) -> Identity: ...
 

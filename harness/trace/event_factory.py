@@ -50,7 +50,6 @@ class EventFactory:
         )
 
     def heartbeat(self, at: Instant, out: bool, protocol: str, size: int) -> Event:
-        """A sign of life passed."""
         kind = HeartBeatSent if out else HeartBeatReceived
         return kind(at_ns=at, conn=self.conn, vantage=self.vantage, protocol=protocol, size=size)
 

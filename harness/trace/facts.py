@@ -197,7 +197,6 @@ def key_of(body: bytes, body_size: int) -> Key:
 
 
 def is_true(headers: Mapping[str, str], name: str) -> bool:
-    """True if a boolean field is set."""
     return headers.get(name) == "true"
 
 

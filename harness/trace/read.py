@@ -94,7 +94,6 @@ def row_count(segment: Path) -> int:
 
 
 def damaged(segment: Path | str, problem: BaseException) -> str:
-    """Return the sentence for a segment that Arrow cannot read."""
     reason = (str(problem).splitlines() or [type(problem).__name__])[0].rstrip(".")
     return f"{segment}: is not a readable Parquet segment ({reason}); delete it or record again"
 

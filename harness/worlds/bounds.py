@@ -44,8 +44,6 @@ class BrokerDied(RunStopped):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A frame that a case sent."""
-
     at: Instant
     case: str
     command: str

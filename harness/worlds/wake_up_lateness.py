@@ -58,7 +58,6 @@ class Canary:
         self._thread = threading.Thread(target=self._run, name="brokerproof-canary", daemon=True)
 
     def start(self) -> None:
-        """Begin to measure."""
         self._thread.start()
 
     @property

@@ -36,7 +36,6 @@ class Where:
     name: str = ""
 
     def named(self, name: str) -> Where:
-        """Return this place under another name."""
         return Where(self.file, self.line, name)
 
     def bad(self, problem: str, right: str = "") -> BadSetting:

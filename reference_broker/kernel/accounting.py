@@ -70,7 +70,6 @@ class MemoryAccounting(ABC):
         return None
 
     def open(self, name: str) -> MemoryAccount:
-        """Return the account of an address that exists from now on."""
         account = self._accounts[name] = self.find(name)
         account.wanted += 1
         return account

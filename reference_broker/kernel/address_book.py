@@ -81,7 +81,6 @@ class AddressBook:
                     self.durable[made.name] = address, made
 
     def add(self, address: Address) -> None:
-        """Let ``address`` answer for its name."""
         self.by_name[address.name] = address
         if self._stored is not None:
             self._stored.address_opened(address)
@@ -160,7 +159,6 @@ class AddressBook:
         return made
 
     def make(self, address: Address, name: str, routing: RoutingType) -> Queue:
-        """Return a new queue that is to be bound to ``address``."""
         attempts = self._rules.of(address.name).max_delivery_attempts
 
         def dead_letter(queue: Queue, entry: Entry) -> None:
@@ -176,7 +174,6 @@ class AddressBook:
         self._queues.setdefault(queue.name, OrderedDict())[queue] = address
 
     def record(self, address: Address, queue: Queue) -> None:
-        """Have the store know ``queue``."""
         if self._stored is not None:
             self._stored.queue_made(
                 queue, address, queue in self.on_demand, queue.name in self.durable

@@ -9,8 +9,6 @@ from typing import Protocol
 
 
 class Verdict(enum.Enum):
-    """A decision on one message."""
-
     TAKE = enum.auto()
     DROP = enum.auto()
     """Taken, and lost: the producer does not learn of it."""
@@ -23,8 +21,6 @@ class Verdict(enum.Enum):
 
 
 class Disk(Protocol):
-    """The disk that messages are stored on."""
-
     def judge(self, address: str) -> Verdict:
         """Return the verdict of the disk on a message for ``address``."""
 

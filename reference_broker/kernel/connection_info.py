@@ -43,8 +43,6 @@ class Described:
 
 @runtime_checkable
 class Describes(Protocol):
-    """A connection that can be watched."""
-
     def describe(self) -> Described | None:
         """Return the connection's facts; None before it is open."""
 

@@ -21,7 +21,6 @@ class Creators(Generic[Thing]):
         return self._counts[conn]
 
     def add(self, conn: int, thing: Thing) -> None:
-        """Note that ``conn`` has created ``thing``."""
         self._counts[conn] += 1
         self._of[thing] = conn
 

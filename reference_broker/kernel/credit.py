@@ -82,7 +82,6 @@ class ByteWindow:
         return size
 
     def charge(self, size: int) -> None:
-        """A frame of ``size`` was sent."""
         if self.size != UNLIMITED:
             self.credit -= size
 

@@ -47,7 +47,6 @@ class FieldReader:
         return self.buffer[at]
 
     def flag(self) -> bool:
-        """A truth value."""
         return self.unsigned() != 0
 
     def int32(self) -> int:

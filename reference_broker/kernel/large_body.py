@@ -61,11 +61,9 @@ class LargeBody:
 
     @property
     def file(self) -> str:
-        """The path of its file."""
         return f"large/{self.id:09d}.body"
 
     def retain(self) -> None:
-        """One more needs it."""
         self.holders += 1
 
     def drop(self) -> None:
@@ -104,7 +102,6 @@ class SliceReader:
 
     @property
     def is_over(self) -> bool:
-        """True if every piece was asked for."""
         return self._next is None
 
     def ask(self, then: Callable[[bytes | None], None]) -> None:

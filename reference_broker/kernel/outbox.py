@@ -122,7 +122,6 @@ class Outbox:
         self.streams.pause(conn, paused)
 
     def on_peer_gone(self, conn: int) -> None:
-        """Forget what is still to leave to ``conn``."""
         self.streams.on_peer_gone(conn)
 
     def _layers_of(self, conn: int) -> Layer | None:

@@ -101,11 +101,9 @@ class DelegatingConnection:
             self._serving.on_store_failed(reason)
 
     def describe(self) -> Described | None:
-        """Return the facts of the protocol's connection."""
         return self._serving.describe() if isinstance(self._serving, Describes) else None
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """Return the unsettled deliveries of the protocol's connection."""
         return self._serving.out() if isinstance(self._serving, Describes) else iter(())
 
 

@@ -70,8 +70,6 @@ class Serving:
 
 
 class Consumer(Protocol):
-    """A receiver of messages from a queue."""
-
     def has_room(self) -> bool:
         """True if one more message can be taken now."""
 
@@ -333,7 +331,6 @@ class Queue:
         self.browsers = Browsers(self, self._ready)
 
     def __len__(self) -> int:
-        """Messages that wait for a consumer."""
         return len(self._ready) + (0 if self.behind is None else self.behind.left)
 
     @property

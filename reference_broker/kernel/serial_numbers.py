@@ -65,7 +65,6 @@ class NumberIndex:
             bisect.insort(self._numbers, number, key=lambda other: distance(start, other))
 
     def between(self, first: int, last: int, live: Container[int]) -> list[int]:
-        """Return the numbers from ``first`` up to ``last`` that are ``live``."""
         numbers = self._numbers
         if not numbers or before(last, numbers[0]):
             return []

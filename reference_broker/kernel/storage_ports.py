@@ -13,8 +13,6 @@ from brokerproof.reference_broker.kernel.queue import Queue
 
 
 class StoredQueue(Protocol):
-    """A queue that an earlier broker had."""
-
     @property
     def id(self) -> int:
         """The store's number of the queue."""

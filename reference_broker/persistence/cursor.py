@@ -168,7 +168,6 @@ class PageCursor:
         return count > 0
 
     def _page(self) -> Page | None:
-        """The next page that has something for this queue."""
         pages = self.pages.pages
         page = pages.get(self._number)
         if page is not None and page.left.get(self._id):
@@ -248,7 +247,6 @@ class PageCursor:
         return self._number >= page.number - 1
 
     def came(self, page: Page) -> None:
-        """``page`` is in memory now."""
         if page.number == self._number:
             self.queue.read()
         else:

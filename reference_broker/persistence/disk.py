@@ -55,7 +55,6 @@ class Disk:
         """Files whose names are not synced yet."""
 
     def path(self, name: str) -> Path:
-        """Return the path of the file ``name`` on this machine."""
         first, _, rest = name.partition("/")
         return self._folders[first] / rest
 

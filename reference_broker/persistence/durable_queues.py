@@ -52,7 +52,6 @@ class DurableQueues:
 
     @property
     def recorded(self) -> list[QueueMade]:
-        """The queues that an earlier broker had."""
         return list(self._journal.queues.values())
 
     def name(self, queue: Queue, address: str, on_demand: bool, subscription: bool) -> None:

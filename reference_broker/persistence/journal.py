@@ -87,7 +87,6 @@ class Segment:
 
     @property
     def file(self) -> str:
-        """Its path."""
         return f"journal/{self.number:09d}.journal"
 
 

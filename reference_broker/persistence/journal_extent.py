@@ -40,7 +40,6 @@ class Extent:
         return Write(FILE, _QUICK_AT, self._copy(2), sync=False)
 
     def write_synced(self) -> tuple[Write, Write]:
-        """Return the writes of both copies."""
         head = records.head(FILE).ljust(_SYNCED_AT, b"\0")
         return self.write(), Write(FILE, 0, head + self._copy(1), sync=True)
 

@@ -32,8 +32,6 @@ _Then = Callable[[bytes | None], None]
 
 
 class Store(Protocol):
-    """The store, as large bodies see it."""
-
     def next_ticket(self) -> int:
         """Return the number of a new request."""
 
@@ -241,7 +239,6 @@ class LargeFiles:
             self._writes.append(_BodyWrite(body, Write(body.file, 0, b"", sync=True), 0))
 
     def idle(self, body: LargeBody) -> None:
-        """Nobody holds ``body`` now."""
         self._idle[body] = None
 
     def tidy(self) -> list[str]:

@@ -210,7 +210,6 @@ class MemoryDisk:
         return disk
 
     def spoil(self, name: str, at: int) -> None:
-        """Change one byte of a file."""
         file = self._files[name]
         file.content[at] ^= 0xFF
         file.synced = bytes(file.content)

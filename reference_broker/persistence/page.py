@@ -39,7 +39,6 @@ IDS_AT = _FIXED.size
 def pack(
     message: Message, ids: Sequence[int], durable: bool, unit: int, source_entry: Entry | None
 ) -> bytes:
-    """The record of ``message`` for the queues ``ids``."""
     data = codec.encode(message)
     flags = DURABLE if durable else 0
     to = _ID.pack(ids[0]) if len(ids) == 1 else b"".join(map(_ID.pack, ids))
@@ -172,12 +171,10 @@ class Page:
 
     @property
     def file(self) -> str:
-        """The path of its file."""
         return f"{self.folder}/{self.number:09d}{f'-{self.generation}' if self.generation else ''}.page"  # noqa: E501
 
     @property
     def is_written(self) -> bool:
-        """True if all of it is on disk."""
         return self.written == self.size
 
     @property
@@ -259,7 +256,6 @@ class Page:
         marks[at] |= 1 << (index & 7)
 
     def is_marked(self, queue: int, index: int) -> bool:
-        """True if ``queue`` was done with the record ``index``."""
         marks = self.acked.get(queue)
         return (
             marks is not None

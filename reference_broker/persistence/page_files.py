@@ -50,8 +50,6 @@ class Store(Protocol):
 
 @dataclass(slots=True)
 class _PageWrite:
-    """A write to a page that is under way."""
-
     store: PagingStore
     page: Page
     data: bytes

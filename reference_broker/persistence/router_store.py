@@ -30,7 +30,6 @@ class Stored:
 
     @property
     def queues(self) -> list[QueueMade]:
-        """The queues that an earlier broker had."""
         return self.store.queues.recorded
 
     def begin_atomic_unit(self) -> None:
@@ -39,7 +38,6 @@ class Stored:
             self.store.journal.begin_atomic_unit()
 
     def address_opened(self, address: Address) -> None:
-        """``address`` exists now."""
         if self.store.journaled:
             address.keeper = self.store.queues
         address.pages = self.pages_of(address)
@@ -57,7 +55,6 @@ class Stored:
     def queue_made(
         self, queue: Queue, address: Address, on_demand: bool, subscription: bool
     ) -> None:
-        """``queue`` exists now."""
         self.store.queues.name(queue, address.name, on_demand, subscription)
         if self.store.journaled:
             queue.unstored = self.store.unstored
@@ -69,7 +66,6 @@ class Stored:
         self.store.queues.forget(queue)
 
     def judge(self, address: str) -> Verdict:
-        """Return the verdict of the disk on a message for ``address``."""
         pages = self.store.pages.find(address)
         if self.store.refuses and (self.store.journaled or (pages is not None and pages.active)):
             return Verdict.UNSTORED
@@ -78,7 +74,6 @@ class Stored:
         return Verdict.TAKE
 
     def problem(self) -> str:
-        """Return why the disk stores nothing."""
         return f"the disk stores nothing now: {self.store.problem}"
 
     # --- after a restart --------------------------------------------------------------------------

@@ -135,7 +135,6 @@ class Store:
         self.report(f"{file}: {damage}; a copy of the file is kept in {ASIDE}")
 
     def say(self, effect: Effect) -> None:
-        """Something is to be done."""
         self._effects.append(effect)
 
     def next_ticket(self) -> int:
@@ -161,7 +160,6 @@ class Store:
 
     @property
     def much_waits(self) -> bool:
-        """True if more waits to be written than should."""
         return self.pages.waiting + self.journal.waiting + self.large.waiting > MUCH
 
     @property

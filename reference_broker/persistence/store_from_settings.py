@@ -26,7 +26,6 @@ class InUse(Exception):
 
 
 def limits(rule: Rule) -> PageLimits:
-    """The page limits of an address for which ``rule`` holds."""
     read = (
         2 * rule.page_size_bytes if rule.max_read_page_bytes is None else rule.max_read_page_bytes
     )

@@ -34,7 +34,6 @@ class FileThreads:
         self._answer(answer)
 
     def close(self) -> None:
-        """Waits for what is under way."""
         self._writer.shutdown()
         self._reader.shutdown(cancel_futures=True)
         self._disk.close()

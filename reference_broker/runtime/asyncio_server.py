@@ -85,8 +85,6 @@ SILENT_S = 60.0
 
 
 class SansIoBroker(Protocol):
-    """The sans-I/O broker that the server drives."""
-
     def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
 
     def next_deadline(self) -> Instant | None: ...

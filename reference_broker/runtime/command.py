@@ -319,7 +319,6 @@ def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
 
 
 def on_any_port(settings: Settings) -> Settings:
-    """``settings`` with every acceptor on a free port."""
     return with_ports(settings, {acceptor.name: 0 for acceptor in settings.acceptors})
 
 

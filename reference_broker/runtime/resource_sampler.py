@@ -33,7 +33,6 @@ class Readings:
         )
 
     def read(self) -> ResourcesRead:
-        """Return the present figures."""
         try:
             free: int | None = psutil.disk_usage(str(self._folder)).free
         except OSError:

@@ -218,8 +218,6 @@ class _Environment(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A configuration file as it was when it was read."""
-
     stamps: tuple[tuple[int, int] | None, ...]
     environment: _Environment
     settings: Settings

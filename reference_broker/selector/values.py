@@ -22,8 +22,6 @@ Value: TypeAlias = str | int | float | bool | None
 
 
 class Subject(Protocol):
-    """A message as a selector sees it."""
-
     @property
     def body(self) -> bytes:
         """Return the bytes that XPATH looks into."""

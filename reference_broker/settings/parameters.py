@@ -36,7 +36,6 @@ class Parameter:
         return not self.options or getattr(record, self.options) is not None
 
     def of(self, record: object) -> Any:
-        """Return the parameter's value in ``record``."""
         return getattr(getattr(record, self.options) if self.options else record, self.field)
 
 
@@ -69,7 +68,6 @@ def _is_options(hint: Any) -> bool:
 
 
 def with_parameters(record: Record, **values: Any) -> Record:
-    """Return ``record`` with the parameters named by ``values`` replaced."""
     known = parameters(type(record))
     changes: dict[str, Any] = {}
     grouped: defaultdict[str, dict[str, Any]] = defaultdict(dict)

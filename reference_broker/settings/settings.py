@@ -65,8 +65,6 @@ often as need be."""
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredQueue:
-    """A queue that exists from the start."""
-
     name: str
     routing: RoutingType
     durable: bool = True

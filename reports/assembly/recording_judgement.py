@@ -152,7 +152,6 @@ def ground_of(profile: str, *, guessed: bool) -> Expectations:
 
 
 def text(conclusion: Conclusion, profile: str) -> str:
-    """Return the judgement for people."""
     lines = [f"{conclusion.verdict.value}  judged as {profile}"]
     for what, (groups, again) in sorted(conclusion.groups.items()):
         looked = f", {again} rechecked" if again else ""
@@ -175,7 +174,6 @@ def text(conclusion: Conclusion, profile: str) -> str:
 
 
 def as_data(conclusion: Conclusion, profile: str) -> dict[str, object]:
-    """Return the judgement for machines."""
     return {
         "verdict": conclusion.verdict.value,
         "profile": profile,

@@ -11,7 +11,6 @@ _SHOWN = ("ERROR", "FAIL", "INCONCLUSIVE", "KNOWN", "WARN")
 
 
 def markdown(model: Model) -> str:
-    """The summary as GitHub's Markdown."""
     lines = ["## brokerproof", ""]
     lines += [f"> **{_cell(text)}**\n" for text in model.warnings]
     present = [verdict for verdict in SHOWN if verdict in model.totals]

@@ -68,7 +68,6 @@ class ChannelTags:
     """True if only all of the connection can tell."""
 
     def merge(self, later: ChannelTags) -> ChannelTags:
-        """Return these pieces and the next one."""
         ambiguous = self.ambiguous or later.ambiguous or (later.opened and self.last > 0)
         ambiguous |= later.first not in (0, self.last + 1)
         ambiguous |= later.answered[0] != 0 and later.answered[0] <= self.answered[1]
@@ -117,7 +116,6 @@ class ChannelSummary(Summary["ChannelSummary"]):
     """True if something was sent that is no frame, or not in the recording."""
 
     def merge(self, later: ChannelSummary) -> ChannelSummary:
-        """Return these pieces and the next one."""
         none = ChannelTags()
         channels = {
             channel: self.channels.get(channel, none).merge(later.channels.get(channel, none))
@@ -227,7 +225,6 @@ class ChannelSummaries:
     def _add_channel_frame(
         self, batch: Columns, tagged: Tagged, row: int, command: str, headers: Mapping[str, str]
     ) -> None:
-        """Add a frame that changes how a channel is judged."""
         channel = number(headers, "channel")
         code = self._channels.one(self._connections.one(int(batch.connection[row])), channel)
         self._cells.grow(len(self._channels))

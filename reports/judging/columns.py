@@ -194,7 +194,6 @@ class RowOrigins:
     spoken: npt.NDArray[np.int8]
 
     def of(self, rows: Ints) -> RowOrigins:
-        """Return those of some rows."""
         return RowOrigins(
             self.what[rows], self.scope[rows], self.connection[rows], self.spoken[rows]
         )

@@ -96,7 +96,6 @@ class ConnectionSummary(Summary["ConnectionSummary"]):
     always_kept = True
 
     def merge(self, later: ConnectionSummary) -> ConnectionSummary:
-        """Return these pieces and the next one."""
         stalled = max(self.stalled, later.stalled)
         if self.work[2] != NEVER and later.work[1]:
             stalled = max(stalled, (later.work[0] - self.work[2], later.work[0]))
@@ -127,7 +126,6 @@ _SIGNS = {"received": IN, "sent": OUT}
 
 
 def members(kinds: Iterable[int]) -> npt.NDArray[np.bool_]:
-    """Return a table that is true at each of these kinds of event."""
     table = np.zeros(128, np.bool_)
     table[list(kinds)] = True
     return table

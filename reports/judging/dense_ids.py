@@ -91,7 +91,6 @@ class Cells:
         return self._begin.keys()
 
     def grow(self, size: int) -> None:
-        """Make room for ``size`` elements."""
         have = len(next(iter(self._arrays.values())))
         if size > have:
             more = max(size, 2 * have) - have

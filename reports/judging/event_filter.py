@@ -102,7 +102,6 @@ class EventFilter:
         return self._table(part, events, kept, rows + begin) if len(kept) else None
 
     def _look_up_connections(self) -> None:
-        """Look new connections up in the plan."""
         plan = self._plan
         for number in range(len(self._connections), len(self._names.connections)):
             scope, conn = self._names.connection(number)

@@ -26,8 +26,6 @@ Rows = TypeVar("Rows")
 
 
 class Executor(Protocol[Rows]):
-    """Runs steps over rows."""
-
     def run(
         self,
         step: Step,
@@ -40,9 +38,7 @@ class Executor(Protocol[Rows]):
         values of ``by`` together, in the order of ``by`` and ``order``; without ``by`` in any."""
         ...
 
-    def where(self, rows: Rows, column: str, *values: str) -> Rows:
-        """Return the rows whose column has one of these values."""
-        ...
+    def where(self, rows: Rows, column: str, *values: str) -> Rows: ...
 
     def join(self, rows: Rows, table: Rows, on: Sequence[str], *columns: str) -> Rows:
         """Return every row with these columns of the row of ``table`` that has the same values of
@@ -126,11 +122,9 @@ class OnSpark:
         return rows.join(table.select(*on, *columns), list(on), "left")
 
     def union(self, *parts: DataFrame) -> DataFrame:
-        """Unite by the names of the columns."""
         return reduce(lambda above, below: above.unionByName(below), parts)
 
     def keep(self, rows: DataFrame) -> DataFrame:
-        """Persist the rows on the disk."""
         from pyspark import StorageLevel
 
         return rows.persist(StorageLevel.DISK_ONLY)

@@ -105,7 +105,6 @@ class Judgement:
     """The merged summaries (:data:`brokerproof.reports.judging.merge.MERGED`)."""
 
     def release(self) -> None:
-        """Free what was persisted."""
         for frame in (self.anomalies, self.merged):
             frame.unpersist()
 

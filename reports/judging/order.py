@@ -46,7 +46,6 @@ class OrderSummary(Summary["OrderSummary"]):
     inversions: tuple[Inversion, ...] = ()
 
     def merge(self, later: OrderSummary) -> OrderSummary:
-        """Return these pieces and the next one."""
         inversions = (*self.inversions, *later.inversions)
         if later.least <= self.greatest:
             inversions = (*inversions, Inversion(later.least, self.greatest, all_between=True))

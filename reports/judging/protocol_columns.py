@@ -52,9 +52,7 @@ class Headers(Protocol):
 
     def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array: ...
 
-    def equals(self, name: str, value: str, rows: Ints) -> Bools:
-        """Return for each row if the header has that value."""
-        ...
+    def equals(self, name: str, value: str, rows: Ints) -> Bools: ...
 
     def has(self, name: str, rows: Ints) -> Bools: ...
 
@@ -93,7 +91,6 @@ class Words:
         return self._tagged(rows, self.headers.of("id", rows, "message-id"))
 
     def marked(self, rows: Ints) -> Bools:
-        """Return for each delivery if it is marked as repeated."""
         marked = self.headers.equals("redelivered", "true", rows)
         core = np.flatnonzero(self.spoken[rows] == OF_CORE) if self.mixed else ()
         if len(core):

@@ -212,7 +212,6 @@ def _with_context(executor: Executor[Rows], facts: Rows, context: QueueContext[R
 
 
 def queue_context(merged: DataFrame) -> QueueContext[DataFrame]:
-    """Return the context of all queues, from the merged summaries."""
     kind = F.col("kind")
     destinations = merged.where((kind == QUEUE_USE) & (F.col("producer") > CONSUMES))
     return QueueContext(

@@ -268,7 +268,6 @@ def _cumulative(
 
 
 def _among(frame: DataFrame, column: str, values: Collection[Any]) -> DataFrame:
-    """Return the rows whose column has one of these values."""
     if len(values) <= FEW:
         return frame.where(F.col(column).isin(*values))
     table = pa.table({column: pa.array(sorted(values))})

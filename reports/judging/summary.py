@@ -94,7 +94,6 @@ class ScopeProtocols(Summary["ScopeProtocols"]):
     spoken: int = 0
 
     def merge(self, later: ScopeProtocols) -> Self:
-        """Return both together."""
         return type(self)(self.spoken | later.spoken)
 
     @property
@@ -114,7 +113,6 @@ class OracleJudged(Summary["OracleJudged"]):
     summarised: bool = True
 
     def merge(self, later: OracleJudged) -> Self:
-        """Return both together."""
         return type(self)(self.summarised and later.summarised)
 
     @property

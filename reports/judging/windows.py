@@ -39,8 +39,6 @@ _WIDE = np.int64(1) << 42
 
 @dataclass(frozen=True)
 class WindowRequest:
-    """The window that a SUBSCRIBE asked for."""
-
     mode: str
     window: int | None
     unit: str

@@ -105,7 +105,6 @@ class CaseRow:
 
     @property
     def named(self) -> str:
-        """Title and id."""
         return self.case if self.title == self.case else f"{self.title} · {self.case}"
 
 
@@ -198,7 +197,6 @@ class Model:
 
     @property
     def latest(self) -> list[Bar]:
-        """The bars of the last run of each target."""
         return [bar for bar in self.bars if bar.column.latest]
 
     @property

@@ -30,8 +30,6 @@ _UNITS = {"ns": "time", "octets": "bytes"}
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measured quantity of a case."""
-
     case: CaseRow
     label: str
     value: Measurement
@@ -103,7 +101,6 @@ class Chart:
 
 
 def quantity(value: int, unit: str) -> str:
-    """A value in the words of a reader."""
     if unit == "ns":
         return duration(value)
     return counted(value, _UNITS.get(unit, unit))

@@ -32,7 +32,6 @@ def duration(nanoseconds: int) -> str:
 
 
 def grouped(number: int) -> str:
-    """Return a whole number with its digits in groups of three."""
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 

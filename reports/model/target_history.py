@@ -65,7 +65,6 @@ class Past:
 
     @property
     def changed_total(self) -> int:
-        """Return the number of cases that changed."""
         return sum(self.ways.values())
 
     @property
@@ -82,7 +81,6 @@ def in_order(runs: Sequence[Run]) -> list[Run]:
 
 
 def facts_of(run: Run, target: str) -> str:
-    """Return version and profile of a target in the header of a run."""
     header = next((known for known in run.targets if known["name"] == target), {})
     profile = header.get("profile")
     facts = (header.get("version"), f"profile {profile}" if profile else "")

@@ -30,7 +30,6 @@ class Captures(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the format's name."""
         return "brokerproof.pcap"
 
     def schema(self) -> StructType:

@@ -21,8 +21,6 @@ NOTICED = "noticed"
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """The mutants of one group."""
-
     group: str
     mutants: int
     killed: int

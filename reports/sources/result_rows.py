@@ -126,8 +126,6 @@ def _finding_row(run: Run, result: Result, number: int, finding: JudgedFinding) 
 
 
 class _Batches:
-    """Rows on their way into one Arrow table."""
-
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._rows: list[dict[str, Any]] = []

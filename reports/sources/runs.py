@@ -56,7 +56,6 @@ class Run:
 
     @property
     def targets(self) -> tuple[Mapping[str, Any], ...]:
-        """The targets as the header lists them."""
         listed = self.header.get("targets")
         listed = listed if isinstance(listed, list) else []
         return tuple(
@@ -96,7 +95,6 @@ class Run:
         return self.folder / "trace"
 
     def events(self) -> int:
-        """The number of events that the segments declare."""
         return sum(int(pq.read_metadata(segment).num_rows) for segment in self.segments())
 
     def segments(self) -> list[Path]:

@@ -31,7 +31,6 @@ class NoSpark(Exception):
 
 
 def installed() -> bool:
-    """Return True if this Python has PySpark."""
     return find_spec("pyspark") is not None
 
 

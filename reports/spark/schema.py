@@ -39,14 +39,12 @@ def spark_type(arrow: pa.DataType) -> DataType:
 
 
 def spark_field(field: pa.Field) -> StructField:
-    """Spark's field for an Arrow field."""
     from pyspark.sql.types import StructField
 
     return StructField(field.name, spark_type(field.type), field.nullable)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Spark's schema for an Arrow schema."""
     from pyspark.sql.types import StructType
 
     return StructType([spark_field(field) for field in schema])

@@ -21,8 +21,6 @@ from brokerproof.reports.view.templates import paragraphs
 
 
 class CasePages:
-    """The pages of the cases of some runs."""
-
     def __init__(
         self, requirements: Requirements, runs: Iterable[Run], judged: Collection[str]
     ) -> None:

@@ -109,8 +109,6 @@ class Settle:
 
 @dataclass(frozen=True)
 class Recover:
-    """All that a channel holds goes back."""
-
     channel: int
 
 
@@ -229,8 +227,6 @@ class Channel:
 
 @dataclass
 class Run:
-    """A plan on its way."""
-
     target: Bench
     peer: Amqp091Peer
     publisher: Amqp091Peer

@@ -199,7 +199,6 @@ class _Used:
         holds(self.peer, self.queue, self.FULL)
 
     def expire(self) -> None:
-        """Messages expire where they wait."""
         self.send(self.FULL, expiration=str(self.LIVES_MS))
         self.target.advance(ms(2 * self.LIVES_MS))
 

@@ -29,7 +29,6 @@ LIMIT = 3
 
 
 def both(target: Target) -> list[dict[str, str]]:
-    """Both overflow behaviours."""
     return [{"overflow": overflow} for overflow in ("drop-head", "reject-publish")]
 
 

@@ -32,7 +32,6 @@ TAG, BESIDE, ASKS_ALONE, ARGUMENT = (
 
 
 def kinds(target: Target) -> list[str]:
-    """Return the mistakes that the target refuses."""
     has_arguments = ARGUMENTS in target.identity.capabilities
     return [TAG, BESIDE, ASKS_ALONE, *([ARGUMENT] if has_arguments else [])]
 

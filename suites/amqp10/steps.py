@@ -301,8 +301,6 @@ def is_over(peer: AmqpPeer) -> bool:
 
 
 def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
-    """Match a disposition by which the broker settles a delivery it sent."""
-
     def accepts(reply: codec.Frame) -> bool:
         if (
             reply.name != "disposition"

@@ -66,8 +66,6 @@ class Send:
 
 @dataclass(frozen=True)
 class Grant:
-    """One of the two links sets its credit."""
-
     queue: int
     credit: int
     echo: bool = False
@@ -442,14 +440,12 @@ def nodes_of(
 
 
 def made_address(target: Bench, link: Link) -> str:
-    """Return the address of the node that was made for a link."""
     address = "" if link.answer is None else str(link.answer.part("source").get("address") or "")
     target.control(bool(address), "a dynamic source should have an address")
     return address
 
 
 def situations(target: Target) -> tuple[str, ...]:
-    """Return the situations that the plans are drawn for."""
     configured = RECONFIGURABLE in target.identity.capabilities
     wraps = (WRAPPED,) if configured else ()
     at = tuple(f"at {place}" for place in all_places(target))

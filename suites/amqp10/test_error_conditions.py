@@ -20,7 +20,6 @@ OF_CONNECTIONS = ("a size of 4", "no performative", "open twice", "an unknown ch
 
 
 def break_connection(peer: AmqpPeer, kind: str) -> None:
-    """Send what ends a connection."""
     match kind:
         case "a size of 4":
             peer.write(codec.encode_frame(b"", size=4))

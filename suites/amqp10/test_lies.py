@@ -266,7 +266,6 @@ def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
 
 
 def peer_node(link: Link) -> Node:
-    """Return the node of one of the client's senders."""
     assert link.answer is not None
     terminus = link.answer.part("target")
     return Node(str(terminus["address"]), tuple(terminus.get("capabilities") or ()))

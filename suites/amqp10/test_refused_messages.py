@@ -20,7 +20,6 @@ TROUBLE = either(frame("detach"), frame("end"), frame("close"))
 
 
 def refusals(target: Target) -> list[str]:
-    """Return the kinds of messages that the target refuses."""
     return [NOWHERE, FULL] if "address-full" in target.identity.capabilities else [NOWHERE]
 
 

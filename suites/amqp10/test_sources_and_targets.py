@@ -35,7 +35,6 @@ MADE_OR_DETACHED = "AMQP10-READING-TERM-02"
 
 
 def reader(peer: AmqpPeer, node: Node, mode: str | None) -> Link:
-    """A receiver that asks for a distribution-mode."""
     fields = {
         "address": node.address,
         "capabilities": node.capabilities or None,
@@ -50,7 +49,6 @@ def soon_detached(target: Bench, link: Link) -> bool:
 
 
 def told(link: Link, terminus: str) -> dict[str, object]:
-    """Return the source or target of the broker's attach."""
     assert link.answer is not None
     return link.answer.part(terminus)
 

@@ -167,7 +167,6 @@ def _disposition_of(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
 
 
 def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return a receiver that holds ``count`` messages."""
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
@@ -595,7 +594,6 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
 
 
 def plain_id(state: dict[str, object]) -> bytes | None:
-    """The txn-id of a state in plain Python."""
     txn_id = state.get("txn-id")
     return txn_id if isinstance(txn_id, bytes) else None
 

@@ -51,7 +51,6 @@ OTHERS = {
 
 
 def settles(peer: AmqpPeer, link: Link, delivery: int) -> bool:
-    """True if the broker has settled that delivery of the client's."""
     return link.session.outcomes.get(delivery) is not None
 
 
@@ -356,8 +355,6 @@ def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) ->
 
 
 def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
-    """Match a disposition that the broker sends as the sender of that delivery."""
-
     def accepts(reply: Frame) -> bool:
         if (
             reply.name != "disposition"

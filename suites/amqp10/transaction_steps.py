@@ -27,8 +27,6 @@ TROUBLE = either(frame("detach"), frame("end"), frame("close"))
 
 @dataclass(frozen=True)
 class Control:
-    """A link to the coordinator."""
-
     target: Bench
     peer: AmqpPeer
     link: Link
@@ -71,7 +69,6 @@ class Control:
 
 
 def control(target: Bench, peer: AmqpPeer) -> Control:
-    """Attach to the coordinator."""
     source = codec.composite("source", {"outcomes": OUTCOMES})
     return Control(
         target, peer, peer.attach(SENDER, source=source, target=codec.composite("coordinator"))
@@ -86,7 +83,6 @@ def within(id: bytes, outcome: str | Described | None = None) -> Described:
 def post(
     target: Bench, peer: AmqpPeer, link: Link, id: bytes, body: bytes, *, settled: bool = False
 ) -> int:
-    """A message in a transaction."""
     granted(target, peer, link)
     return peer.transfer(link, messages.message(body), state=within(id), settled=settled or None)
 

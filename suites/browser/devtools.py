@@ -173,7 +173,6 @@ class Browser:
             )
 
     def type(self, text: str) -> None:
-        """The text arrives wherever the focus is."""
         self._call("Input.insertText", text=text)
 
     def tree(self) -> list[dict[str, Any]]:

@@ -64,13 +64,11 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def full(reports: tuple[Path, Path]) -> Path:
-    """A report on two targets with every verdict."""
     return reports[0]
 
 
 @pytest.fixture
 def many(reports: tuple[Path, Path]) -> Path:
-    """A report on many cases."""
     return reports[1]
 
 
@@ -115,7 +113,6 @@ def names(browser: Browser) -> list[str]:
 
 
 def requirements(browser: Browser) -> list[str]:
-    """The ids of the requirements that the matrix shows."""
     return every(browser, "#matrix tr[data-id]:not([hidden])", "each.dataset.id")
 
 
@@ -131,7 +128,6 @@ def status(browser: Browser) -> str:
 
 
 def failures(browser: Browser) -> list[Any]:
-    """Return exceptions of the page and complaints of the browser."""
     return [
         event
         for event in browser.events

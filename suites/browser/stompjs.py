@@ -38,7 +38,6 @@ def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
 
 
 def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object) -> None:
-    """Send a message from the page and wait for its receipt."""
     page.do(
         "publish", destination=to.name, headers=dict(to.send_headers), receipt=receipt, **content
     )

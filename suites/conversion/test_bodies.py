@@ -36,7 +36,6 @@ BODIES = st.one_of(
 
 
 def kind(delivery: Delivery) -> str:
-    """Return the kinds of the body's sections."""
     names = [name for name, _ in delivery.message.sections]
     return (
         " ".join(name for name in names if name in ("data", "amqp-value", "amqp-sequence"))

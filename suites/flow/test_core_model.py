@@ -440,7 +440,6 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def situations(target: Target) -> tuple[str, ...]:
-    """Return the situations that the histories are drawn for."""
     paged = (PAGED,) if len(place_names(target)) > 1 else ()
     left = (CREDIT_LEFT,) if RECONFIGURABLE in target.identity.capabilities else ()
     unread = (STALLED,) if target.clock is Clock.VIRTUAL else ()

@@ -20,7 +20,6 @@ ANSWER = Match[Packet]("an answer", lambda packet: packet.name in ("null-respons
 
 
 def wrong(fault: str, held: list[Packet], other: Packet) -> dict[str, Any]:
-    """Return what an acknowledgement with that fault names."""
     message = {NO_MESSAGE: 2**40, OTHERS: other.message.id, AGAIN: held[0].message.id}
     consumer = 77 if fault == NO_CONSUMER else held[0]["consumer"]
     return {"consumer": consumer, "message": message.get(fault, held[1].message.id)}

@@ -86,7 +86,6 @@ def settings(target: Target) -> st.SearchStrategy[Where]:
 
 
 def _reached(limit: int | None, count: int) -> bool:
-    """Return True if there is a limit, and ``count`` messages reach it."""
     return limit is not None and 0 <= limit <= count
 
 
@@ -108,7 +107,6 @@ class Model:
             target.reached(OTHERWISE)
 
     def is_full(self, count: int) -> bool:
-        """Return True if the address is full with ``count`` messages."""
         by_size, by_count = _reached(self.size, count), _reached(self.messages, count)
         by_all = _reached(self.all, count)
         if by_all and not by_size and not by_count:
@@ -120,7 +118,6 @@ class Model:
         return by_size or by_count or by_all
 
     def rejects(self, count: int) -> bool:
-        """Return True if the address rejects what its producer has credit for."""
         rejects = self.policy == "BLOCK" and _reached(self.threshold, count)
         if rejects and self.size is not None and self.size > count:
             self._target.reached(BELOW)

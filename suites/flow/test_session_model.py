@@ -104,11 +104,9 @@ class Run:
 
     @property
     def transaction(self) -> str:
-        """The name of the last transaction."""
         return f"{self.producer.transaction}-{self.transactions}"
 
     def begin(self) -> None:
-        """The next transaction."""
         self.transactions += 1
         self.producer.request("BEGIN", {"transaction": self.transaction})
 

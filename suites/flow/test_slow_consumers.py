@@ -22,7 +22,6 @@ SAME_COURSE = "ARTEMIS-FLOW-consumer-4"
 
 
 def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
-    """A subscription with that window that acknowledges one by one."""
     peer = target.stomp()
     peer.subscribe(queue, ack="client-individual", headers={"consumer-window-size": str(window)})
     return peer

@@ -146,14 +146,11 @@ class Client:
 
 
 def number_of(message: Frame) -> int:
-    """Return the number with which the body begins."""
     return int(message.body.partition(b" ")[0])
 
 
 @dataclass
 class Run:
-    """A plan on its way."""
-
     target: Bench
     to: Destination
     producer: StompPeer
@@ -434,7 +431,6 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def situations(target: Target) -> tuple[str, ...]:
-    """Return the situations that the histories are drawn for."""
     paged = (PAGED,) if len(place_names(target)) > 1 else ()
     at = tuple(f"at a {place}" for place in own_places(target))
     return (*SITUATIONS, *paged, *at, *hindrances.situations(target))

@@ -152,7 +152,6 @@ WAYS: Mapping[str, Way] = {
 
 
 def ways(target: Target) -> list[str]:
-    """Return the kinds of producers that wait at the target."""
     capabilities = target.identity.capabilities
     return [name for name, way in WAYS.items() if way.needs <= capabilities]
 

@@ -145,7 +145,6 @@ KINDS = (FAIL, DROP, PAGE, REJECT, "limited.fail", "limited.drop")
 
 
 def ways(target: Target) -> list[str]:
-    """Return the ways of sending that the target knows."""
     capabilities = target.identity.capabilities
     return [name for name, way in WAYS.items() if way.needs <= capabilities]
 

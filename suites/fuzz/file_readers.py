@@ -69,7 +69,6 @@ class Reader:
     """Puts what else the reader needs into the folder."""
 
     def path(self, folder: Path) -> Path:
-        """Return the place of the damaged file."""
         return folder / self.file
 
 
@@ -87,7 +86,6 @@ def _shipped(*patterns: str) -> Callable[[], Sequence[bytes]]:
 
 @functools.cache
 def _run() -> Mapping[str, bytes]:
-    """Return the files of a freshly recorded run."""
     with tempfile.TemporaryDirectory() as folder:
         run = synthetic_run.full_run(Path(folder) / "run")
         return {

@@ -125,7 +125,6 @@ _WORD = re.compile(rb"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 def text_number(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
-    """Replace a number in a text by a boundary number."""
     return _replaced(random, seed, _NUMBER, random.choice(NUMBERS).encode())
 
 

@@ -61,7 +61,6 @@ def vectors() -> Path:
 
 
 def made(reader: Reader, seed: str, number: int) -> tuple[bytes, str]:
-    """Return an input and the operators that made it."""
     random = Random(f"{seed}/{reader.name}/{number}")
     return operators.mutant(random, _corpus(reader), reader.operators)
 

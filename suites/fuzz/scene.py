@@ -74,8 +74,6 @@ class Setting:
 
 @dataclass(frozen=True)
 class Open:
-    """A peer connects."""
-
     conn: int
     acceptor: str
 
@@ -110,8 +108,6 @@ class Advance:
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk answers ``count`` requests."""
-
     count: int
 
 
@@ -134,7 +130,6 @@ class Hangs(BaseException):
 
 
 def settings(setting: Setting) -> Settings:
-    """Return the settings of a scene's broker."""
     if setting.family == "rabbitmq":
         return rabbitmq_conf.default()
     if setting.family == "activemq":

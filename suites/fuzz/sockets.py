@@ -134,7 +134,6 @@ class Pool:
         atexit.register(self.end)
 
     def get(self, setting: Setting) -> Process:
-        """Return a process for one more scene."""
         process = self._processes.get(setting)
         if process is not None and process.scenes >= SCENES:
             self.drop(setting)
@@ -291,7 +290,6 @@ class SocketScene:
         self._process.check()
 
     def end(self, conns: Iterable[int]) -> None:
-        """All peers leave."""
         for conn in list(self._peers):
             self._leave(conn, reset=conn % 2 == 0)
         self.check_bystander()

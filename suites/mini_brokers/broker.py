@@ -439,7 +439,6 @@ class Broker:
         return destination.startswith("/topic/") if keeps is None else not keeps
 
     def queue(self, subscription: Subscription) -> Queue:
-        """The queue that a subscription takes messages from."""
         if not self.is_topic(subscription.destination):
             return self.queues.setdefault(subscription.destination, self.parts.queue())
         key = (id(subscription.connection), subscription.id)

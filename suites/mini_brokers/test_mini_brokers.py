@@ -51,7 +51,6 @@ def test_limits_that_arrive_together_are_all_taken(monkeypatch: pytest.MonkeyPat
 
 
 def results_of(name: str, folder: Path) -> list[Result]:
-    """The results of the chosen cases on one mini-broker."""
     chosen = "" if WHOLE else BROKERS[name].cases
     calls = [
         call

@@ -42,13 +42,11 @@ def installed(root: Path, folder: Path) -> Path:
 
 
 def size_mb(folder: Path) -> int:
-    """Return the size of the files below a folder."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) // 10**6
 
 
 @contextmanager
 def mini_broker() -> Iterator[str]:
-    """The address of a running mini-broker."""
     command = [sys.executable, "-m", "brokerproof.suites.mini_brokers", BROKER, "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

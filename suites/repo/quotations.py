@@ -44,8 +44,6 @@ class Uncompared:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The outcome for one catalogue."""
-
     drifted: tuple[Requirement, ...]
     """Quotations that a text at hand does not have."""
     moved: tuple[Requirement, ...]

@@ -57,7 +57,6 @@ def cases() -> list[Case]:
 
 @cache
 def id_start() -> re.Pattern[str]:
-    """Match the beginning of a requirement id."""
     prefixes = {document.prefix for document in requirements.load().documents}
     return re.compile("|".join(f"{re.escape(prefix)}-" for prefix in sorted(prefixes)))
 

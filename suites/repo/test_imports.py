@@ -23,7 +23,6 @@ counterexamples have a copy of it and nothing else of ours."""
 
 
 def contracts() -> list[str]:
-    """The ids of the contracts in ``.importlinter``."""
     parser = configparser.ConfigParser()
     parser.read(ROOT / ".importlinter")
     prefix = "importlinter:contract:"

@@ -15,7 +15,6 @@ SHIPPED = ("harness/", "reference_broker/", "reports/", "action.yml", "Dockerfil
 
 
 def naming(version: str, files: dict[str, str]) -> list[str]:
-    """Return the shipped files that write ``version`` out."""
     number = re.compile(rf"(?<![\d.]){re.escape(version)}(?![\d.])")
     shipped = (path for path in files if path.startswith(SHIPPED))
     return [path for path in shipped if number.search(files[path])]

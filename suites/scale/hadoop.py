@@ -28,7 +28,6 @@ KINDS = ["closed early", "disordered", "lost", "overrun", "shared"]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    """A session of this process."""
     with session("local[2]", brief=True, heap="1g") as spark_session:
         yield spark_session
 
@@ -145,7 +144,6 @@ def _status(path: Path, suffix: str) -> dict[str, object]:
 
 
 def kinds(spark: SparkSession, uri: str) -> list[str]:
-    """Return the anomalies of the recording under a URI."""
     judgement = find_anomalies(
         spark, source_of(spark, [uri]), expectations_of("artemis", load("artemis").parameters)
     )

@@ -168,5 +168,4 @@ def keep(capture: Capture, held_against: Expectations) -> None:
 
 
 def of_family(target: Bench) -> Expectations:
-    """Return the expectations of the target's profile."""
     return expectations_of(target.profile.name, target.profile.parameters)

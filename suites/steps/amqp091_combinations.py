@@ -48,8 +48,6 @@ TABLE = Table(
 
 @dataclass(frozen=True)
 class Sentences:
-    """The requirements by which a combination is judged."""
-
     limit: str
     arrives: str
     without_acks: str
@@ -57,8 +55,6 @@ class Sentences:
 
 
 class Play:
-    """One combination on its way."""
-
     def __init__(self, target: Bench, row: Row, sentences: Sentences) -> None:
         self.target = target
         if ARGUMENTS not in target.capabilities:
@@ -75,7 +71,6 @@ class Play:
         self.arrived: list[bytes] = []
 
     def run(self) -> None:
-        """Play the combination and judge it."""
         if self.row[NEIGHBOUR] == FIRST:
             self.peer.consume(self.other, channel=OTHER)
         if self.row[SENT] == EARLIER:

@@ -74,8 +74,6 @@ class Sentences:
 
 
 class Play:
-    """One combination on its way."""
-
     def __init__(self, target: Bench, row: Row, sentences: Sentences) -> None:
         if row[TAKES] == "copy" and "amqp-copy" not in target.capabilities:
             row = {**row, TAKES: None}
@@ -97,7 +95,6 @@ class Play:
         self.arrived: list[int] = []
 
     def run(self) -> None:
-        """Play the combination and judge it."""
         neighbour = self._neighbour() if self.row[NEIGHBOUR] == FIRST else None
         if self.row[SENT] == EARLIER:
             self._send()

@@ -21,7 +21,6 @@ Pair: TypeAlias = frozenset[Choice]
 
 
 def pairs_of(row: Row) -> set[Pair]:
-    """The pairs of values that meet in ``row``."""
     return {frozenset(pair) for pair in combinations(row.items(), 2)}
 
 

@@ -162,6 +162,5 @@ class Producer:
         return True
 
     def can_offer(self, cost: int) -> bool:
-        """True if there is credit for a message of that cost."""
         self.look()
         return self.balance >= cost

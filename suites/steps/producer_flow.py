@@ -131,7 +131,6 @@ class Producer:
 
     @property
     def conn(self) -> int:
-        """The number of its connection."""
         return self.peer.conn
 
     def answered_at(self, offered: Any) -> Instant:
@@ -145,7 +144,6 @@ class Producer:
         )
 
     def instead(self) -> str:
-        """Describe what arrived instead."""
         return self.peer.instead()
 
     def ended(self) -> bool:

@@ -65,7 +65,6 @@ class QueueModel:
         ]
 
     def arrive(self, consumer: Hashable, numbers: Sequence[int]) -> None:
-        """Deliver messages that wait to a consumer."""
         self.take(numbers)
         if numbers:
             self._arrived[consumer].extend(numbers)

@@ -134,8 +134,6 @@ def number_of(message: Frame) -> int:
 
 
 class Play:
-    """One combination on its way."""
-
     def __init__(self, target: Bench, row: Row, sentences: Sentences) -> None:
         self.target = target
         self.row = row
@@ -160,7 +158,6 @@ class Play:
         )
 
     def run(self) -> None:
-        """Play the combination and judge it."""
         if self.row[NEIGHBOUR] == FIRST:
             self._subscribe_neighbour()
         if self.row[SENT] == EARLIER:
@@ -329,7 +326,6 @@ class Play:
         self.target.record_finding(sentence, self.second.has_all, detail)
 
     def _acknowledge(self) -> None:
-        """Acknowledge all that the first subscription holds."""
         held = self.first.held
         for message in held if self.first.mode == INDIVIDUAL else held[-1:]:
             self.peer.ack(message)

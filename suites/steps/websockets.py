@@ -138,7 +138,6 @@ def _out_of_order(frames: list[WsFrame]) -> Iterator[WsFrame]:
 
 
 def messages(frames: list[WsFrame]) -> Iterator[tuple[int, bytes]]:
-    """Type and payload of every complete message."""
     op, payload = 0, b""
     for ws_frame in frames:
         if not ws_frame.is_control:

@@ -218,7 +218,6 @@ def play(target: Bench, history: History, course: Course, *, pages: bool) -> Boo
 
 
 def judge(history: History, books: Books, what: str) -> None:
-    """Record what the books prove."""
     target, sentences, detail = history.target, history.sentences, f"{what}: {books}"
     wrong = {*books.lost, *books.shared, *books.phantom}
     if sentences.atomic is not None:

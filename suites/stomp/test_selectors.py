@@ -105,7 +105,6 @@ def judge_selected(
 
 
 def selected(expression: Any, sent: list[dict[str, str]]) -> list[bytes]:
-    """Bodies of the messages that the model selects."""
     return [
         body
         for body, headers in zip(numbered(len(sent)), sent, strict=True)

@@ -131,7 +131,6 @@ EFFECTS = {"SEND": "stomp", "SUBSCRIBE": "stomp", "COMMIT": "transactions"}
 
 
 def effective(target: Target) -> list[str]:
-    """Return those that the target carries out."""
     capabilities = target.identity.capabilities
     return [command for command, needed in EFFECTS.items() if needed in capabilities]
 

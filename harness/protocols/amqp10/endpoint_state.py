@@ -306,8 +306,6 @@ class Session:
 
 
 class Endpoint:
-    """Our end of one connection."""
-
     def __init__(self) -> None:
         self.opened: Frame | None = None
         """The broker's open."""
@@ -370,7 +368,6 @@ class Endpoint:
         return session or next(ending, None)
 
     def flow(self, session: Session, link: Link | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a flow of ``session``, or of ``link``."""
         fields: dict[str, Any] = {
             "next-incoming-id": session.next_incoming_id,
             "incoming-window": session.incoming_window,

@@ -32,8 +32,6 @@ EMPTY = "empty"
 
 
 class Side(enum.Enum):
-    """The sender of a frame."""
-
     OURS = enum.auto()
     BROKER = enum.auto()
 
@@ -275,5 +273,4 @@ class Granted:
 
     @property
     def latest(self) -> int:
-        """The limit granted last."""
         return self._limits[-1][1]

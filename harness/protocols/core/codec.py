@@ -59,7 +59,6 @@ def encode_packet(
 
 
 def frame(code: int, channel: int, data: bytes = b"", *, size: int | None = None) -> bytes:
-    """A packet of any type and content."""
     total = PACKET_HEADER - 4 + len(data) if size is None else size
     return total.to_bytes(4, signed=True) + bytes((code,)) + channel.to_bytes(8, signed=True) + data
 

@@ -38,7 +38,6 @@ _ROUTING = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 
 
 def packet(name: str, /, **fields: Any) -> Match[Packet]:
-    """Match a packet by name and plain field values."""
     expected = {key.replace("_", "-"): value for key, value in fields.items()}
     words = " ".join([name, *(f"{key}={value}" for key, value in expected.items())])
     return Match(
@@ -55,7 +54,6 @@ def is_forced(packet: Packet) -> bool:
 
 
 def delivery(consumer: int | None = None) -> Match[Packet]:
-    """Match a message that is delivered to ``consumer``, or to any."""
     return Match(
         "message" if consumer is None else f"message for consumer {consumer}",
         lambda packet: (

@@ -178,7 +178,6 @@ def encode_command(
 
 
 def frame(code: int, data: bytes = b"", *, size: int | None = None) -> bytes:
-    """A command of any type and content."""
     total = 1 + len(data) if size is None else size
     return total.to_bytes(4, signed=True) + bytes((code,)) + data
 

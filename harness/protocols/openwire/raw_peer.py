@@ -65,7 +65,6 @@ def topic(name: str) -> Structure:
 
 
 def command(name: str, /, **fields: Any) -> Match[Structure]:
-    """Match a command by name and plain field values."""
     words = " ".join([name, *(f"{key}={value}" for key, value in fields.items())])
     return Match(
         words,
@@ -159,7 +158,6 @@ class OpenWirePeer(Conversation[Structure]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Structure:
-        """A command and its Response."""
         return self.answered(self.send(name, fields, response=True), within=within, proves=proves)
 
     def answered(

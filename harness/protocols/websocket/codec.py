@@ -22,8 +22,6 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class Op(enum.IntEnum):
-    """The opcodes that the protocol defines."""
-
     CONTINUATION = 0x0
     TEXT = 0x1
     BINARY = 0x2

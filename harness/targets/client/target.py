@@ -54,7 +54,6 @@ class ClientTarget(SocketTarget):
 
     @classmethod
     def of(cls, identity: Identity, values: Mapping[str, Any], path: Path) -> ClientTarget:
-        """Make the target of the file ``path`` from its ``values``."""
         package, driver = values.get("package", ""), values.get("driver", "")
         version = values.get("version")
         return cls(identity, values["command"], path.parent, package, version, driver)

@@ -80,7 +80,6 @@ def speaks(endpoint: Endpoint, protocol: str, login: str | None, passcode: str |
 
 
 def url(endpoint: Endpoint, greeted: Greeting) -> str:
-    """Return the URL of an endpoint that speaks a protocol."""
     schemes = {"stomp": ("stomp", "stomp+ssl"), "amqp": ("amqp", "amqps")}
     protocol = "amqp" if greeted.protocol == "amqp091" else greeted.protocol
     plain, secure = schemes.get(protocol, (protocol, protocol))

@@ -18,7 +18,6 @@ CLEAR_ALARM = {
 
 
 def limit_commands(limits: LimitsSet) -> Iterator[tuple[str, ...]]:
-    """Yield the arguments by which the limits are set that are given."""
     if limits.paging is not None:
         # there is no command for it; it is looked up whenever it is used
         setting = f"rabbit, vm_memory_high_watermark_paging_ratio, {_written(limits.paging)}"

@@ -74,8 +74,6 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A whole number or a fraction."""
-
     value: int | float
     line: int
 
@@ -178,8 +176,6 @@ def _wrong(problem: UnexpectedInput, text: str) -> tuple[str, str]:
 
 
 class _Building(Transformer[Token, Any]):
-    """Makes terms of what the parser found."""
-
     def start(self, items: list[Term]) -> Term:
         return items[0]
 

@@ -62,7 +62,6 @@ class _Reading:
 
     @property
     def settings(self) -> Settings:
-        """The broker's configuration."""
         return _settings(self)
 
 

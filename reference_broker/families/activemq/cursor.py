@@ -139,7 +139,6 @@ class Cursor:
 
     @property
     def must_clear(self) -> bool:
-        """True if memory is to be cleared now."""
         return False
 
     def drops(self, claim: ChargedEntry) -> bool:

@@ -123,7 +123,6 @@ class ProducerFlow:
         self._is_question = is_question
 
     def policy(self, destination: str) -> DestinationPolicy:
-        """Return the policy of the destination of this qualified name."""
         return self.accounting.find(destination).entry
 
     def cost(self, message: Message) -> int:

@@ -25,8 +25,6 @@ from brokerproof.reference_broker.persistence.pages import PagingStore
 
 
 class SpooledQueue(Protocol):
-    """The methods of a queue that a spool calls."""
-
     durable: bool
 
     @property
@@ -58,7 +56,6 @@ class Spool:
 
     @property
     def files(self) -> int:
-        """The number of page files."""
         return self._pages.files
 
     def takes(

@@ -54,7 +54,6 @@ def is_question(address: str) -> bool:
 
 
 def _place(name: str) -> tuple[str, RoutingType]:
-    """Return the address that a reply-to of any protocol names."""
     for prefix, routing in (
         *((prefix, RoutingType.ANYCAST) for prefix in (QUEUE, "/queue/")),
         *((prefix, RoutingType.MULTICAST) for prefix in (TOPIC, "/topic/")),

@@ -27,7 +27,6 @@ class Usage:
 
     @property
     def percent(self) -> int:
-        """The percentage of the limit that is used."""
         return self.used * 100 // self.limit if self.limit else 0
 
     def full(self, mark: int = 100) -> bool:

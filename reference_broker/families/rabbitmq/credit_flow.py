@@ -26,8 +26,6 @@ INITIAL, MORE = 400, 200
 
 
 class CreditFlow:
-    """The credit of one sender with one receiver."""
-
     def __init__(self) -> None:
         self._left = INITIAL
         self._until_more = MORE
@@ -50,7 +48,6 @@ class CreditFlow:
         return MORE
 
     def grant(self, credit: int) -> None:
-        """The sender has ``credit`` more."""
         self._left += credit
 
 

@@ -59,7 +59,6 @@ class PagingOut:
         self._next_look.move(now + EVERY)
 
     def page_out(self, queue: LimitedQueue) -> None:
-        """Write out the messages in ``queue``."""
         for entry in queue.in_memory():
             self._page_out(entry)
 

@@ -83,7 +83,6 @@ def check(queue: str, arguments: Mapping[str, Any]) -> None:
 
 
 def limits(arguments: Mapping[str, Any]) -> Limits:
-    """Return the limits that checked arguments give a queue."""
     ttl = arguments.get(TTL)
     return Limits(
         length=arguments.get(LENGTH),

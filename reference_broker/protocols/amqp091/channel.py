@@ -171,7 +171,6 @@ class Channel:
         self.connection.shared.outbox.wait_for(self.connection.conn, batch)
 
     def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
-        """Send basic.deliver with its content."""
         exchange, key = message.exchange_and_key(what)
         self.send_content(
             methods.make(commands.Basic.Deliver, consumer, tag, redelivered, exchange, key), what
@@ -195,7 +194,6 @@ class Channel:
         )
 
     def flush(self) -> None:
-        """Send the confirms that were collected."""
         if self.confirms is not None and not (self.is_closing or self.is_closed):
             for method in self.confirms.take_answers():
                 self.tell(method)
@@ -253,7 +251,6 @@ class Channel:
             self.tell(methods.make(commands.Basic.Cancel, consumer.tag, True))
 
     def cancel(self, consumer: Consumer) -> None:
-        """End ``consumer`` as its client asked."""
         self.consumers.pop(consumer.tag, None)
         consumer.detach()
         self.topology.left(consumer.declared)
@@ -262,7 +259,6 @@ class Channel:
     # --- the end ----------------------------------------------------------------------------------
 
     def refuse(self, problem: Refusal, method: base.Frame | None) -> None:
-        """Close the channel for a mistake of the peer."""
         method = self._publish_of(method)
         self.flush()
         self._give_all_back()

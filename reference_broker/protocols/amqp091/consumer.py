@@ -22,11 +22,9 @@ class Prefetch:
         return not self.limit or self.used < self.limit
 
     def take(self) -> None:
-        """Count a delivery that was sent."""
         self.used += 1
 
     def give_back(self) -> None:
-        """Count a delivery that was settled."""
         self.used -= 1
 
 
@@ -140,7 +138,6 @@ class Consumer:
         self.declared.queue.add_consumer(self)
 
     def detach(self) -> None:
-        """Leave the queue."""
         self.declared.on_delete.pop(self.cancelled, None)
         self.declared.queue.remove_consumer(self)
 

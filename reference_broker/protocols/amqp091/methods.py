@@ -199,5 +199,4 @@ def properties(data: bytes) -> dict[str, Any]:
 
 
 def header_payload(size: int, data: bytes) -> bytes:
-    """Return a content header with encoded properties."""
     return _CONTENT.pack(BASIC, 0, size, 0)[:12] + data

@@ -109,8 +109,6 @@ def field(
 
 
 class Composite:
-    """Base class of all composite values."""
-
     __slots__ = ()
 
     NAME: ClassVar[str]

@@ -476,7 +476,6 @@ class AmqpConnection:
         self._close()
 
     def _refuse(self, problem: Refusal) -> None:
-        """End the connection with an error."""
         self.observe(problem.fault.requirement, problem.detail)
         if self._state in (State.HEADER, State.SASL):
             if self._state is State.SASL:

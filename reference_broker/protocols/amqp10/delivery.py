@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """The session of a link that sends."""
-
     def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None: ...
 
 
 class SendingLink(Protocol):
-    """The link that a delivery was sent on."""
-
     queue: Queue
     default_outcome: Any
 
@@ -53,8 +49,6 @@ class SendingLink(Protocol):
 
 
 class Transaction(Protocol):
-    """A live transaction with an outcome of the peer."""
-
     def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
         """Note that the peer settled ``delivery``, or that its link has gone."""
 

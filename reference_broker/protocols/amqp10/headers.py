@@ -21,7 +21,6 @@ SIZE = 8
 
 
 def requirement_of(received: bytes) -> str:
-    """Return the requirement that refuses a header."""
     if not received.startswith(b"AMQP"):
         return "AMQP10-VER-11"
     return "AMQP10-VER-12" if received in (AMQP, SASL, TLS) else "AMQP10-VER-08"
@@ -33,7 +32,6 @@ def can_become(received: bytes, header: bytes) -> bool:
 
 
 def described(received: bytes) -> str:
-    """Return a header in words."""
     if received.startswith(b"AMQP") and len(received) == SIZE:
         return f"protocol {received[4]}, version {received[5]}.{received[6]}.{received[7]}"
     return f"bytes {received.hex(' ')}"

@@ -125,8 +125,6 @@ class Connection(Protocol):
 
 
 class Session(Protocol):
-    """A link's session."""
-
     shared: BrokerContext
     our_channel: int
     next_delivery_id: int

@@ -157,7 +157,6 @@ class AmqpMessage(Message):
 
 
 def _fields_of(data: bytes, at: int) -> int:
-    """Return the number of fields of the list that begins ``at``."""
     match data[at]:
         case 0xC0:
             return data[at + 2]
@@ -276,5 +275,4 @@ def notes_of(entry: Entry) -> Notes:
 
 
 def rejected(condition: str, description: str) -> messaging.Rejected:
-    """Return the outcome of a refused message."""
     return messaging.Rejected(error=Error(condition=condition, description=description))

@@ -15,16 +15,12 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import Error
 
 
 class Scope(enum.Enum):
-    """The endpoint that an error ends."""
-
     CONNECTION = "connection"
     SESSION = "session"
     LINK = "link"
 
 
 class Fault(NamedTuple):
-    """One kind of mistake."""
-
     scope: Scope
     condition: str
     requirement: str
@@ -132,7 +128,6 @@ class Refusal(Exception):
 
     @property
     def error(self) -> Error:
-        """The error that is sent to the peer."""
         return Error(
             condition=self.fault.condition, description=f"{self.detail} ({self.fault.requirement})"
         )

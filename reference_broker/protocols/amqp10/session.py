@@ -141,13 +141,11 @@ class Session:
         self.connection.send(frame(self.our_channel, performative.encode()))
 
     def flush(self) -> None:
-        """Send the settlements that were collected."""
         if self._batch:
             for disposition in self._batch.take():
                 self.connection.send(frame(self.our_channel, disposition.encode()))
 
     def settle_incoming(self, delivery_id: int, state: Any) -> None:
-        """Collect the settlement of a delivery that arrived."""
         if not self._batch:
             self.connection.touch(self)
         self._batch.add(delivery_id, state)

@@ -20,16 +20,12 @@ class Session(Protocol):
 
 
 class Controller(Protocol):
-    """The link that declared a transaction."""
-
     @property
     def session(self) -> Session:
         """Return the link's session."""
 
 
 class LiveTransaction:
-    """A transaction between its declare and its discharge."""
-
     def __init__(self, id: bytes, coordinator: Controller) -> None:
         self.id = id
         self.coordinator = coordinator

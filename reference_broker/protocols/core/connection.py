@@ -208,7 +208,6 @@ class CoreConnection:
 
     @property
     def consumers(self) -> int:
-        """Number of consumers of all sessions."""
         return sum(len(session.consumers) for session in self._sessions.values())
 
     # --- what goes out ----------------------------------------------------------------------------

@@ -54,7 +54,6 @@ class ConsumerCredit:
         return self.credit is None or self.credit > 0
 
     def given(self, credits: int) -> None:
-        """Apply credit from the client."""
         if credits == -1:
             self.credit = None
         elif self.credit is not None:
@@ -90,7 +89,6 @@ class CoreConsumer:
         self._unsettled: OrderedDict[int, Entry] = OrderedDict()
 
     def attach(self) -> None:
-        """Join the queue."""
         if self.browses:
             self.queue.browsers.add(self)
         else:

@@ -34,8 +34,6 @@ class Packet(NamedTuple):
 
 
 class PacketParser:
-    """Cuts packets from a stream."""
-
     def __init__(self) -> None:
         self._waiting = bytearray()
 
@@ -79,7 +77,6 @@ class Fields(FieldReader):
     __slots__ = ()
 
     def perhaps(self, read: Callable[[], T]) -> T | None:
-        """Return an optional value."""
         return read() if self.flag() else None
 
     def text(self) -> str:

@@ -64,7 +64,6 @@ def of_queue(
 
 
 def of_address(channel: int, rule: Rule, address: Address | None, version: int) -> bytes:
-    """Return the answer to a question about an address."""
     queues = [] if address is None else address.queues
     routing = set() if address is None else address.routing
     fields = [

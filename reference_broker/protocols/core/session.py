@@ -124,7 +124,6 @@ class Session:
         self.started = False
 
     def resume(self) -> None:
-        """Offer every consumer what waits."""
         for consumer in list(self.consumers.values()):
             consumer.offer()
 

@@ -15,8 +15,6 @@ _ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
 
 
 class SessionQueues:
-    """Requests about queues on the session of ``channel``."""
-
     def __init__(self, connection: Connection, channel: int) -> None:
         self._connection = connection
         self._router = connection.shared.router
@@ -124,7 +122,6 @@ class SessionQueues:
         )
 
     def describe(self, name: str) -> None:
-        """Answer a query about the queue ``name``."""
         router = self._router
         binding = router.addresses.queue_by_name(name)
         rule = router.addresses.settings_for(name if binding is None else binding[0].name)

@@ -43,8 +43,6 @@ _TYPES = ("application/json", "application/*", "*/*")
 
 
 class ManagementConnection:
-    """The broker's side of one connection."""
-
     def __init__(
         self,
         conn: int,

@@ -17,15 +17,12 @@ UNKNOWN = "NaN"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The broker that is asked about."""
-
     shared: BrokerContext
     topology: Topology
     resources: Resources
 
 
 def name(shared: BrokerContext) -> str:
-    """Return the node's name."""
     assert shared.settings.rabbitmq is not None
     return shared.settings.rabbitmq.node
 

@@ -30,7 +30,6 @@ def entries(broker: node.Node) -> list[dict[str, Any]]:
 
 
 def totals(broker: node.Node) -> dict[str, int]:
-    """Return the messages of all queues together."""
     queue_entries = entries(broker)
     return {
         key: sum(queue[key] for queue in queue_entries)

@@ -22,8 +22,6 @@ class Missing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path with the names in it."""
-
     ask: Callable[..., Any]
     names: tuple[str, ...]
 
@@ -39,7 +37,6 @@ class Paths:
         self._known = [(path.split("/"), ask) for path, ask in known.items()]
 
     def find(self, words: Sequence[str]) -> Place | None:
-        """Return the place of a path, given as its parts."""
         for pattern, ask in self._known:
             if len(pattern) == len(words) and all(
                 a in ("*", b) for a, b in zip(pattern, words, strict=True)

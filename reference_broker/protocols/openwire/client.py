@@ -363,7 +363,6 @@ class Client:
             deadline.move(self.shared.clock.now + timeout_ms * NS_PER_MS)
 
     def control_consumer(self, fields: Fields, request: ResponseRequest) -> None:
-        """Change the prefetch limit of a consumer."""
         if self.version >= 6:
             structure(fields, self.version)
         closes, id, limit = fields.flag(), structure(fields, self.version), fields.int32()

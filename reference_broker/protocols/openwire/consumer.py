@@ -59,7 +59,6 @@ class Prefetch:
         return self.pulled > 0 if self.limit == 0 else out - self.extension < self.limit
 
     def dispatched(self) -> None:
-        """Count a message that was dispatched."""
         self.pulled = max(0, self.pulled - 1)
 
     def seen(self, count: int) -> None:
@@ -120,7 +119,6 @@ class OpenWireConsumer:
         self._client.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Dispatch one message."""
         entry.deliveries += 1
         self.queue.unsettled += 1
         self._send(entry)

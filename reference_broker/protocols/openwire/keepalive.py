@@ -27,7 +27,6 @@ class Signs:
 
     @property
     def rhythm(self) -> Duration:
-        """Time between checks."""
         return self.duration // SHARE if self.duration > _SHORT else self.duration
 
     def spoke(self) -> None:

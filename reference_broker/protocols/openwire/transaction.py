@@ -40,6 +40,5 @@ class OpenWireTransaction:
             consumer.offer()
 
     def roll_back(self) -> None:
-        """Undo everything."""
         self.is_live = False
         self._sends.undo()

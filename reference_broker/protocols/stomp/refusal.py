@@ -25,7 +25,6 @@ class Fault(NamedTuple):
     v12: str
 
     def requirement(self, version: Version) -> str:
-        """Return the requirement to cite in ``version``."""
         return (self.v10, self.v11, self.v12)[version]
 
 

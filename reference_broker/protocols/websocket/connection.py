@@ -140,7 +140,6 @@ class WebSocketConnection:
         self._finish()
 
     def on_store_failed(self, reason: str) -> None:
-        """Pass on that a request cannot be stored."""
         self._inner.on_store_failed(reason)
 
     # --- what goes out ----------------------------------------------------------------------------

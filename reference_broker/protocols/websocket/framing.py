@@ -111,7 +111,6 @@ class Frames:
         return b"".join(data)
 
     def part(self, payload: bytes, *, first: bool, last: bool) -> bytes:
-        """Return a part of a binary message."""
         data = []
         for start in range(0, max(1, len(payload)), self._most):
             opcode = Opcode.BINARY if first and not start else Opcode.CONTINUATION

@@ -53,8 +53,6 @@ class _Refused(Exception):
 
 
 class Upgrade:
-    """Reads one request."""
-
     def __init__(self) -> None:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MOST)
 

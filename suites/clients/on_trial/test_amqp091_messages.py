@@ -35,7 +35,6 @@ def connected(target: Bench, heartbeat: int = 0, **limits: int) -> Amqp091Trial:
 
 
 def still_works(trial: Amqp091Trial, channel: int = 1) -> None:
-    """Check that the application gets a message on a channel."""
     trial.server.deliver(trial.consume("control", channel), b"control")
     trial.driver.expect(event_named("message", body="control"))
 

@@ -186,7 +186,6 @@ def without(segments: Sequence[Segment], lost: set[int]) -> list[Segment]:
 
 
 def renumbered(segments: Sequence[Segment], by: int) -> list[Segment]:
-    """Return the packets with sequence numbers that begin elsewhere."""
     return [
         replace(
             segment,

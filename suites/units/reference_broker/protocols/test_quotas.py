@@ -323,7 +323,6 @@ def _written() -> Iterator[Site]:
 
 
 def _asking(resource: str) -> Site:
-    """Return the place that asks now."""
     frame = sys._getframe(2)
     while frame.f_code.co_name in _ASKING:
         assert frame.f_back is not None

@@ -10,8 +10,6 @@ from brokerproof.reference_broker.runtime.turns import Turns
 
 
 class Loop:
-    """A loop that keeps what is to be called in the next turn."""
-
     def __init__(self) -> None:
         self._next: list[Callable[[], None]] = []
 
