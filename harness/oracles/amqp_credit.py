@@ -47,7 +47,13 @@ class _Account:
     about."""
     drains: int = 0
     is_vast: bool = False
-    """True once more was granted than serial numbers can compare."""
+    """True once more was granted than serial numbers can compare, or from a delivery-count that the
+    sender never had: it follows the formula all the same."""
+
+    def has_had(self, count: int | None) -> bool:
+        """True if ``count`` may be what the receiver knows of the sender's delivery-count."""
+        initial = self.link.initial_delivery_count
+        return count is None or (count - initial) % WRAP <= (self.delivery_count - initial) % WRAP
 
     def begins(self, frame: WireFrame) -> bool:
         """Note a transfer; whether it is the first of a delivery."""
@@ -146,6 +152,7 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
         elif step.frame.name == "flow" and step.frame.side is side.other:
             account.granted.grant(step.position, _limit(step, account.link))
             account.is_vast |= (step.frame.number("link-credit") or 0) > MOST
+            account.is_vast |= not account.has_had(step.frame.number("delivery-count"))
             account.drains += step.frame.flag("drain")
         elif step.frame.name == "flow":
             findings += _stated_counts(account, step)
@@ -158,6 +165,9 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
     if count is None:
         return [Finding(COUNT, Seen.VIOLATED, f"{where} has no delivery-count")]
     advanced = ahead(count, account.delivery_count)
+    # 2.6.7 counts a message that "is sent", at its first transfer or at its last.
+    if advanced == -1 and account.going_on:
+        return [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {count}, one on its way")]
     if advanced < 0:
         return [
             Finding(
@@ -175,7 +185,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
             )
         ]
     room = account.granted.room(count)
-    if room < 0:
+    if advanced and room < 0:  # deliveries beyond the credit are counted truly
         return [
             Finding(
                 COUNT,

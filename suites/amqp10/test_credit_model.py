@@ -79,6 +79,9 @@ class Drain:
     credit: int
     echo: bool = False
 
+    def __str__(self) -> str:
+        return f"a drain of {self.credit}"
+
 
 @dataclass(frozen=True)
 class Open:
@@ -314,7 +317,7 @@ class Run:
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
         self.watch(str(step), judged_by)
         self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
-        detail = f"{step} left {link.credit} credits; {self.peer.instead()}"
+        detail = f"{step} credits left {link.credit}; {self.peer.instead()}"
         self.target.require(DRAIN_ANSWERED, link.credit == 0, detail)
         model.credit[queue] = 0
         self.peer.flow(link, link_credit=0, drain=False)

@@ -182,6 +182,26 @@ def test_an_untruthful_flow_is_seen(flow: Event, requirement: str) -> None:
     }
 
 
+def test_a_delivery_counts_from_its_first_transfer_or_from_its_last() -> None:
+    events = [*receiving(), grant(5), delivery(0), delivery(1, more=True)]
+    assert not violations(amqp_credit.counts, [*events, told(1, 4)])
+    assert not violations(amqp_credit.counts, [*events, told(2, 3)])
+    assert violations(amqp_credit.counts, [*events, told(0, 5)]) == {amqp_credit.COUNT}
+
+
+def test_from_a_count_that_the_sender_never_had_no_credit_is_derived() -> None:
+    for stated in (2**31 - 1, 2**31, LAST - 5):
+        events = [*receiving(), grant(10, stated), told(0, (stated + 10) % 2**32)]
+        assert not violations(amqp_credit.counts, events)
+    assert violations(amqp_credit.counts, [*receiving(), grant(10, 0), told(0, 11)])
+
+
+def test_deliveries_beyond_the_credit_are_counted_truly() -> None:
+    events = [*receiving(), grant(1), delivery(0), delivery(1), told(2, 0)]
+    assert violations(amqp_credit.credit, events) == {amqp_credit.NOT_WITHOUT}
+    assert not violations(amqp_credit.counts, events)
+
+
 def test_a_flow_beyond_the_limit_is_seen_in_a_drain_too() -> None:
     events = [*receiving(), grant(5, drain=True)]
     assert not violations(amqp_credit.counts, [*events, told(5, 0)])

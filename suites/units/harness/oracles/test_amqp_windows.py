@@ -121,6 +121,16 @@ def test_flows_that_tell_ids_otherwise_are_seen(flows: list[Event], requirement:
     }
 
 
+def test_a_next_incoming_id_may_follow_what_was_stated_half_way_round() -> None:
+    jumps = [
+        we("flow", next_outgoing_id=stated, incoming_window=9, outgoing_window=9)
+        for stated in (1, 2**31)
+    ]
+    events = [*receiving(), grant(9), answer(next_incoming_id=0), *jumps]
+    assert not violations(amqp_windows.ids, [*events, answer(next_incoming_id=2**31)])
+    assert violations(amqp_windows.ids, [*events, answer(next_incoming_id=2**31 + 1)])
+
+
 def test_a_next_incoming_id_before_the_others_begin_is_seen() -> None:
     events = [
         *opened(),
