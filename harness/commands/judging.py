@@ -457,7 +457,7 @@ def _judge(
             pass_fds=(held,),
         )
         try:
-            with _interruptible():
+            with interruptible():
                 ended = progress.follow(
                     console,
                     process,
@@ -506,7 +506,7 @@ def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """SIGTERM ends this command as Ctrl-C does: its children with it, and what they recorded is
     kept."""
 

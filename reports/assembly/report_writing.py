@@ -59,7 +59,7 @@ def command(
 
 
 @contextmanager
-def _processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | LocalTasks]:
+def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | LocalTasks]:
     """Spark's where there is PySpark, else some of this machine. ``brief`` is for a little data."""
     if master is not None:
         on_demand.require("--master")
@@ -84,7 +84,7 @@ def _started_early(master: str | None) -> Iterator[SparkTasks | LocalTasks]:
     with ExitStack() as stack:
         problem: Exception | None = None
         try:
-            started = stack.enter_context(_processes(master, brief=True))
+            started = stack.enter_context(processes(master, brief=True))
             started.warm_up(ready)
         except (NoJava, NoGateway, on_demand.NoSpark) as failed:
             problem = failed
@@ -121,7 +121,7 @@ def write(
     out.mkdir(parents=True, exist_ok=True)
     brief = not trace_tables or sum(run.events() for run in opened) < BRIEF_EVENTS
     try:
-        with _processes(master, brief=brief) if started is None else nullcontext(started) as tasks:
+        with processes(master, brief=brief) if started is None else nullcontext(started) as tasks:
             return build(
                 tasks,
                 opened,

@@ -20,7 +20,7 @@ from brokerproof.reports.model.target_summaries import Broker
 from brokerproof.reports.sources import mutants
 from brokerproof.reports.sources.runs import Run
 from brokerproof.reports.view.packed_cases import choices, listing
-from brokerproof.reports.view.templates import STYLE, THEME, templates
+from brokerproof.reports.view.templates import STYLE, THEME, of_target, templates
 
 BEGUN = 60
 """Cases that are listed in the index for readers without JavaScript."""
@@ -119,7 +119,12 @@ class Pages:
         return (
             templates()
             .get_template("behaviours.html.j2")
-            .render(rows=rows, columns=[bar.column for bar in model.latest])
+            .render(
+                rows=rows,
+                columns=[(bar.column.target, of_target(bar.column.target)) for bar in model.latest],
+                place="conformance report",
+                back="All cases",
+            )
         )
 
     def shared(self) -> dict[str, str]:

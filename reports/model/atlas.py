@@ -1,0 +1,166 @@
+"""What an atlas states of releases: when each difference appeared, went and came back, and what
+changes between two of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from brokerproof.harness.catalogue.areas import Area
+from brokerproof.harness.catalogue.releases import Release
+from brokerproof.harness.results import area_summary, impacts, records
+from brokerproof.harness.results.area_summary import AreaState
+from brokerproof.harness.results.behaviour_comparison import Row, by_target, side_by_side
+from brokerproof.harness.results.difference import Shift, shifts
+from brokerproof.harness.results.records import LatestResult
+from brokerproof.harness.results.verdict import LISTED
+from brokerproof.reports.model.slugs import case_link, plain_slug
+from brokerproof.reports.model.tables.matrix import matrix
+from brokerproof.reports.sources.result_rows import flatten
+from brokerproof.reports.sources.runs import Run, open_run
+
+_STATES = dict.fromkeys(("FAIL", "KNOWN", "WARN"), "broken") | {"PASS": "kept", "NOTE": "kept"}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A release and what was recorded of it; ``sentence`` says why that is not all."""
+
+    release: Release
+    sentence: str
+    run: Run
+    results: Sequence[LatestResult]
+    counts: Sequence[tuple[str, int]]
+    areas: Mapping[Area, AreaState]
+    behaviours: Mapping[str, set[str]]
+    said: Mapping[str, Mapping[str, str]]
+    """The worst verdict on each requirement, and the link to a case that gave it."""
+
+    @property
+    def report(self) -> str:
+        return f"releases/{self.release.slug}"
+
+
+class Phase(NamedTuple):
+    """Neighbouring releases of which the same is known."""
+
+    value: str
+    first: Judged
+    last: Judged
+
+
+class Past(NamedTuple):
+    """A requirement or a behaviour over the releases of a broker; ``question`` is the latter's."""
+
+    name: str
+    question: str
+    impact: str
+    phases: Sequence[Phase]
+
+
+class Change(NamedTuple):
+    """What an application finds other in ``b`` than in ``a``, the worst first."""
+
+    a: Judged
+    b: Judged
+    shifts: Sequence[Shift]
+    behaviours: Sequence[Row]
+    page: str
+
+
+class Broker(NamedTuple):
+    """``pasts`` are the requirements that a release breaks and the behaviours that changed: the
+    worst first, and what was always so last."""
+
+    name: str
+    judged: Sequence[Judged]
+    newest: Judged
+    pasts: Sequence[Past]
+    page: str
+
+
+class Atlas(NamedTuple):
+    """``others`` are releases without a result, each with the reason; ``changes`` lie between
+    neighbours, between each release and the newest, and between brokers."""
+
+    brokers: Sequence[Broker]
+    others: Sequence[tuple[Release, str]]
+    changes: Mapping[tuple[Release, Release], Change]
+
+
+def read(folder: Path, releases: Iterable[Release]) -> Atlas:
+    """Raises :class:`~brokerproof.reports.sources.runs.UnreadableRun` or ``UnreadableResults``."""
+    by_broker: dict[str, list[Judged]] = {}
+    others = []
+    for release in releases:
+        run, said = folder / "runs" / release.slug, str(release.outcome(folder).get("sentence", ""))
+        if release.unfit or not (run / records.NAME).exists():
+            others.append((release, release.unfit or said or "not judged yet"))
+        else:
+            by_broker.setdefault(release.broker, []).append(_judged(release, said, open_run(run)))
+    brokers = [
+        Broker(name, judged, judged[-1], _pasts(judged), f"broker-{plain_slug(name)}.html")
+        for name, judged in by_broker.items()
+    ]
+    pairs = [
+        *(pair for broker in brokers for pair in pairwise(broker.judged)),
+        *((one, broker.newest) for broker in brokers for one in broker.judged[:-1]),
+        *((a.newest, b.newest) for a in brokers for b in brokers if a is not b),
+    ]
+    return Atlas(brokers, others, {(a.release, b.release): _change(a, b) for a, b in pairs})
+
+
+def _judged(release: Release, sentence: str, run: Run) -> Judged:
+    # Without the target's name, results of two releases are compared as those of one target.
+    latest = [
+        replace(one, result=replace(one.result, target=""))
+        for one in records.last_of_each(records.read(run.folder))
+    ]
+    results = [one.result for one in latest]
+    counts = Counter(result.verdict for result in results)
+    said = {}
+    for row in matrix(flatten([run]).findings).to_pylist():
+        link = case_link(run.name, row["target"], row["case"], several=False)
+        link = f"releases/{release.slug}/{link}"
+        said[row["requirement"]] = {"verdict": row["verdict"], "link": link}
+    areas = {state.area: state for state in area_summary.summarise(results).get("", ())}
+    shown = [(verdict.value, counts[verdict]) for verdict in LISTED if counts[verdict]]
+    seen = by_target(results).get("", {})
+    return Judged(release, sentence, run, latest, shown, areas, seen, said)
+
+
+def _pasts(of_broker: Sequence[Judged]) -> list[Past]:
+    found = []
+    for name in dict.fromkeys(name for judged in of_broker for name in judged.said):
+        said = [judged.said.get(name) for judged in of_broker]
+        phases = _phases(of_broker, [_STATES.get(one["verdict"]) if one else None for one in said])
+        if any(phase.value == "broken" for phase in phases):
+            found.append(Past(name, "", impacts.of_requirement(name) or "", phases))
+    for row in side_by_side([judged.behaviours for judged in of_broker]):
+        phases = _phases(of_broker, [", ".join(values) for values in row.values])
+        if len(phases) > 1:
+            found.append(Past(row.name, row.question, row.impact or "", phases))
+    worst = {past.name: impacts.severity(past.impact or None) for past in found}
+    return sorted(found, key=lambda past: (len(past.phases) < 2, worst[past.name]))
+
+
+def _phases(of_broker: Sequence[Judged], values: Sequence[str | None]) -> list[Phase]:
+    """Return what was so in which releases; those of which nothing is known are passed over."""
+    phases: list[Phase] = []
+    for judged, value in zip(of_broker, values, strict=True):
+        if phases and phases[-1].value == value:
+            phases[-1] = phases[-1]._replace(last=judged)
+        elif value:
+            phases.append(Phase(value, judged, judged))
+    return phases
+
+
+def _change(a: Judged, b: Judged) -> Change:
+    across = a.release.broker != b.release.broker
+    rows = [row for row in side_by_side([a.behaviours, b.behaviours]) if row.differs]
+    page = f"change-{a.release.slug}--{b.release.slug}.html"
+    return Change(a, b, shifts(a.results, b.results, across=across), rows, page)
