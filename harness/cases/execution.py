@@ -57,12 +57,13 @@ from brokerproof.harness.worlds.bounds import Action, LimitReached
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
+NEVER_JUDGED = "the case never reached it"
 LATE: Duration = 500 * NS_PER_MS
 """A host that is so late may have failed a control itself: clients of ours have TTLs of 1 s, and
 send something every half of it."""
 SIDE_BY_SIDE_EXAMPLES = 16
 MORE_DRAWS = 4
-"""How often as many examples are drawn again for situations that none has reached."""
+"""How often as many examples are drawn again for what none has reached."""
 
 
 def execute(run: Run, call: Call) -> Result:
@@ -367,18 +368,35 @@ def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
 
     draw(run, call, example, seed, run.database, shrink=run.shrink)
     for more in range(1, MORE_DRAWS + 1):
-        if failed or not unreached(run, call, total):
+        if failed or not (unreached(run, call, total) or _unjudged(run, call, total)):
             break
         draw(run, call, example, seed + more, None, shrink=run.shrink, fixed=False)
     if failed:
         _add(total, failed[0])
 
 
+def _unjudged(run: Run, call: Call, record: ExampleRecord) -> bool:
+    """True if no example of ``record`` judged one of the requirements, which may be chance."""
+    return any(row.detail == NEVER_JUDGED for row in _complete(binding(run, call), record))
+
+
 def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int, *, last: bool) -> None:
-    """In real time: draw every plan, then run them at the same time, each with a world of its own.
-    An example that the host left open is run once more, or one of many would leave open the case.
-    So are, in the ``last`` attempt, a few in which a control failed, when the others are done and
-    one by one: what failed may be a race of the broker, which they kept busy.
+    """In real time: run the drawn examples at the same time, and more if none of them judged one of
+    the requirements."""
+    played = 0
+    for more in range(1 + MORE_DRAWS):
+        played = _batch(run, call, total, seed + more, played, last=last)
+        if total.failing or not _unjudged(run, call, total):
+            break
+
+
+def _batch(
+    run: Run, call: Call, total: ExampleRecord, seed: int, played: int, *, last: bool
+) -> int:
+    """Draw every plan, then run them at the same time, each in a world of its own, numbered from
+    ``played``; return the next number. An example that the host left open is run once more, or one
+    of many would leave open the case. So are, in the ``last`` attempt, a few in which a control
+    failed, when the others are done and one by one: what failed may be a race of the broker.
     """
     plans: list[dict[str, Any]] = []
 
@@ -394,11 +412,11 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int, *, last
     def collect(**plan: Any) -> None:
         plans.append(plan)
 
-    draw(run, call, collect, seed, None, shrink=False)
+    draw(run, call, collect, seed, None, shrink=False, fixed=not played)
     records = [ExampleRecord() for _ in plans]
     with ThreadPoolExecutor(SIDE_BY_SIDE_EXAMPLES, thread_name_prefix="example") as pool:
         jobs = [
-            pool.submit(example, record, number, plan)
+            pool.submit(example, record, played + number, plan)
             for number, (plan, record) in enumerate(zip(plans, records, strict=True))
         ]
         problems = [job.exception() for job in jobs]
@@ -410,7 +428,7 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int, *, last
         for number in raced:
             records[number], problems[number] = ExampleRecord(), None
             try:
-                again = 2 * len(plans) + number
+                again = played + 2 * len(plans) + number
                 records[number] = example(records[number], again, plans[number])
             except Exception as still:
                 problems[number] = still
@@ -419,6 +437,7 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int, *, last
     for problem in problems:
         if problem is not None:
             raise problem
+    return played + 3 * len(plans)
 
 
 def _may_be_a_race(problem: BaseException | None) -> bool:
@@ -474,7 +493,7 @@ def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
     """One finding for each of the requirements ``rows``, and those of the aftermath; one that the
     case never judged is NEVER_REACHED, or asks nothing where another vendor's document ended it."""
     judged = {finding.requirement: finding for finding in combine(record.findings)}
-    missing = (Seen.NEVER_REACHED, "the case never reached it")
+    missing = (Seen.NEVER_REACHED, NEVER_JUDGED)
     if record.unbound_end:
         missing = (Seen.NOT_APPLICABLE, f"this broker need not: {record.unbound_end}")
     beyond = [finding for finding in judged if finding not in rows]

@@ -18,6 +18,8 @@ from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
 
 ARGUMENTS = "amqp091-arguments"
 CONFIRMS = "amqp091-confirms"
+CONSUMER_PREFETCH = "amqp091-consumer-prefetch"
+EXCHANGE_BINDINGS = "amqp091-exchange-bindings"
 NACK = "amqp091-nack"
 """Capabilities: extensions that a broker of AMQP 0-9-1 offers or not."""
 QUIET: Duration = ms(300)
@@ -27,11 +29,14 @@ CHANNEL, CONNECTION, EXCEPTION = "channel", "connection", "exception"
 exceptions of a channel are "usually" due to soft errors (4.8.1)."""
 
 
+def offers(target: Target, extension: str) -> bool:
+    return extension in target.identity.capabilities
+
+
 def settling(target: Target, ways: Sequence[str]) -> list[str]:
     """Return those of ``ways`` to settle deliveries that the broker offers: "nack" is an
     extension."""
-    has_nack = NACK in target.identity.capabilities
-    return [way for way in ways if has_nack or "nack" not in way]
+    return [way for way in ways if offers(target, NACK) or "nack" not in way]
 
 
 def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:

@@ -121,7 +121,7 @@ def steps_on(target: Target) -> st.SearchStrategy[list[Step]]:
     examples=60,
     always=lambda target: [
         {"count": 3, "steps": steps, "transacts": transacts}
-        for way in settling(target, ["ack", "nack"])
+        for way in settling(target, ["ack", "nack", "reject", "requeue"])
         for steps in ([(way, 1, True, False)], [(way, 0, True, True)] * 2)
         for transacts in (False, True)
     ],

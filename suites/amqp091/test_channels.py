@@ -9,12 +9,14 @@ from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     CONFIRMS,
     CONNECTION,
+    CONSUMER_PREFETCH,
     QUIET,
     arrive,
     bodies,
     drained,
     eventually,
     fill,
+    offers,
     queue_of,
     record_close,
 )
@@ -190,7 +192,9 @@ class Shared:
     def __init__(self, target: Bench) -> None:
         self.target = target
         self.peer = target.amqp091(channels=2)
-        self.queue = queue_of(self.peer, channel=NEIGHBOUR, arguments={"x-max-length": LENGTH})
+        self.limited = offers(target.target, ARGUMENTS)
+        limits = {"arguments": {"x-max-length": LENGTH}} if self.limited else {}
+        self.queue = queue_of(self.peer, channel=NEIGHBOUR, **limits)
         self.other = queue_of(self.peer, channel=NEIGHBOUR)
 
     def mistake(self, kind: str) -> None:
@@ -200,9 +204,8 @@ class Shared:
             case "an unknown exchange":
                 missing_exchange(self.target, self.peer, BROKEN)
             case "other arguments":
-                arguments = {"x-max-length": 5}
                 fields: dict[str, object] = {"queue": self.queue, "exclusive": True}
-                fields["arguments"] = arguments
+                fields |= {"arguments": {"x-max-length": 5}} if self.limited else {"durable": True}
                 send("queue.declare", fields, channel=BROKEN)
             case "exclusive use":
                 self.peer.consume(self.other, "first", channel=NEIGHBOUR, no_ack=True)
@@ -215,6 +218,8 @@ class Shared:
         """Judge that both queues do what they did before."""
         proves = OTHER_CHANNELS_CONTINUE
         self.peer.consume(self.other, "second", channel=NEIGHBOUR, proves=proves, no_ack=True)
+        if not self.limited:
+            return
         for number in range(LENGTH + 2):
             self.peer.publish(b"%d" % number, self.queue, channel=NEIGHBOUR)
         self.peer.settle(NEIGHBOUR)
@@ -237,7 +242,7 @@ MIDST = ("a content", "a transaction", "deliveries", "nothing")
     CONFIRM_NUMBERS,
     PREFETCH,
     MESSAGES_WHOLE,
-    needs={"amqp091", ARGUMENTS, CONFIRMS},
+    needs={"amqp091"},
 )
 @over(
     examples=8,
@@ -257,12 +262,18 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
     it is something that an exception may not touch."""
     shared = Shared(target)
     peer, place = shared.peer, queue_of(shared.peer, channel=NEIGHBOUR)
-    peer.call("confirm.select", channel=BROKEN)
-    for wide in (False, True):
+    confirms = offers(target.target, CONFIRMS)
+    if confirms:
+        peer.call("confirm.select", channel=BROKEN)
+    # To the specification "global" is the connection, to RabbitMQ the channel.
+    for wide in (False, True) if offers(target.target, CONSUMER_PREFETCH) else (False,):
         peer.call("basic.qos", {"prefetch-count": 1, "global": wide}, channel=BROKEN)
     own = queue_of(peer, channel=BROKEN)
     peer.publish(b"confirmed", own, channel=BROKEN)
-    answers(peer, 1, channel=BROKEN)
+    if confirms:
+        answers(peer, 1, channel=BROKEN)
+    else:
+        peer.settle(BROKEN)
     tags: list[int] = []
     rest = b""
     match midst:
@@ -313,22 +324,26 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
     """Judge that a channel which is opened again has neither the prefetch nor the confirms of the
     one before."""
     peer.open_channel(BROKEN)
-    peer.call("confirm.select", channel=BROKEN)
+    confirms = offers(target.target, CONFIRMS)
+    if confirms:
+        peer.call("confirm.select", channel=BROKEN)
     for body in (b"1", b"2"):
         peer.publish(body, queue, channel=BROKEN)
-    answered, wrong = answers(peer, 2, channel=BROKEN)
-    target.record_finding(
-        CONFIRM_NUMBERS,
-        sorted(answered) == [1, 2] and not wrong,
-        f"the first two messages of a channel opened again: {answered}, besides {wrong}",
-    )
+    if confirms:
+        answered, wrong = answers(peer, 2, channel=BROKEN)
+        target.record_finding(
+            CONFIRM_NUMBERS,
+            sorted(answered) == [1, 2] and not wrong,
+            f"the first two messages of a channel opened again: {answered}, besides {wrong}",
+        )
     peer.consume(queue, channel=BROKEN)
     got = bodies(arrive(peer, 3, channel=BROKEN))
-    target.record_finding(
-        PREFETCH,
-        got == [b"confirmed", b"1", b"2"],
-        f"a channel opened again, without a prefetch, was delivered {got} of 3 messages",
-    )
+    if offers(target.target, CONSUMER_PREFETCH):
+        target.record_finding(
+            PREFETCH,
+            got == [b"confirmed", b"1", b"2"],
+            f"a channel opened again, without a prefetch, was delivered {got} of 3 messages",
+        )
 
 
 @case(

@@ -12,8 +12,10 @@ from brokerproof.suites.amqp091.steps import (
     EXCEPTION,
     QUIET,
     arrive,
+    bind,
     bodies,
     drained,
+    exchange_of,
     fill,
     queue_of,
 )
@@ -54,30 +56,59 @@ def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int
     return answer_by_number, wrong
 
 
+FATES = ("a queue", "two queues", "a consumer", "nowhere", "back", "an exchange without a binding")
+
+
+def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
+    """Return a message of each fate, and declare where it goes."""
+    queue, consumed, nowhere = queue_of(peer), queue_of(peer), target.fresh_name()
+    fanout, unbound = (exchange_of(target, peer, "fanout") for _ in range(2))
+    for bound in (queue, queue_of(peer)):
+        bind(peer, bound, fanout)
+    peer.consume(consumed, channel=2, no_ack=True)
+    places = (
+        (queue, ""),
+        ("", fanout),
+        (consumed, ""),
+        (nowhere, ""),
+        (nowhere, ""),
+        ("", unbound),
+    )
+    return {
+        fate: peer.publication(b"x", key, exchange=exchange, mandatory=fate == "back")
+        for fate, (key, exchange) in zip(FATES, places, strict=True)
+    }
+
+
 @case(PUBLISHER_CONFIRMS, needs={"amqp091", CONFIRMS})
 @over(
     examples=10,
-    counts=st.lists(st.sampled_from([1, 2, 7, 100]), min_size=1, max_size=3),
-    routed=st.booleans(),
+    always=lambda target: [{"runs": [(1, fate), (3, fate)]} for fate in FATES],
+    runs=st.lists(
+        st.tuples(st.sampled_from([1, 2, 7, 100, 1000]), st.sampled_from(FATES)),
+        min_size=1,
+        max_size=5,
+    ),
 )
-def test_every_message_is_confirmed_once(target: Bench, counts: list[int], routed: bool) -> None:
-    """On a channel in confirm mode, runs of messages to a queue or to nowhere are each acknowledged
-    exactly once. Each run is one write, so that one basic.ack may cover several. Messages published
-    before confirm.select are not counted."""
-    peer = target.amqp091()
-    queue = queue_of(peer)
-    peer.publish(b"before", queue)
+def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, str]]) -> None:
+    """On a channel in confirm mode, runs of messages that go to a queue, to several, to a consumer,
+    or to nowhere and perhaps back, are each acknowledged exactly once. Each run is one write, so
+    that one basic.ack may cover several. Messages published before confirm.select are not
+    counted."""
+    peer = target.amqp091(channels=2)
+    publication = publications(target, peer)
+    peer.write(publication["a queue"])
     peer.call("confirm.select", proves=PUBLISHER_CONFIRMS)
     last = 0
-    for count in counts:
-        peer.write(peer.publication(b"x", queue if routed else target.fresh_name()) * count)
+    for count, fate in runs:
+        peer.write(publication[fate] * count)
         last += count
     answer_by_number, wrong = answers(peer, last)
     acked = [number for number, name in answer_by_number.items() if name == "basic.ack"]
     target.record_finding(
         PUBLISHER_CONFIRMS,
         sorted(acked) == list(range(1, last + 1)),
-        f"of {last} messages {len(acked)} were acknowledged",
+        f"of {last} messages {len(acked)} were acknowledged: {runs}",
     )
     target.record_finding(
         PUBLISHER_CONFIRMS, not wrong, f"answered twice, or never published: {wrong}"

@@ -14,6 +14,7 @@ from brokerproof.suites.amqp091.steps import (
     arrive,
     bodies,
     drained,
+    eventually,
     exchange_of,
     fill,
     queue_of,
@@ -34,6 +35,7 @@ DELIVERY_TAGS = "AMQP091-TAG-01"
 CONSUMER_TAG_IN_USE = "AMQP091-CONS-01"
 EXCLUSIVE_CONSUMER = "AMQP091-CONS-02"
 NO_DELIVERY_AFTER_CANCEL_OK = "AMQP091-CONS-03"
+CANCEL_LEAVES_DELIVERIES = "AMQP091-CONS-07"
 CANCEL_OF_UNKNOWN_TAG = "AMQP091-CONS-05"
 NO_DELIVERY_BEFORE_CONSUME_OK = "AMQP091-CONS-06"
 NO_ACK_REMOVES = "AMQP091-CONS-04"
@@ -306,6 +308,49 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     peer.call("basic.cancel", {"consumer-tag": target.fresh_name()}, proves=CANCEL_OF_UNKNOWN_TAG)
     left = bodies(drained(peer, queue))
     target.record_finding(NO_DELIVERY_AFTER_CANCEL_OK, left == [b"late"], f"{left} is left")
+
+
+@case(CANCEL_LEAVES_DELIVERIES, needs={"amqp091"})
+@over(
+    examples=8,
+    always=lambda target: [{"held": 3, "settled": 1, "multiple": False, "rival": True}],
+    held=st.integers(1, 20),
+    settled=st.integers(0, 20),
+    multiple=st.booleans(),
+    rival=st.booleans(),
+)
+def test_cancelling_leaves_what_was_delivered(
+    target: Bench, held: int, settled: int, multiple: bool, rival: bool
+) -> None:
+    """A consumer is cancelled while the channel holds its deliveries: no other consumer gets them,
+    they can be acknowledged, and the others are in the queue once the channel closes."""
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer, channel=2)
+    sent = [b"%d" % number for number in range(held)]
+    fill(peer, queue, sent, channel=2)
+    peer.consume(queue, "leaver")
+    tags = [delivery["delivery-tag"] for delivery in arrive(peer, held)]
+    target.control(len(tags) == held, f"{len(tags)} of {held} messages were delivered")
+    peer.call("basic.cancel", {"consumer-tag": "leaver"})
+    if rival:
+        peer.consume(queue, "rival", channel=2)
+        peer.expect_nothing(
+            for_=QUIET,
+            of=method("basic.deliver", channel=2),
+            proves=CANCEL_LEAVES_DELIVERIES,
+            why="the messages were delivered before their consumer was cancelled",
+        )
+        peer.call("basic.cancel", {"consumer-tag": "rival"}, channel=2)
+    chosen = tags[:settled]
+    for tag in chosen[-1:] if multiple else chosen:
+        peer.ack(tag, multiple=multiple)
+    peer.call("basic.qos", proves=CANCEL_LEAVES_DELIVERIES)
+    peer.close_channel(1)
+    due = sent[len(chosen) :]
+    eventually(peer, lambda: peer.count(queue, channel=2) == len(due), within=QUIET * 4)
+    left = bodies(drained(peer, queue, channel=2))
+    detail = f"of {held} messages {len(chosen)} were acknowledged, {left} are left"
+    target.record_finding(CANCEL_LEAVES_DELIVERIES, left == due, detail)
 
 
 @case(NO_ACK_REMOVES, needs={"amqp091"})

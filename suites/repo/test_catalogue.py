@@ -26,7 +26,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp091": 110,
+    "amqp091": 111,
     "amqp10": 267,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,

@@ -16,6 +16,7 @@ from typing import Any
 from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.openwire.raw_peer import STANDARD
+from brokerproof.suites.amqp091.steps import CONFIRMS, offers
 from brokerproof.suites.amqp10.steps import granted
 from brokerproof.suites.amqp10.transaction_steps import Control, control, within
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Match
@@ -273,13 +274,16 @@ class AmqpQueueClient(QueueClient):
 
 
 class Amqp091QueueClient(QueueClient):
-    """AMQP 0-9-1: confirms and deliveries on channel 1, transactions on channel 2."""
+    """AMQP 0-9-1: confirms, where there are any, and deliveries on channel 1, transactions on
+    channel 2."""
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)
         self.peer = target.amqp091(channels=2, **options)
         self.peer.declare(name, durable=True)
-        self.peer.call("confirm.select")
+        self._confirms = offers(target.target, CONFIRMS)
+        if self._confirms:
+            self.peer.call("confirm.select")
         self.peer.call("tx.select", channel=2)
         self._published = self._told = 0
         self._answered: set[int] = set()
@@ -290,6 +294,9 @@ class Amqp091QueueClient(QueueClient):
         with self.peer.in_one_write():
             for body in bodies:
                 self.peer.publish(body, self.name)
+        if not self._confirms:
+            self.peer.settle()
+            return
         self._published += len(bodies)
         self.target.wait_until(
             lambda: self.peer.ended is not None or self._all_confirmed(), PATIENCE

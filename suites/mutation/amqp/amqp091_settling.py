@@ -6,6 +6,7 @@ from pamqp import commands
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
+from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.errors import PRECONDITION_FAILED, Refusal
 from brokerproof.suites.mutation.mutant import Group, Reached, breaks
@@ -46,6 +47,24 @@ def a_return_comes_behind_its_confirm(patch, reached):
     def flush(self):
         if self in returned:
             send(self, *returned.pop(self))
+
+
+@amqp091_settling.mutant("RABBITMQ-AMQP091-CONF-01")
+def what_is_returned_is_not_confirmed(patch, reached):
+    """A message that was returned is never confirmed."""
+    returned = []
+
+    @patch.after(Channel)
+    def send_content(self, method, what):
+        if isinstance(method, commands.Basic.Return):
+            returned.append(what)
+
+    @patch.override(Confirms)
+    def answer(original, self, number, taken):
+        if reached(returned):
+            returned.clear()
+        else:
+            original(self, number, taken)
 
 
 # --- transactions ---------------------------------------------------------------------------------
@@ -183,6 +202,16 @@ def who_has_cancelled_gets_more(original, reached, self, consumer):
     """A consumer that was cancelled gets messages as before."""
     reached()
     self.consumers.pop(consumer.tag, None)
+
+
+@amqp091_settling.after(Channel, "cancel", breaks="AMQP091-CONS-07")
+def cancelling_gives_back_what_was_delivered(reached, self, consumer):
+    """What a consumer had not acknowledged when it was cancelled goes back to its queue."""
+    waiting = self.unacked.take_all()
+    if reached(waiting):
+        queue = consumer.declared.queue
+        queue.settle([delivery.entry for delivery in waiting], Outcome.RELEASED)
+        queue.dispatch()
 
 
 @amqp091_settling.override(Channel, "cancelled", breaks="RABBITMQ-AMQP091-CANCEL-01")

@@ -68,6 +68,25 @@ def test_more_examples_are_drawn_for_a_situation_that_is_rare(reference: Target)
     assert len(numbers) > 12, "6 examples are drawn at normal effort"
 
 
+@pytest.mark.parametrize("name", ["reference", "reference-real"])
+def test_more_examples_are_drawn_for_a_requirement_that_none_judged(name: str) -> None:
+    target = target_file.load(name)
+    run = replace(run_of(target), attempts=1)
+    numbers: list[int] = []
+
+    def function(target: Bench, number: int) -> None:
+        numbers.append(number)
+        target.record_finding(MUST, True, f"{number}")
+        if len(numbers) > 12:
+            target.record_finding(OTHER_MUST, True, f"{number}")
+
+    over = Over({"number": st.integers(0, 10**9)}, 20)
+    result = execute(run, made(function, MUST, OTHER_MUST, over=over))
+    target.stop()
+    assert result.verdict is Verdict.PASS
+    assert 12 < len(numbers) < 30, "no more than it took"
+
+
 @pytest.mark.parametrize(("cited", "verdict"), [(OTHER_MUST, Verdict.FAIL), (SHOULD, Verdict.WARN)])
 def test_a_violation_ends_the_drawing_and_leaves_no_doubt(
     reference: Target, cited: str, verdict: Verdict
