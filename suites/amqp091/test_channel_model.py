@@ -14,13 +14,29 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
+from brokerproof.suites.amqp091.channel_plans import (
+    PLAIN,
+    PUBLISHER,
+    STEPS,
+    TRANSACTED,
+    Cancel,
+    Close,
+    Consume,
+    End,
+    Get,
+    Limit,
+    Publish,
+    Recover,
+    Settle,
+    Stall,
+    Step,
+)
 from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
 from brokerproof.suites.api import PATIENCE, Bench, Target, case, ms, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
 from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
 from brokerproof.suites.steps.stalls import STALLED
-from brokerproof.suites.steps.strategies import some_kinds
 
 LIMIT = "AMQP091-QOS-01"
 MORE = "AMQP091-QOS-02"
@@ -59,118 +75,9 @@ SITUATIONS = (
     STALLED,
     CLOSED_UNREAD,
 )
-PUBLISHER, PLAIN, TRANSACTED = 1, 2, 3
-"""Channels."""
 STOPPED = ms(50)
 """How long a surplus delivery is waited for at each stop; one that is later is judged at the
 next."""
-
-
-@dataclass(frozen=True)
-class Publish:
-    queue: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Consume:
-    """A consumer begins, with a prefetch of its own (0: none)."""
-
-    channel: int
-    queue: int
-    prefetch: int
-    no_ack: bool
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """A consumer ends. What it holds stays out."""
-
-    which: int
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A channel's limit for all its consumers together (0: none)."""
-
-    channel: int
-    limit: int
-
-
-@dataclass(frozen=True)
-class Settle:
-    """A delivery is settled, with ``multiple`` every older one of its channel too."""
-
-    channel: int
-    which: int
-    verb: str
-    multiple: bool
-
-
-@dataclass(frozen=True)
-class Recover:
-    channel: int
-
-
-@dataclass(frozen=True)
-class Get:
-    channel: int
-    queue: int
-
-
-@dataclass(frozen=True)
-class End:
-    """The transaction ends, and the next one begins."""
-
-    commit: bool
-
-
-@dataclass(frozen=True)
-class Close:
-    """A channel is closed and opened again."""
-
-    channel: int
-
-
-@dataclass(frozen=True)
-class Stall:
-    """The connection is not read while others publish and it settles; ``closes``: a channel that it
-    closes within that."""
-
-    steps: tuple[Publish | Settle, ...]
-    closes: int | None = None
-
-
-Step = Publish | Consume | Cancel | Limit | Settle | Recover | Get | End | Close | Stall
-CHANNELS, QUEUES = st.sampled_from([PLAIN, TRANSACTED]), st.integers(0, 1)
-VERBS, WHICH = st.sampled_from(["ack", "requeue", "drop"]), st.integers(0, 9)
-SETTLE = st.builds(Settle, CHANNELS, WHICH, VERBS, st.booleans())
-PUBLISH = st.builds(Publish, QUEUES, st.integers(1, 6))
-PREFETCH, NO_ACK = st.integers(0, 4), st.sampled_from([False, False, False, True])
-CONSUME = st.builds(Consume, CHANNELS, QUEUES, PREFETCH, NO_ACK)
-TRANSACT = st.one_of(
-    st.builds(Consume, st.just(TRANSACTED), QUEUES, PREFETCH, st.just(False)),
-    st.builds(Settle, st.just(TRANSACTED), WHICH, VERBS, st.booleans()),
-    st.builds(End, st.booleans()),
-)
-STALL = st.builds(
-    Stall,
-    st.lists(st.one_of(PUBLISH, SETTLE), min_size=1, max_size=5).map(tuple),
-    st.one_of(st.none(), CHANNELS),
-)
-STEPS = some_kinds(
-    [PUBLISH, CONSUME, SETTLE, SETTLE],
-    [
-        st.builds(Cancel, st.integers(0, 5)),
-        st.builds(Limit, CHANNELS, st.integers(0, 5)),
-        st.builds(Recover, CHANNELS),
-        st.builds(Get, CHANNELS, QUEUES),
-        TRANSACT,
-        st.builds(Close, CHANNELS),
-        STALL,
-    ],
-    sizes=(8, 24),
-)
 
 
 @dataclass(eq=False)

@@ -6,12 +6,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from hypothesis import strategies as st
+
 from brokerproof.harness.model.finding import Finding, combine
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
 from brokerproof.harness.protocols.amqp10.types import Malformed
-from brokerproof.suites.api import PATIENCE, Bench, Duration, Event, Match, ms
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    Duration,
+    Event,
+    Match,
+    Target,
+    Where,
+    ms,
+)
 from brokerproof.suites.api.amqp10 import (
     RECEIVER,
     AmqpPeer,
@@ -312,3 +324,19 @@ def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
         return (delivery.id - reply["first"]) % 2**32 <= span and bool(reply.get("settled", False))
 
     return Match(f"disposition by which the broker settles delivery {delivery.id}", accepts)
+
+
+def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
+    """Return one more flow of the broker for the oracles, the answer to a drain. A broker that does
+    not answer is not judged here."""
+    return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
+
+
+def own_windows(target: Target) -> st.SearchStrategy[Where]:
+    """A broker whose sessions accept few transfers at a time, if it can be configured."""
+    acceptor = target.identity.default_amqp_acceptor
+    if RECONFIGURABLE not in target.identity.capabilities:
+        return st.just(Where(acceptor))
+    return st.integers(1, 6).map(
+        lambda window: Where(acceptor, {"acceptor": {"amqp_incoming_window": window}})
+    )

@@ -7,6 +7,16 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.types import plain
+from brokerproof.suites.amqp10.outcome_steps import (
+    OUTCOMES,
+    RECEIVED,
+    STATES,
+    SYMBOLS,
+    after_close,
+    failures,
+    source,
+    supported_states,
+)
 from brokerproof.suites.amqp10.steps import (
     QUIET,
     again,
@@ -21,8 +31,8 @@ from brokerproof.suites.amqp10.steps import (
     received,
     settled_by_broker,
 )
-from brokerproof.suites.api import Bench, Target, Where, case, over
-from brokerproof.suites.api.amqp10 import AmqpPeer, Array, Delivery, Described, Node, Value, frame
+from brokerproof.suites.api import Bench, Where, case, over
+from brokerproof.suites.api.amqp10 import Array, Delivery, Described, Node, Value, frame
 from brokerproof.suites.steps import paging
 
 RELEASED_NOT_COUNTED = "AMQP10-OUT-08"
@@ -48,42 +58,6 @@ REJECTED_COUNTED = "AMQP10-OUT-05"
 REJECTION_ERROR = "AMQP10-OUT-06"
 ACCEPTED_NOT_COUNTED = "AMQP10-OUT-04"
 
-OUTCOMES = ("accepted", "rejected", "released", "modified")
-SYMBOLS = frozenset(f"amqp:{outcome}:list" for outcome in OUTCOMES)
-STATES = {
-    "accepted": codec.composite("accepted"),
-    "released": codec.composite("released"),
-    "failed": codec.composite("modified", delivery_failed=True),
-}
-
-
-def failures(delivery: Delivery) -> int:
-    """Return the delivery-count of the header; absent is 0."""
-    return int(delivery.message.fields("header").get("delivery-count", 0))
-
-
-def supported_states(target: Target) -> list[str]:
-    """The names of the states that the target can be expected to act on."""
-    capable = "amqp-modified" in target.identity.capabilities
-    return [state for state in sorted(STATES) if capable or state != "failed"]
-
-
-def after_close(target: Bench, peer: AmqpPeer, node: Node, count: int) -> list[Delivery]:
-    """Return the deliveries of another connection once ``peer`` has closed: all that it released is
-    available then, whatever the broker did with it before."""
-    if not is_over(peer):
-        peer.settle()
-        peer.close()
-    other = target.amqp()
-    return collect(target, other, other.receiver(node, credit=count + 10), count)
-
-
-def source(node: Node, **fields: object) -> Described:
-    """Return a source with the node's address and these fields."""
-    named = {name.replace("_", "-"): value for name, value in fields.items()}
-    named |= {"address": node.address, "capabilities": node.capabilities or None}
-    return codec.composite("source", named)
-
 
 @case(RELEASED_NOT_COUNTED, RELEASED_AVAILABLE, FAILED_ATTEMPTS, needs={"amqp"})
 @over(
@@ -108,19 +82,14 @@ def test_released_messages_can_be_had_again_unchanged(
         rows = (RELEASED_NOT_COUNTED, RELEASED_AVAILABLE, FAILED_ATTEMPTS)
         target.record_not_applicable(rows, "messages are sent settled: none can be released")
         return
-    target.record_finding(
-        FAILED_ATTEMPTS,
-        not any(map(failures, got)),
-        f"delivery-counts at first: {list(map(failures, got))}",
-    )
+    counts = list(map(failures, got))
+    target.record_finding(FAILED_ATTEMPTS, not any(counts), f"delivery-counts at first: {counts}")
     bare = {delivery.message.body: delivery.message.bare for delivery in got}
     expected = {body for body, fate in zip(sent, fates, strict=True) if fate}
     for _ in range(times):
-        order = [delivery.message.body for delivery in got]
-        for delivery in got:
-            peer.disposition(
-                delivery, "released" if delivery.message.body in expected else "accepted"
-            )
+        order = bodies(got)
+        for body, delivery in zip(order, got, strict=True):
+            peer.disposition(delivery, "released" if body in expected else "accepted")
         peer, link, got = again(target, peer, link, node, len(expected), elsewhere)
         bodies_received = sorted(bodies(got))
         target.record_finding(
@@ -133,16 +102,11 @@ def test_released_messages_can_be_had_again_unchanged(
             kept = bodies(got) == [body for body in order if body in expected]
             target.record_behaviour("amqp.released", "in-order" if kept else "in-another-order")
         same = all(bare.get(delivery.message.body) == delivery.message.bare for delivery in got)
-        target.record_finding(
-            RELEASED_AVAILABLE,
-            same,
-            f"the bare messages that arrived again are {'the same' if same else 'others'}",
-        )
-        target.record_finding(
-            RELEASED_NOT_COUNTED,
-            not any(map(failures, got)),
-            f"delivery-counts after release: {list(map(failures, got))}",
-        )
+        detail = f"the bare messages that arrived again are {'the same' if same else 'others'}"
+        target.record_finding(RELEASED_AVAILABLE, same, detail)
+        counts = list(map(failures, got))
+        detail = f"delivery-counts after release: {counts}"
+        target.record_finding(RELEASED_NOT_COUNTED, not any(counts), detail)
 
 
 @case(
@@ -277,12 +241,7 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
     fill(target, node, [b"decided", b"bystander"])
     peer, _, got = received(target, node, 2)
     peer.disposition(got[0], first)
-    later = (
-        codec.composite("received", section_number=0, section_offset=0)
-        if then == "received"
-        else then
-    )
-    peer.disposition(got[0], later)
+    peer.disposition(got[0], RECEIVED if then == "received" else then)
     peer.disposition(got[1], "released")
     back = after_close(target, peer, node, 2 if first == "released" else 1)
     expected = [b"decided", b"bystander"] if first == "released" else [b"bystander"]
@@ -330,10 +289,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
         )
         return
     fields = {key: plain(value) for key, value in codec.fields_of(default).items()}
-    state = (
-        None if how == "none" else codec.composite("received", section_number=0, section_offset=0)
-    )
-    peer.disposition(got[0], state)
+    peer.disposition(got[0], None if how == "none" else RECEIVED)
     error = objection(peer)
     target.require(
         DEFAULT_OUTCOME_APPLIES,
@@ -489,11 +445,8 @@ def test_a_range_covers_what_it_names_and_no_more(
     peer = target.amqp()
     held: list[Delivery] = []
     for node, count in zip(nodes, counts, strict=True):
-        held += (
-            collect(target, peer, peer.receiver(node, credit=count), count, quiet=0)
-            if count
-            else []
-        )
+        if count:
+            held += collect(target, peer, peer.receiver(node, credit=count), count, quiet=0)
     target.control(len(held) == total, f"{len(held)} of {total} messages arrived")
     own = target.node()
     producer = peer.sender(own)
@@ -507,32 +460,26 @@ def test_a_range_covers_what_it_names_and_no_more(
         "ids are not in a row",
     )
     peer.disposition(held[cut].id, "accepted", last=held[end].id if last else None)
-    for delivery in [*held[:cut], *held[end + 1 :]]:
+    others = [*held[:cut], *held[end + 1 :]]
+    for delivery in others:
         peer.disposition(delivery, "released")
     peer.settle()
     peer.close()
-    expected = sorted(delivery.message.body for delivery in [*held[:cut], *held[end + 1 :]])
+    expected = sorted(bodies(others))
     other = target.amqp()
     back: list[bytes] = []
     for node, node_bodies in reversed(list(zip(nodes, sent, strict=True))):
         link = other.receiver(node, credit=total + 10)
         back += bodies(collect(target, other, link, sum(body in expected for body in node_bodies)))
-    what = (
-        f"{cut} to {end} of {total} were accepted"
-        if last
-        else f"{cut} of {total} was accepted, without last,"
-    )
+    what = f"{cut} to {end} of {total} were accepted{'' if last else ', without last,'}"
     target.record_finding(
         (DISPOSITION_SETTLES, DISPOSITION_WITHOUT_LAST, DISPOSITION_SPANS_LINKS),
         sorted(back) == expected,
         f"{what} and {len(back)} arrived again of {len(expected)}",
     )
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
-    target.record_finding(
-        DISPOSITION_ROLE,
-        len(mine) == total,
-        f"of {total} messages the client sent itself {len(mine)} are there",
-    )
+    detail = f"of {total} messages the client sent itself {len(mine)} are there"
+    target.record_finding(DISPOSITION_ROLE, len(mine) == total, detail)
 
 
 @case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})

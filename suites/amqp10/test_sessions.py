@@ -18,7 +18,9 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     granted,
     judge_trace,
+    last_flow,
     numbered,
+    own_windows,
     session_refused,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, wrapping
@@ -32,7 +34,7 @@ from brokerproof.suites.api import (
     case,
     over,
 )
-from brokerproof.suites.api.amqp10 import RECEIVER, AmqpPeer, Link, either, ending, frame
+from brokerproof.suites.api.amqp10 import RECEIVER, either, ending, frame
 from brokerproof.suites.steps.strategies import near
 
 REMOTE_CHANNEL = "AMQP10-SESS-02"
@@ -99,14 +101,8 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
         peer.sender(target.node())
         session = peer.session
         peer.flow(session=session, handle=handle, delivery_count=0, link_credit=1)
-        answer = session_refused(
-            target,
-            peer,
-            SESSION_ERROR_ENDS,
-            UNATTACHED_HANDLE,
-            f"a flow with handle {handle}",
-            UNATTACHED,
-        )
+        rules, what = (SESSION_ERROR_ENDS, UNATTACHED_HANDLE), f"a flow with handle {handle}"
+        answer = session_refused(target, peer, *rules, what, UNATTACHED)
         if answer is not None:
             target.record_behaviour("amqp.flow-for-no-link", answer.name)
         if answer is None or answer.name != "end":
@@ -213,12 +209,6 @@ def _several_frames(target: Target) -> list[dict[str, object]]:
 
 
 NO_FLOW = "the broker sent no flow behind its transfers, whose windows it would name"
-
-
-def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
-    """Return one more flow of the broker for the oracles, the answer to a drain. A broker that does
-    not answer is not judged here."""
-    return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
 
 
 @case(TRANSFER_IDS, REMOTE_INCOMING_WINDOW, WINDOW_AFTER_SENDING, WINDOW_FORMULA, needs={"amqp"})
@@ -387,16 +377,6 @@ def test_ids_of_the_client_may_run_over_the_end(
         f"{len(flows)} flows arrived, all with windows and next-outgoing-id",
     )
     target.record_finding(WINDOW_AFTER_RECEIVING, bool(flows), f"{len(flows)} flows arrived")
-
-
-def own_windows(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose sessions accept few transfers at a time, if it can be configured."""
-    acceptor = target.identity.default_amqp_acceptor
-    if RECONFIGURABLE not in target.identity.capabilities:
-        return st.just(Where(acceptor))
-    return st.integers(1, 6).map(
-        lambda window: Where(acceptor, {"acceptor": {"amqp_incoming_window": window}})
-    )
 
 
 @case(WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW, needs={"amqp"})

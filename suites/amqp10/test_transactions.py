@@ -23,21 +23,16 @@ from brokerproof.suites.amqp10.transaction_steps import (
     SEEN_AGAIN,
     TROUBLE,
     control,
+    disposition_of,
+    holding,
+    is_rejected,
+    plain_id,
     post,
     waiting,
     within,
 )
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, over
-from brokerproof.suites.api.amqp10 import (
-    AmqpPeer,
-    Delivery,
-    Described,
-    Frame,
-    Link,
-    Node,
-    either,
-    frame,
-)
+from brokerproof.suites.api.amqp10 import Described, either, frame
 
 DECLARE_ANSWERED = "AMQP10-TXN-01"
 ROLLBACK_SUCCEEDS = "AMQP10-TXN-05"
@@ -113,7 +108,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     for body in outside:
         peer.publish(link, body)
     for number in [] if settled else numbers:
-        answer = _disposition_of(peer, link, number)
+        answer = disposition_of(peer, link, number)
         state = None if answer is None else answer.part("state")
         fine = (
             answer is not None
@@ -143,35 +138,6 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     )
     if settled:
         target.record_not_applicable(PROVISIONAL_OUTCOME, "the posts were settled")
-
-
-def _disposition_of(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
-    """Return the first disposition about one of the client's deliveries, settled or not; it stays
-    in the inbox."""
-
-    def names(reply: Frame) -> bool:
-        if (
-            reply.name != "disposition"
-            or reply.channel != link.session.theirs
-            or not reply.get("role")
-        ):
-            return False
-        first = int(reply["first"])
-        return (delivery - first) % 2**32 <= (int(reply.get("last", first)) - first) % 2**32
-
-    peer.world.wait_until(
-        lambda: peer.ended is not None or any(names(reply) for reply in peer.inbox),
-        peer.world.now() + PATIENCE,
-    )
-    return next((reply for reply in peer.inbox if names(reply)), None)
-
-
-def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    peer = target.amqp()
-    link = peer.receiver(node, credit=count)
-    got = collect(target, peer, link, count, quiet=0)
-    target.control(len(got) == count, f"{len(got)} of {count} messages arrived; {peer.instead()}")
-    return peer, link, got
 
 
 @case(RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK, needs=SEEN_AGAIN)
@@ -337,7 +303,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
     link = peer.sender(other)
     coordinator = control(target, peer)
     id = coordinator.declare()
-    _disposition_of(peer, link, post(target, peer, link, id, b"posted"))
+    disposition_of(peer, link, post(target, peer, link, id, b"posted"))
     if retire:
         peer.disposition(got[0], within(id, "accepted"), settled=False)
     peer.settle()
@@ -473,7 +439,7 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
         number = post(target, peer, link, UNKNOWN, b"posted", settled=settled)
         target.wait_until(
             lambda: (
-                _rejected(peer, link, number)
+                is_rejected(peer, link, number)
                 or peer.ended is not None
                 or any(map(TROUBLE.accepts, peer.inbox))
             ),
@@ -482,7 +448,7 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
         trouble = peer.take(TROUBLE)
         fine = (
             settled
-            or _rejected(peer, link, number)
+            or is_rejected(peer, link, number)
             or (trouble is not None and trouble.condition is not None)
         )
         observed = trouble.brief() if trouble else peer.instead()
@@ -496,14 +462,6 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
         target.record_finding(
             POST_INVISIBLE_BEFORE_COMMIT, not posted, f"then {posted} could be received"
         )
-
-
-def _rejected(peer: AmqpPeer, link: Link, delivery: int) -> bool:
-    outcome_frame = link.session.outcomes.get(delivery)
-    if outcome_frame is None:
-        return False
-    outcome = outcome_frame.part("state").get("outcome")
-    return outcome_frame.kind("state") == "rejected" or "rejected" in str(outcome)
 
 
 @case(DISCHARGE_OF_INCOMPLETE_DELIVERY, needs={"amqp", "amqp-transactions"})
@@ -591,11 +549,6 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
             acquired or refused,
             f"a flow with a txn-id was answered with {observed}",
         )
-
-
-def plain_id(state: dict[str, object]) -> bytes | None:
-    txn_id = state.get("txn-id")
-    return txn_id if isinstance(txn_id, bytes) else None
 
 
 @case(FAILED_SETTLED_POST, needs=SEEN_AGAIN)

@@ -10,6 +10,7 @@ from brokerproof.suites.api import PATIENCE, Bench
 from brokerproof.suites.api.amqp10 import (
     SENDER,
     AmqpPeer,
+    Delivery,
     Described,
     Frame,
     Link,
@@ -103,3 +104,45 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
         count > 0 or BEHIND in bodies(got), f"{BEHIND!r} was accepted and could not be received"
     )
     return [body for body in bodies(got) if body != BEHIND]
+
+
+def disposition_of(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
+    """Return the first disposition about one of the client's deliveries, settled or not; it stays
+    in the inbox."""
+
+    def names(reply: Frame) -> bool:
+        if (
+            reply.name != "disposition"
+            or reply.channel != link.session.theirs
+            or not reply.get("role")
+        ):
+            return False
+        first = int(reply["first"])
+        return (delivery - first) % 2**32 <= (int(reply.get("last", first)) - first) % 2**32
+
+    peer.world.wait_until(
+        lambda: peer.ended is not None or any(names(reply) for reply in peer.inbox),
+        peer.world.now() + PATIENCE,
+    )
+    return next((reply for reply in peer.inbox if names(reply)), None)
+
+
+def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
+    peer = target.amqp()
+    link = peer.receiver(node, credit=count)
+    got = collect(target, peer, link, count, quiet=0)
+    target.control(len(got) == count, f"{len(got)} of {count} messages arrived; {peer.instead()}")
+    return peer, link, got
+
+
+def is_rejected(peer: AmqpPeer, link: Link, delivery: int) -> bool:
+    outcome_frame = link.session.outcomes.get(delivery)
+    if outcome_frame is None:
+        return False
+    outcome = outcome_frame.part("state").get("outcome")
+    return outcome_frame.kind("state") == "rejected" or "rejected" in str(outcome)
+
+
+def plain_id(state: dict[str, object]) -> bytes | None:
+    txn_id = state.get("txn-id")
+    return txn_id if isinstance(txn_id, bytes) else None

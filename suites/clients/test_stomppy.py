@@ -13,21 +13,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.harness.clients.stomppy_peer import StompPyPeer
-from brokerproof.suites.api import (
-    NS_PER_MS,
-    Bench,
-    CloseHow,
-    Duration,
-    FrameReceived,
-    HeartBeatReceived,
-    Instant,
-    case,
-    ms,
-    over,
-    seconds,
-)
+from brokerproof.suites.api import NS_PER_MS, Bench, CloseHow, case, ms, over, seconds
 from brokerproof.suites.api.stomp import MESSAGE, frame
+from brokerproof.suites.clients.stomppy_steps import judge_beats, named, signs_of_life, texts
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,
@@ -111,8 +99,6 @@ BEATS_ARRIVE = {
     "1.2": ("STOMP12-HB-07", "STOMP12-HB-09"),
 }
 
-NEIGHBOURS = ("n", "c", "r", "t", "\\n", "\\c", "\\\\", " ", "é", "€", "𝄞", "a", "0", "/", "=")
-"""Texts that look like an escape, and characters of one to four bytes."""
 PIECES = (b"\x00", b"\n", b"\r\n", b"\x00\n", b"\n\n", b"\xff", b"SEND\n\n\x00", "é𝄞".encode())
 
 
@@ -246,13 +232,6 @@ def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
         left[-1:] == [b"after"],
         f"a message to a queue without consumer should wait for one; {left!r} waited",
     )
-
-
-@st.composite
-def texts(draw: st.DrawFn) -> str:
-    """Text around the characters that must be escaped, beginning and ending with a letter."""
-    pieces = draw(st.lists(st.sampled_from(("\\", "\n", ":", *NEIGHBOURS)), max_size=8))
-    return "<" + "".join(draw(st.permutations(["\\", "\n", ":", *pieces]))) + ">"
 
 
 @case(HEADER_TEXT)
@@ -393,14 +372,6 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     )
 
 
-def _names(numbers: list[int]) -> str:
-    """The messages of these numbers as the subject of a sentence."""
-    if not numbers:
-        return "none was"
-    named = ", ".join(f"m{number}" for number in numbers)
-    return f"{named} was" if len(numbers) == 1 else f"{named} were"
-
-
 @case(INDIVIDUAL_ACK)
 @over(examples=20, settled=st.sets(st.integers(0, 4), max_size=4).map(sorted), last=st.booleans())
 def test_in_mode_client_individual_an_ack_covers_one(
@@ -424,7 +395,7 @@ def test_in_mode_client_individual_an_ack_covers_one(
     target.record_finding(
         INDIVIDUAL_ACK[version],
         held_alone,
-        f"of m0 to m4 {_names(settled)} acknowledged; the next consumer got {left!r}",
+        f"of m0 to m4 {named(settled)} acknowledged; the next consumer got {left!r}",
     )
 
 
@@ -488,38 +459,6 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
 
 
 # --- heartbeats ----------------------------------------------------------------------------------
-
-
-def signs_of_life(target: Bench, peer: StompPyPeer) -> list[Instant]:
-    """When bytes of the server arrived, from CONNECTED on. stomp.py counts fewer things as life
-    than the wire has."""
-    return [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, (HeartBeatReceived, FrameReceived)) and event.conn == peer.conn
-    ]
-
-
-def judge_beats(
-    target: Bench,
-    peer: StompPyPeer,
-    requirements: tuple[str, ...],
-    period: Duration,
-) -> bool:
-    """Judges the longest silence of the server while stomp.py was there; beats are agreed, so there
-    should be some."""
-    agreed, at_least = requirements
-    until = target.now() if peer.left is None else peer.left.at
-    if peer.ended is not None:
-        until = min(until, peer.ended.at)
-    marks = signs_of_life(target, peer)
-    target.record_finding(
-        agreed,
-        len(marks) > 1,
-        f"{len(marks) - 1} signs of life behind CONNECTED, for which stomp.py sent STOMP",
-    )
-    label = "longest silence of the server"
-    return target.judge_period(at_least, label, marks, (0, period), until=until)
 
 
 @case(LATE_BEATS_BORNE, needs={"client-clocks", "heart-beat"})

@@ -1,0 +1,58 @@
+"""Steps of cases for stomp.py: text to escape, messages in words, and signs of life."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.clients.stomppy_peer import StompPyPeer
+from brokerproof.suites.api import Bench, Duration, FrameReceived, HeartBeatReceived, Instant
+
+NEIGHBOURS = ("n", "c", "r", "t", "\\n", "\\c", "\\\\", " ", "é", "€", "𝄞", "a", "0", "/", "=")
+"""Texts that look like an escape, and characters of one to four bytes."""
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """Text around the characters that must be escaped, beginning and ending with a letter."""
+    pieces = draw(st.lists(st.sampled_from(("\\", "\n", ":", *NEIGHBOURS)), max_size=8))
+    return "<" + "".join(draw(st.permutations(["\\", "\n", ":", *pieces]))) + ">"
+
+
+def named(numbers: list[int]) -> str:
+    """The messages of these numbers as the subject of a sentence."""
+    if not numbers:
+        return "none was"
+    listed = ", ".join(f"m{number}" for number in numbers)
+    return f"{listed} was" if len(numbers) == 1 else f"{listed} were"
+
+
+def signs_of_life(target: Bench, peer: StompPyPeer) -> list[Instant]:
+    """When bytes of the server arrived, from CONNECTED on. stomp.py counts fewer things as life
+    than the wire has."""
+    return [
+        event.at_ns
+        for event in target.events
+        if isinstance(event, (HeartBeatReceived, FrameReceived)) and event.conn == peer.conn
+    ]
+
+
+def judge_beats(
+    target: Bench,
+    peer: StompPyPeer,
+    requirements: tuple[str, ...],
+    period: Duration,
+) -> bool:
+    """Judges the longest silence of the server while stomp.py was there; beats are agreed, so there
+    should be some."""
+    agreed, at_least = requirements
+    until = target.now() if peer.left is None else peer.left.at
+    if peer.ended is not None:
+        until = min(until, peer.ended.at)
+    marks = signs_of_life(target, peer)
+    target.record_finding(
+        agreed,
+        len(marks) > 1,
+        f"{len(marks) - 1} signs of life behind CONNECTED, for which stomp.py sent STOMP",
+    )
+    label = "longest silence of the server"
+    return target.judge_period(at_least, label, marks, (0, period), until=until)
