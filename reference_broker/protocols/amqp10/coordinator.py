@@ -96,12 +96,13 @@ class CoordinatorLink(IncomingLink):
                 arrival, conditions.NOT_IMPLEMENTED, "this broker has no distributed transactions"
             )
         connection = self.session.connection
-        quotas = self.session.shared.settings.quotas
-        excess = quotas.exceeded("transactions", len(connection.transactions))
+        shared = self.session.shared
+        excess = shared.settings.quotas.exceeded("transactions", len(connection.transactions))
         if excess is not None:
             return self._failed(arrival, conditions.RESOURCE_LIMIT_EXCEEDED, excess)
-        id = self.session.shared.next_consumer().to_bytes(8)
-        self._opened[id] = connection.transactions[id] = LiveTransaction(id, self)
+        id = shared.next_consumer().to_bytes(8)
+        transaction = LiveTransaction(id, self, shared.router)
+        self._opened[id] = connection.transactions[id] = transaction
         return Declared(txn_id=id)
 
     def _discharge(self, arrival: Arrival, discharge: Discharge) -> Any:

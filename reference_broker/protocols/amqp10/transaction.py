@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.amqp10.delivery import Delivery
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
@@ -13,8 +13,6 @@ from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 
 
 class Session(Protocol):
-    shared: BrokerContext
-
     def break_link(self, link: Any, problem: Refusal) -> None:
         """Close ``link`` with an error."""
 
@@ -26,16 +24,17 @@ class Controller(Protocol):
 
 
 class LiveTransaction:
-    def __init__(self, id: bytes, coordinator: Controller) -> None:
+    def __init__(self, id: bytes, coordinator: Controller, router: Router) -> None:
         self.id = id
         self.coordinator = coordinator
+        self._router = router
         self.doomed: str | None = None
         self._core = Transaction()
         self._outcomes: dict[Delivery, tuple[Any, bool]] = {}
 
     def send(self, message: AmqpMessage) -> None:
         """Hold ``message`` until the discharge."""
-        self._core.send(message, self.coordinator.session.shared.router.charge_transaction(message))
+        self._core.send(message, self._router.charge_transaction(message))
 
     def doom(self, reason: str) -> None:
         """Allow only a rollback from here on, because of ``reason``."""
@@ -57,8 +56,7 @@ class LiveTransaction:
     def commit(self) -> list[Queue]:
         """Apply all outcomes, then publish all messages; return the queues to dispatch. Raises
         ``NoRoute``."""
-        router = self.coordinator.session.shared.router
-        router.begin_atomic_unit()
+        self._router.begin_atomic_unit()
         queues: dict[Queue, None] = {}
         for delivery, (outcome, settled) in self._outcomes.items():
             link = delivery.link
@@ -68,7 +66,7 @@ class LiveTransaction:
             if not settled and link.is_attached:
                 link.session.settled_by_us([delivery], outcome)
             queues[link.queue] = None
-        self._core.commit(router.publish)
+        self._core.commit(self._router.publish)
         return list(queues)
 
     def roll_back(self) -> list[Queue]:

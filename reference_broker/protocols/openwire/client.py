@@ -496,7 +496,7 @@ class Client:
         if what == codes.BEGIN:
             if id not in self._transactions:
                 self._check_quota("transactions", len(self._transactions))
-                self._transactions[id] = OpenWireTransaction(self.shared)
+                self._transactions[id] = OpenWireTransaction(self.shared.router)
             return
         transaction = self._transaction(id)
         del self._transactions[id]

@@ -8,15 +8,15 @@ PrefetchSubscription.registerRemoveSync).
 from __future__ import annotations
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Message, ResourceClaim
+from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 
 
 class OpenWireTransaction:
-    def __init__(self, shared: BrokerContext) -> None:
-        self._shared = shared
+    def __init__(self, router: Router) -> None:
+        self._router = router
         self._sends = Transaction()
         self._acknowledged: list[tuple[OpenWireConsumer, tuple[int, int]]] = []
         self.is_live = True
@@ -32,10 +32,10 @@ class OpenWireTransaction:
     def commit(self) -> None:
         """Settle and publish everything. Raises ``NoRoute``."""
         self.is_live = False
-        self._shared.router.begin_atomic_unit()
+        self._router.begin_atomic_unit()
         for consumer, places in self._acknowledged:
             consumer.settle(places, Outcome.ACCEPTED)
-        self._sends.commit(self._shared.router.publish)
+        self._sends.commit(self._router.publish)
         for consumer, _ in self._acknowledged:
             consumer.offer()
 
