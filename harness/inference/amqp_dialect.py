@@ -236,6 +236,10 @@ def _has_transactions(bench: Bench) -> bool:
     peer = bench.amqp()
     source = codec.composite("source", {"outcomes": OUTCOMES})
     link = peer.attach(SENDER, source=source, target=codec.composite("coordinator"))
+    if link.answer is None or link.answer.kind("target") != "coordinator":
+        return (
+            False  # what is sent to another target is a message: a declare ends Proton's broker.c
+        )
     _await_credit(bench, peer, link)
     declare = peer.post(link, codec.composite("declare"))
     answer = peer.confirmed(link.session, declare, "declared", within=ANSWER)

@@ -15,6 +15,8 @@ from brokerproof.harness.inference.dialect import Questions
 from brokerproof.harness.inference.dialects import infer_dialects
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.units.drivers.executed_case import OtherIdentity, made, run_of
@@ -52,6 +54,14 @@ def test_the_first_node_that_keeps_messages_is_the_queue(
     }
     assert not inferred.unmet
     assert not inferred.absent
+
+
+def test_no_declare_is_sent_to_a_target_that_is_no_coordinator(
+    started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Frame, "kind", lambda self, name: "target")
+    monkeypatch.setattr(AmqpPeer, "post", lambda self, *fields: pytest.fail("a message was sent"))
+    assert not Questions(started("reference"), 1).asked(amqp_dialect._has_transactions)
 
 
 def test_a_broker_without_a_queue_leaves_cases_unmet_by_one_cause(
