@@ -73,6 +73,8 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
     wait_while_frames_come(target, peer, lambda: len(peer.inbox) >= count)
     times = Counter(item.get("receipt-id") for item in peer.inbox if is_receipt.accepts(item))
     wrong = [name for name in names if times[name] != 1]
+    # RECEIPT is due for what was processed, and nobody knows how far a connection came that ended.
+    target.control(peer.ended is None or not wrong, f"{len(wrong)} of {count}: {peer.instead()}")
     target.record_finding(
         RECEIPT[version],
         not wrong,
