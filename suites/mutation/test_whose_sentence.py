@@ -12,6 +12,7 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.reference_broker.protocols.stomp import commands, refusal
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
+from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation import matrix
 from brokerproof.suites.mutation.mutant import Group
@@ -77,6 +78,20 @@ def large_transactions_cut(original, reached, self, frame):
     return original(self, frame)
 
 
+@strangers.override(StompConnection, "receive", breaks="")
+def whole_frames_only(original, reached, self, now, data):
+    """The connection ends unless each read of 4096 octets ends with a frame, as in coilmq."""
+    cut = len(data) > 4096 or data.rstrip(b"\r\n")[-1:] not in (b"\0", b"")
+    return self.close() if reached(cut) else original(self, now, data)
+
+
+@strangers.override(FrameParser, "_unescape", breaks="")
+def carriage_returns_stay_escaped(original, reached, self, text, number):
+    """The escape of CR is not undone, as in ActiveMQ 5.15."""
+    kept = re.sub(r"\\(.)", lambda escape: r"\\r" if escape[1] == "r" else escape[0], text)
+    return original(self, kept if reached(kept != text) else text, number)
+
+
 EXPECTED: Mapping[str, tuple[str, str]] = {
     "unconfirmed": (r"a_number_of_subscribe_works", r""),
     "needs-a-destination": (
@@ -90,6 +105,11 @@ EXPECTED: Mapping[str, tuple[str, str]] = {
     "settled-when-sent": (r"clients\.stomppy\.(in_mode_client_ind|a_nack_of_one)", r""),
     "ends-behind-a-short-body": (r"a_number_of_send_works.*content", r""),
     "large-transactions-cut": (r"a_large_transaction", r""),
+    "whole-frames-only": (r"each_line_of_a_frame_may_end|any_number_of_receipts", r""),
+    "carriage-returns-stay-escaped": (
+        r"clients\.stomppy\.header_text_survives.*1\.2|the_server_sends_obeys.*1\.2",
+        r"STOMP12-ENC-04",
+    ),
 }
 
 
