@@ -155,7 +155,7 @@ def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> 
     peer.begin()
 
 
-@case(SASL_OUTCOME_CODE, NO_ADDITIONAL_DATA, SECURITY_LAYER_CLOSES_TCP, needs={"amqp"})
+@case(SASL_OUTCOME_CODE, NO_ADDITIONAL_DATA, SECURITY_LAYER_CLOSES_TCP, needs={"amqp", "login"})
 @over(
     examples=12,
     wrong=st.sampled_from(["passcode", "login", "empty", "swapped", "longer", "shorter"]),
