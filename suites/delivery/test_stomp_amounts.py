@@ -31,6 +31,7 @@ STOMP = {
         once=ARRIVES[version],
         gone=CUMULATIVE[version],
         order=None,
+        unordered="stomp.order-of-a-queue",
         back=UNSETTLED_IS_KEPT[version],
         order_after_return=False,
         atomic=ATOMIC[version],

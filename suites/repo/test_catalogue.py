@@ -27,7 +27,7 @@ FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
     "amqp091": 111,
-    "amqp10": 267,
+    "amqp10": 270,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,

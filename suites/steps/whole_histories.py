@@ -57,7 +57,8 @@ class Sentences:
     once: str
     gone: str
     order: str | None
-    """None: no sentence owes an order, and which one there is is a behaviour."""
+    """None: no sentence owes an order, and ``unordered`` is the behaviour that says which one there
+    is."""
     back: str
     confirmed: str | None = None
     """The requirement that each message is confirmed."""
@@ -65,12 +66,18 @@ class Sentences:
     """True if what comes back is owed in order too."""
     atomic: str | None = None
     """The requirement that a transaction has all its messages or none; None: ``once`` says so."""
+    unordered: str = ""
+    shared: str | None = None
+    """The requirement that nobody else gets what a consumer holds; None: ``once`` says so."""
     returns: bool = True
     """False: that a lost consumer's messages come again is owed only where one did before."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        every = (self.once, self.gone, self.order, self.back, self.confirmed, self.atomic)
+        every = (
+            *(self.once, self.gone, self.order, self.back),
+            *(self.confirmed, self.atomic, self.shared),
+        )
         return tuple(dict.fromkeys(name for name in every if name is not None))
 
 
@@ -220,7 +227,12 @@ def play(target: Bench, history: History, course: Course, *, pages: bool) -> Boo
 def judge(history: History, books: Books, what: str) -> None:
     target, sentences, detail = history.target, history.sentences, f"{what}: {books}"
     wrong = {*books.lost, *books.shared, *books.phantom}
-    if sentences.atomic is not None:
+    if sentences.shared is not None:
+        wrong -= {*books.shared}
+        target.record_finding(sentences.shared, not books.shared, detail)
+    if sentences.atomic is not None and not history.producer.transacts:
+        target.record_not_applicable((sentences.atomic,), "the broker offers no transactions")
+    elif sentences.atomic is not None:
         torn = wrong & history.transacted
         wrong -= torn
         target.record_finding(sentences.atomic, not torn, detail)
@@ -230,7 +242,7 @@ def judge(history: History, books: Books, what: str) -> None:
         target.record_finding(sentences.order, not books.disordered, detail)
     else:
         order = "in-another-order" if books.disordered else "in-order"
-        target.record_behaviour("stomp.order-of-a-queue", order)
+        target.record_behaviour(sentences.unordered, order)
     if history.returns:
         target.record_finding(sentences.back, not books.abandoned, detail)
     else:

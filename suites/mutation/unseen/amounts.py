@@ -15,6 +15,7 @@ from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, UnackedDeliveries
 from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted, Released
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.amqp10.session import Session as AmqpSession
 from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
@@ -32,9 +33,10 @@ long_lives_amqp091 = Group("unseen-long-lives-amqp091", original="reference-rabb
 
 IN_ORDER = "ARTEMIS-GROUPING-fifo-1"
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
+ACQUIRED, RETIRED, KEPT = "AMQP10-NODE-01", "AMQP10-NODE-02", "AMQP10-NODE-03"
 
 
-@amounts.override(Queue, "enqueue", breaks=f"{ONE_CONSUMER} {IN_ORDER}")
+@amounts.override(Queue, "enqueue", breaks=f"{ONE_CONSUMER} {IN_ORDER} {KEPT}")
 def a_deep_queue_forgets(original, reached, self, message, source_entry=None, charge=None):
     """A queue in which 700 messages wait drops each further one."""
     if reached(len(self._ready) >= 700):
@@ -55,7 +57,9 @@ def a_long_settlement_pays_for_its_first_part(original, reached, self, delivery)
     return taken
 
 
-@amounts.override(OutgoingLink, "disposed", breaks="AMQP10-DISP-03 ARTEMIS-CONCEPTS-queue-2")
+@amounts.override(
+    OutgoingLink, "disposed", breaks=f"AMQP10-DISP-03 ARTEMIS-CONCEPTS-queue-2 {RETIRED}"
+)
 def a_long_range_is_settled_in_part(original, reached, self, deliveries, state, settled):
     """A disposition of more than 256 deliveries settles 256 of them."""
     reached(len(deliveries) > 256)
@@ -71,6 +75,24 @@ def a_thousand_unsettled_are_too_many(reached, self, delivery):
         oldest = next(iter(self.unsettled))
         lost = self.unsettled.pop(oldest)
         lost.link.unsettled.pop(oldest, None)
+
+
+@amounts.after(AmqpSession, "add_unsettled", breaks=ACQUIRED)
+def the_last_of_many_receivers_shares(reached, self, delivery):
+    """What the fiftieth link of a session is sent goes to another one, too."""
+    last, message = getattr(self, "sent_twice", None), delivery.entry.message
+    if reached(delivery.link.our_handle >= 50 and message is not last):
+        self.sent_twice = message
+        delivery.link.queue.enqueue(message)
+
+
+@amounts.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-09")
+def what_is_released_behind_many_is_lost(original, reached, self, deliveries, state, settled):
+    """From the sixtieth release of a link on a released message is gone."""
+    released = isinstance(state, Released)
+    self.released = getattr(self, "released", 0) + released
+    lost = reached(released and self.released > 60)
+    original(self, deliveries, Accepted() if lost else state, settled)
 
 
 @amounts.override(CoreConsumer, "settle", breaks="ARTEMIS-CONCEPTS-queue-2")
