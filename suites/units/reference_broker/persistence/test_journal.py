@@ -8,7 +8,6 @@ from brokerproof.reference_broker.persistence.memory import DiskFaults
 from brokerproof.suites.units.drivers.persistence import SMALL, StoringDriver, numbered, paging
 
 BODY = "x" * 300
-ENDS = ["power_loss", "kill", "restart"]
 
 
 def _bodies(count: int, start: int = 0) -> list[str]:
@@ -17,20 +16,6 @@ def _bodies(count: int, start: int = 0) -> list[str]:
 
 def _journals(driver: StoringDriver) -> list[str]:
     return [name for name in driver.disk.names() if name.endswith(".journal")]
-
-
-@pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("limit", [-1, 4000])
-def test_a_receipted_durable_message_is_there_again_in_order(ends: str, limit: int) -> None:
-    driver = StoringDriver(paging(limit, max_read_page_bytes=-1))
-    producer = driver.connect()
-    for start in range(0, 60, 6):
-        driver.send(producer, *_bodies(6, start)).settle()
-    assert driver.receipts(producer) == _bodies(60)
-    getattr(driver, ends)()
-    assert driver.drain() == _bodies(60)
-    getattr(driver, ends)()
-    assert driver.drain() == _bodies(60)
 
 
 def test_a_receipt_waits_for_its_fsync_and_one_fsync_is_for_all() -> None:
@@ -58,21 +43,6 @@ def test_what_is_not_durable_is_receipted_at_once_and_gone_after_a_restart() -> 
     driver.send(producer, "kept").settle()
     driver.kill()
     assert driver.drain() == ["kept"]
-
-
-@pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("limit", [-1, 4000])
-def test_what_is_acknowledged_does_not_come_again(ends: str, limit: int) -> None:
-    driver = StoringDriver(paging(limit, max_read_page_bytes=-1))
-    producer, consumer = driver.connect(), driver.connect()
-    driver.send(producer, *_bodies(40)).settle()
-    got = driver.subscribe(consumer, "client-individual", headers="consumer-window-size:-1\n")
-    chosen = [each for at, each in enumerate(got) if at % 3 != 1]
-    driver.say(consumer, "".join(f"ACK\nid:{frame['ack']}\nreceipt:r\n\n\0" for frame in chosen))
-    driver.settle()
-    assert len(driver.receipts(consumer)) == len(chosen)
-    getattr(driver, ends)()
-    assert driver.drain() == [each for at, each in enumerate(_bodies(40)) if at % 3 == 1]
 
 
 def test_what_may_have_been_delivered_is_marked_and_what_was_not_is_not() -> None:

@@ -24,23 +24,6 @@ def _pages(driver: StoringDriver) -> list[str]:
     return [name for name in driver.disk.names() if name.startswith("paging/")]
 
 
-@pytest.mark.parametrize("persistent", [True, False])
-def test_what_does_not_fit_goes_to_pages_and_comes_back_in_order(persistent: bool) -> None:
-    driver = StoringDriver(paging())
-    producer = driver.connect()
-    driver.send(producer, *_bodies(100), persistent=persistent).settle()
-    assert driver.receipts(producer) == _bodies(100)
-    assert len(_pages(driver)) > 10
-    consumer = driver.connect()
-    got = driver.subscribe(consumer)
-    assert [frame.body.decode() for frame in got] == _bodies(100)
-    assert _pages(driver) == [], "every page went when all up to its end was done with"
-    driver.send(producer, *_bodies(3, 100)).settle()
-    assert [
-        frame.body.decode() for frame in driver.take(consumer) if frame.command == "MESSAGE"
-    ] == _bodies(3, 100)
-
-
 def test_a_page_is_removed_when_everything_before_its_end_is_acknowledged() -> None:
     driver = StoringDriver(paging(max_read_page_bytes=-1))
     producer, consumer = driver.connect(), driver.connect()
@@ -56,54 +39,12 @@ def test_a_page_is_removed_when_everything_before_its_end_is_acknowledged() -> N
     assert _pages(driver) == []
 
 
-def test_a_message_larger_than_a_page_has_a_page_of_its_own() -> None:
-    driver = StoringDriver(paging(page_size=1024, max_read_page_bytes=-1))
-    producer = driver.connect()
-    bodies = [f"{number}{'y' * 3000}" for number in range(6)]
-    driver.send(producer, *bodies).settle()
-    assert driver.drain() == bodies
-
-
-def test_entering_and_leaving_again_and_again_keeps_order() -> None:
-    driver = StoringDriver(paging())
-    producer, consumer = driver.connect(), driver.connect()
-    driver.subscribe(consumer, "client", headers="consumer-window-size:1300\n")
-    got: list[str] = []
-    for round in range(8):
-        driver.send(producer, *_bodies(20, round * 20)).settle()
-        while frames := [frame for frame in driver.take(consumer) if frame.command == "MESSAGE"]:
-            got += [frame.body.decode() for frame in frames]
-            driver.say(consumer, _acks(frames[-1:])).settle()
-    assert got == _bodies(160)
-    assert _pages(driver) == []
-
-
 def test_released_messages_find_their_old_places_before_what_is_on_pages() -> None:
     driver = StoringDriver(paging(max_delivery_attempts=-1, max_read_page_bytes=-1))
     producer = driver.connect()
     driver.send(producer, *_bodies(40)).settle()
     for _ in range(3):
         assert driver.drain() == _bodies(40)
-
-
-def test_every_queue_of_an_address_reads_for_itself() -> None:
-    driver = StoringDriver(paging())
-    kind = "subscription-type:MULTICAST\n"
-    slow, quick, producer = driver.connect(), driver.connect(), driver.connect()
-    driver.subscribe(slow, "client", "t", kind + "consumer-window-size:0\n")
-    driver.subscribe(quick, "auto", "t", kind)
-    for body in _bodies(50):
-        driver.send(producer, body, to="t", headers="destination-type:MULTICAST\n")
-    driver.settle()
-    assert [
-        frame.body.decode() for frame in driver.take(quick) if frame.command == "MESSAGE"
-    ] == _bodies(50)
-    got = []
-    while frames := [frame for frame in driver.take(slow) if frame.command == "MESSAGE"]:
-        got += [frame.body.decode() for frame in frames]
-        driver.say(slow, _acks(frames)).settle()
-    assert got == _bodies(50)
-    assert _pages(driver) == []
 
 
 def test_a_selector_reads_through_pages_up_to_what_may_be_read() -> None:

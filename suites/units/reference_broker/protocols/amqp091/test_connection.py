@@ -1,27 +1,16 @@
 """The reference broker's AMQP 0-9-1, where a conformance suite does not look: expiry, dead letters,
 other protocols."""
 
-from dataclasses import replace
-
 import pytest
 from pamqp import commands
 
 from brokerproof.harness.model.broker_io import BytesReceived
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.protocols.amqp091 import codec
-from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
 from brokerproof.reference_broker.families.rabbitmq.exchanges import KeyTree
 from brokerproof.reference_broker.protocols.amqp091 import methods
 from brokerproof.reference_broker.protocols.amqp091.errors import Refusal
-from brokerproof.reference_broker.protocols.amqp091.framing import (
-    BEAT,
-    BODY,
-    HEADER,
-    METHOD,
-    FrameParser,
-    frame,
-)
-from brokerproof.reference_broker.settings.parameters import with_parameters
+from brokerproof.reference_broker.protocols.amqp091.framing import BEAT, FrameParser, frame
 from brokerproof.suites.units.drivers.amqp091 import Driver, with_queue
 
 
@@ -246,45 +235,6 @@ def test_frames_are_cut_alike_however_they_arrive() -> None:
             while (received := parser.next()) is not None:
                 frames.append(received)
         assert frames == expected
-
-
-class CountedBytes(bytes):
-    questions = 0
-
-    def __len__(self) -> int:
-        CountedBytes.questions += 1
-        return super().__len__()
-
-
-def test_a_body_in_many_frames_costs_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    frames = 500
-    original = FrameParser.next
-
-    def counted(parser: FrameParser) -> tuple[int, int, bytes] | None:
-        received = original(parser)
-        return None if received is None else (*received[:2], CountedBytes(received[2]))
-
-    monkeypatch.setattr(FrameParser, "next", counted)
-    driver, conn = with_queue()
-    method = codec.encode_method("basic.publish", {"exchange": "", "routing-key": "q"})
-    head = codec.encode_content_header(frames)
-    driver.write(conn, frame(METHOD, 1, method) + frame(HEADER, 1, head))
-    CountedBytes.questions = 0
-    driver.write(conn, frame(BODY, 1, b"x") * frames)
-    assert CountedBytes.questions <= 3 * frames
-    assert driver.count(conn, "q") == 1
-
-
-def test_a_message_above_the_limit_is_refused_by_its_header() -> None:
-    acceptor = next(one for one in rabbitmq_conf.default().acceptors if one.name == "amqp")
-    settings = replace(
-        rabbitmq_conf.default(), acceptors=(with_parameters(acceptor, amqp091_max_message_size=10),)
-    )
-    driver = Driver(settings)
-    conn = driver.connect()
-    driver.publish(conn, "q", b"x" * 11)
-    (answer,) = driver.got(conn)
-    assert (answer.name, answer["reply-code"]) == ("channel.close", 406)
 
 
 @pytest.mark.parametrize("name", ["a b", "größe", "x\0y", "q" * 255, "a*?"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, SASL, frame
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
@@ -22,7 +22,6 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Open,
     SaslChallenge,
     SaslInit,
-    SaslMechanisms,
     SaslOutcome,
     SaslResponse,
 )
@@ -105,16 +104,6 @@ def test_a_response_that_did_not_come_first_is_asked_for() -> None:
     peer.raw(headers.SASL)
     assert only(sasl(peer, SaslInit(mechanism=Symbol("PLAIN")))) == SaslChallenge(challenge=b"")
     assert only(sasl(peer, SaslResponse(response=b"\0me\0secret"))) == SaslOutcome(code=0)
-
-
-def test_everything_at_once() -> None:
-    peer = Peer(Desk(SECURE))
-    init = frame(
-        0, SaslInit(mechanism=Symbol("PLAIN"), initial_response=b"\0me\0secret").encode(), SASL
-    )
-    opened = frame(0, Open(container_id="c").encode())
-    frames = peer.raw(headers.SASL + init + headers.AMQP + opened)
-    assert [type(frame.value) for frame in frames] == [SaslMechanisms, SaslOutcome, Open]
 
 
 @pytest.mark.parametrize(
@@ -249,18 +238,6 @@ def test_without_a_time_out_silence_lasts() -> None:
     peer = Peer(desk).ready()
     desk.run(seconds(1_000_000))
     assert (peer.read(), desk.closed) == ([], [])
-
-
-def test_whatever_is_sent_counts_as_a_sign_of_life() -> None:
-    desk = Desk(settings(amqp_idle_timeout_ms=0))
-    peer = Peer(desk)
-    peer.open(idle_time_out=1000)
-    desk.run(ms(400))
-    assert [type(frame.value) for frame in peer.begin()] == [Begin]
-    desk.run(ms(899))
-    assert peer.read() == []
-    desk.run(ms(900))
-    assert [frame.value for frame in peer.read()] == [None]
 
 
 # --- sessions of a connection ---------------------------------------------------------------------

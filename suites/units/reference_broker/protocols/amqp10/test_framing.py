@@ -66,30 +66,6 @@ def test_frames_are_the_same_however_they_are_cut(
     assert got == sent
 
 
-@pytest.mark.parametrize(
-    ("data", "fault"),
-    [
-        ("00000000 02000000", refusal.FRAME_TOO_SMALL),
-        ("00000007 02000000", refusal.FRAME_TOO_SMALL),
-        ("000003e9 02000000", refusal.FRAME_TOO_LARGE),
-        ("80000000 02000000", refusal.FRAME_TOO_LARGE),
-        ("ffffffff 02000000", refusal.FRAME_TOO_LARGE),
-        ("00000008 01000000", refusal.BAD_DOFF),
-        ("00000008 00000000", refusal.BAD_DOFF),
-        ("00000008 03000000", refusal.BAD_DOFF),
-        ("0000000b 03000000", refusal.BAD_DOFF),
-    ],
-)
-def test_what_is_no_frame_is_refused_before_its_bytes_are_there(
-    data: str, fault: refusal.Fault
-) -> None:
-    parser = FrameParser(1000)
-    parser.feed(bytes.fromhex(data))
-    with pytest.raises(Refusal) as caught:
-        parser.next()
-    assert caught.value.fault is fault
-
-
 def test_peek_and_take() -> None:
     parser = FrameParser(1000)
     parser.feed(b"AM")

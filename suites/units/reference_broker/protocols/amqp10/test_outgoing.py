@@ -7,7 +7,6 @@ import pytest
 from brokerproof.harness.model.broker_io import TimerFired
 from brokerproof.reference_broker.kernel.queue import MOST_SERVED
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
-    DATA,
     Accepted,
     Declared,
     Received,
@@ -84,18 +83,6 @@ def test_a_drain_is_answered_behind_all_turns_of_a_deep_queue() -> None:
     *rest, answer = peer.read()
     assert bodies(rest) == [f"m{MOST_SERVED}"]
     assert (answer.value.delivery_count, answer.value.link_credit) == (count + 1, 0)
-
-
-def test_data_sections_go_as_they_came() -> None:
-    _, peer = stocked(0)
-    peer.attach_sender()
-    bare = b"".join(
-        b"\0\x80" + DATA.to_bytes(8) + b"\xb0" + (3).to_bytes(4) + b"abc" for _ in range(2)
-    )
-    peer.transfer(0, bare + b"\0\x53\x78\xc1\x01\0", settled=True)
-    peer.attach_receiver()
-    (got,) = peer.flow(1)
-    assert got.payload.endswith(bare + b"\0\x53\x78\xc1\x01\0")
 
 
 def test_a_state_that_is_no_outcome_settles_nothing() -> None:

@@ -124,26 +124,6 @@ def test_intervals_come_back_the_other_way_round(
     assert connected(offer, version=version)[1] == answer
 
 
-@pytest.mark.parametrize(
-    ("offer", "grace", "end"),
-    [
-        ("1000,1000", 1.0, 3000),
-        ("3000,1000", 1.0, 7000),
-        ("1000,0", 1.0, 2000),
-        ("1000,5000", 1.5, 4000),
-        ("1000,1000", 1.5, 4000),
-        ("0,1000", 1.0, None),
-        ("-1000,1000", 1.0, None),
-        ("1000,-1", 1.0, None),
-        (None, 1.0, None),
-    ],
-)
-def test_a_peer_that_is_silent_from_the_start_is_given_up(
-    offer: str | None, grace: float, end: int | None
-) -> None:
-    assert closed_at(connected(offer, grace)[0], ms(60_000)) == end
-
-
 def test_nobody_waits_for_ever_for_a_first_frame() -> None:
     driver = Driver(settings(configured()))
     driver.open(1)
