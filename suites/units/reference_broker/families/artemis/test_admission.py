@@ -2,9 +2,6 @@
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from brokerproof.harness.model.broker_io import Effect, ResumeReading, StopReading
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.reference_broker.settings.settings import (
@@ -17,7 +14,6 @@ from brokerproof.suites.units.drivers.broker import (
     Driver,
     bodies,
     frames,
-    patient,
     send,
     subscribe,
 )
@@ -97,45 +93,3 @@ def test_what_waited_may_be_refused_for_another_reason() -> None:
     assert [frame.command for frame in frames(effects, 1)] == ["RECEIPT", "ERROR"]
     assert driver.closed == [1]
     assert driver.feed(1, send("too late")) == [], "it is forgotten"
-
-
-@given(
-    limit=st.integers(1, 5),
-    steps=st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.integers(1, 4)), max_size=25),
-)
-@patient
-def test_nothing_is_lost_doubled_or_out_of_place_and_no_limit_is_passed(
-    limit: int, steps: list[tuple[int, int]]
-) -> None:
-    """Two producers send runs of messages, a consumer (3) acknowledges some. The address never has
-    more than its limit, and in the end the consumer has everything of each producer, in order."""
-    driver = Driver(limited(BLOCK, max_size_messages=limit))
-    sent = {1: 0, 2: 0}
-    for conn in (1, 2, 3):
-        driver.connect(conn)
-    got: list[str] = []
-    held: list[str] = []
-
-    def feed(conn: int, data: str) -> None:
-        for frame in frames(driver.feed(conn, data), 3):
-            got.append(frame.body.decode())
-            held.append(frame["ack"])
-        assert driver.broker._shared.accounting.find("q").messages <= limit
-
-    feed(3, subscribe(ack="client"))
-    for who, count in steps:
-        if who == 3:
-            taken, held[:] = held[:count], held[count:]
-            if taken:
-                feed(3, f"ACK\nid:{taken[-1]}\n\n\0")
-            continue
-        feed(who, "".join(send(f"{who} {sent[who] + number}") for number in range(count)))
-        sent[who] += count
-    while held:
-        last, held[:] = held[-1], []
-        feed(3, f"ACK\nid:{last}\n\n\0")
-    for who, count in sent.items():
-        assert [body for body in got if body.startswith(str(who))] == [
-            f"{who} {number}" for number in range(count)
-        ]
-    assert driver.broker._shared.accounting.size == 0
