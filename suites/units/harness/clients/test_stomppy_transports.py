@@ -28,7 +28,6 @@ from brokerproof.harness.protocols.stomp.raw_peer import Destination, frame
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
-    ConnectionOpened,
     Event,
     FrameReceived,
     FrameSent,
@@ -157,25 +156,6 @@ def soon_after(found: list[Instant], wanted: list[Duration]) -> bool:
 # --- what crosses the wire is in the trace --------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("version", "command"), [("1.0", "CONNECT"), ("1.1", "STOMP"), ("1.2", "STOMP")]
-)
-def test_it_connects_and_the_trace_has_both_directions(version: str, command: str) -> None:
-    notebook, peer, _ = virtual(answering(version=version), version)
-    opened, sent, received = notebook.events
-    assert isinstance(opened, ConnectionOpened)
-    assert isinstance(sent, FrameSent)
-    assert isinstance(received, FrameReceived)
-    host = [] if version == "1.0" else [("host", "vhost")]
-    assert (sent.command, list(sent.headers)) == (
-        command,
-        [("accept-version", version), *host, ("login", "l"), ("passcode", "p")],
-    )
-    assert received.headers == (("version", version),)
-    assert peer.connected is not None
-    assert peer.connection.is_connected()
-
-
 def test_a_frame_it_writes_is_recorded_as_it_was_meant_and_measured_as_it_was_written() -> None:
     notebook, peer, _ = virtual(answering())
     peer.publish(QUEUE, b"a\0b", {"k": "x:y\\\n"}, content_type="a/b")
@@ -186,23 +166,6 @@ def test_a_frame_it_writes_is_recorded_as_it_was_meant_and_measured_as_it_was_wr
         b"SEND\ncontent-length:3\ncontent-type:a/b\ndestination:/queue/a\nk:x\\cy\\\\\\n\nreceipt:r1\n\na\0b\0"
     )
     assert ("k", "x:y\\\n") in sent.headers
-
-
-def test_frames_survive_a_link_that_cuts_them_anywhere() -> None:
-    body = bytes(range(256)) * 100
-
-    def answer(said: codec.Frame) -> bytes | None:
-        if said.command != "SUBSCRIBE":
-            return answering()(said)
-        message = codec.encode(
-            "MESSAGE", {"message-id": "1", "k": "a:b", "content-length": len(body)}, body
-        )
-        return message + b"\n" + (answering()(said) or b"")
-
-    notebook, peer, _ = virtual(answer, faults=LinkFaults(fragment=50, latency=ms(1)))
-    peer.subscribe(QUEUE)
-    assert peer.message()["k"] == "a:b"
-    assert len(notebook.of(FrameReceived)) == 3
 
 
 def test_it_starts_no_thread_and_two_runs_are_the_same() -> None:
@@ -264,13 +227,6 @@ def test_it_gives_up_a_broker_that_does_not_beat_as_promised() -> None:
     assert broker.gone is CloseHow.EOF
     assert not peer.connection.is_connected()
     assert any("missed the broker's heart-beats" in event.detail for event in notebook.of(Noted))
-
-
-def test_it_stays_with_a_broker_that_beats() -> None:
-    notebook, peer, _ = virtual(answering("500,0"), heart_beat=(0, 500), period=ms(500))
-    notebook.advance(ms(100_000))
-    assert len(notebook.of(HeartBeatReceived)) == 200
-    peer.settle()
 
 
 def test_it_does_not_count_a_beat_of_carriage_return_and_line_feed() -> None:
