@@ -5,9 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as effort
-from hypothesis import strategies as st
 
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.amqp10 import headers
@@ -264,21 +261,3 @@ def test_begin_where_a_session_is_and_frames_where_none_is() -> None:
         peer = Peer(Desk()).ready()
         assert condition(peer.send(performative, channel=channel)).startswith("amqp:")
         assert peer.desk.observed[-1].startswith("AMQP10-SESS-")
-
-
-@effort(max_examples=150, deadline=None)
-@given(st.lists(st.binary(min_size=1, max_size=60), max_size=6), st.integers(0, 3))
-def test_any_bytes_are_answered_and_never_raise(chunks: list[bytes], stage: int) -> None:
-    desk = Desk(settings(amqp_max_frame_size=512))
-    other = Peer(desk).ready()
-    peer = Peer(desk)
-    if stage >= 1:
-        peer.raw(headers.AMQP)
-    if stage >= 2:
-        peer.send(Open(container_id="c"))
-    if stage >= 3:
-        peer.begin()
-    for chunk in chunks:
-        desk.feed(peer.conn, chunk if stage < 2 else frame(0, chunk))
-    assert other.conn not in desk.closed
-    assert [type(frame.value) for frame in other.begin(1)] == [Begin]

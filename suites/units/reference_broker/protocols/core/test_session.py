@@ -5,8 +5,6 @@ import json
 from importlib.resources import files
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import ms
@@ -30,7 +28,7 @@ from brokerproof.reference_broker.protocols.core.message import Arrival, CoreMes
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, frames, send, subscribe
-from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, few, names
+from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, names
 
 VECTORS = json.loads((files("brokerproof.fixtures") / "vectors" / "core.json").read_text("utf-8"))
 
@@ -325,42 +323,6 @@ def test_large_messages_are_refused_and_the_session_goes_on() -> None:
     (refused,) = one.feed(last)
     assert (refused.name, refused["code"], refused["correlation"]) == ("exception", 213, 9)
     assert names(one.publish("q")) == ["null-response"]
-
-
-@few
-@given(st.lists(st.binary(max_size=60), max_size=4))
-def test_no_bytes_make_the_broker_raise(chunks: list[bytes]) -> None:
-    one = client()
-    for piece in chunks:
-        one.driver.feed(1, piece)
-
-
-GOOD = [bytes.fromhex(vector) for vector in VECTORS["client"]][1:]
-
-
-@few
-@given(st.lists(st.sampled_from(GOOD), min_size=1, max_size=8), st.data())
-def test_no_change_to_good_packets_makes_the_broker_raise(
-    packets: list[bytes], data: st.DataObject
-) -> None:
-    one = client()
-    one.queue("full.fail.vectors")
-    for raw in packets:
-        broken = bytearray(raw)
-        for _ in range(data.draw(st.integers(0, 3))):
-            broken[data.draw(st.integers(4, len(broken) - 1))] = data.draw(st.integers(0, 255))
-        one.driver.feed(1, bytes(broken))
-
-
-@few
-@given(
-    st.sampled_from(sorted(BY_NAME)), st.binary(max_size=40), st.sampled_from([0, 1, 10, 11, -1])
-)
-def test_no_fields_of_any_packet_make_the_broker_raise(
-    name: str, data: bytes, channel: int
-) -> None:
-    one = client()
-    one.driver.feed(1, frame(BY_NAME[name].code, channel, data))
 
 
 def test_the_rest_of_a_refused_packet_is_not_taken_for_another() -> None:

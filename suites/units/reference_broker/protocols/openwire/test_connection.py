@@ -36,7 +36,6 @@ from brokerproof.suites.units.drivers.activemq import (
     sync,
 )
 from brokerproof.suites.units.drivers.broker import patient
-from brokerproof.suites.units.drivers.core import few
 from brokerproof.suites.units.drivers.openwire import (
     OpenWireClient,
     Q,
@@ -52,13 +51,6 @@ VECTORS = json.loads(
 LIMITED = policy("queue://Q", memory_limit=1025, cursor=Cursor.VM)
 FULL = configured(LIMITED)
 """One message of one byte fills the queue."""
-
-
-def told(found: list[Structure]) -> list[tuple[str, Any]]:
-    """ProducerAcks by their sizes, responses by what they answer."""
-    return [
-        (command.name, command.get("size") or command.get("correlationId")) for command in found
-    ]
 
 
 # --- the two codecs -------------------------------------------------------------------------------
@@ -348,21 +340,6 @@ def test_openwire_gets_what_stomp_sent() -> None:
 
 
 # --- peers that lie -------------------------------------------------------------------------------
-
-
-@given(st.data())
-@few
-def test_nothing_that_a_peer_sends_hurts_the_others(data: st.DataObject) -> None:
-    one = client()
-    other = OpenWireClient(one.driver, 2, beside=one)
-    vectors = [bytes.fromhex(vector["octets"]) for vector in VECTORS["commands"]]
-    raw = bytearray(data.draw(st.sampled_from(vectors)))
-    for _ in range(data.draw(st.integers(0, 5))):
-        raw[data.draw(st.integers(4, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(5, len(raw)))
-    one.feed((cut - 4).to_bytes(4) + bytes(raw[4:cut]))
-    producer = other.producer(window=5000)
-    assert ("ProducerAck", 1025) in told(other.publish(producer))
 
 
 def test_a_map_in_the_place_of_bytes_is_the_one_that_is_read() -> None:
