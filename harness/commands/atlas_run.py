@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from brokerproof.harness.commands.judging import interruptible
 from brokerproof.harness.commands.load_options import lasting
 from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.harness.results import records
+from brokerproof.harness.targets import strangers
+from brokerproof.harness.targets.failure import SetUpFailed
 
 _RUN = (sys.executable, "-P", "-m", "brokerproof.harness.commands.cli", "run", "--no-report")
-_NEW = ("--effort", "smoke", "--seed", "3", "--target")
+_NEW = ("--effort", "smoke", "--seed", "3")
 _JUDGED = (0, 1, 2)
 """Exit codes of a run that came to its end."""
 _PATH = click.Path(path_type=Path)
@@ -80,23 +83,35 @@ def _judge(out: Path, release: Release, suites: str) -> str:
     """Judge a release, or go on with it; return what kept it from being judged to its end."""
     begun, former = _begun(release, suites), release.outcome(out)
     folder = out / "runs" / release.slug
-    words = ["--resume"]
-    if former | begun != former or not (folder / records.NAME).exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        words = [*_NEW, release.target, *release.arguments]
     folder.parent.mkdir(parents=True, exist_ok=True)
     log, outcome = (folder.with_name(f"{release.slug}.{kind}") for kind in ("log", "json"))
     outcome.write_text(json.dumps(begun | {"code": None, "sentence": "was interrupted"}), "utf-8")
-    with log.open("wb") as output:
-        command = [*_RUN, "--out", str(folder), *words]
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        try:
-            code = process.wait()
-        finally:
-            process.terminate()
-            process.wait()
+    is_new = former | begun != former or not (folder / records.NAME).exists()
+    try:
+        # A stranger has another address the next time.
+        with strangers.options_for(
+            release.target, folder.with_name(f"{release.slug}.out")
+        ) as named:
+            words = ["--resume"]
+            if is_new or named[1] != release.target:
+                shutil.rmtree(folder, ignore_errors=True)
+                words = [*_NEW, *named, *release.arguments]
+            code = _run([*_RUN, "--out", str(folder), *words], log)
+    except SetUpFailed as problem:
+        code = 3
+        log.write_text(f"Error: {problem}", "utf-8")
     lines = log.read_text("utf-8", "replace").strip().splitlines()
     said = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
     sentence = "" if code in _JUDGED else (said or lines or [f"ended with {code}"])[-1]
     outcome.write_text(json.dumps(begun | {"code": code, "sentence": sentence}), "utf-8")
     return sentence
+
+
+def _run(command: Sequence[str], log: Path) -> int:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            return process.wait()
+        finally:
+            process.terminate()
+            process.wait()

@@ -15,8 +15,6 @@ from brokerproof.harness.catalogue.releases import Release
 from brokerproof.harness.results import area_summary, impacts, records
 from brokerproof.harness.results.area_summary import AreaState
 from brokerproof.harness.results.behaviour_comparison import Row, by_target, side_by_side
-from brokerproof.harness.results.difference import Shift, shifts
-from brokerproof.harness.results.records import LatestResult
 from brokerproof.harness.results.verdict import LISTED
 from brokerproof.reports.model.slugs import case_link, plain_slug
 from brokerproof.reports.model.tables.matrix import matrix
@@ -33,7 +31,6 @@ class Judged:
     release: Release
     sentence: str
     run: Run
-    results: Sequence[LatestResult]
     counts: Sequence[tuple[str, int]]
     areas: Mapping[Area, AreaState]
     behaviours: Mapping[str, set[str]]
@@ -61,13 +58,20 @@ class Past(NamedTuple):
     impact: str
     phases: Sequence[Phase]
 
+    @property
+    def is_steady(self) -> bool:
+        return len(self.phases) == 1
+
 
 class Change(NamedTuple):
-    """What an application finds other in ``b`` than in ``a``, the worst first."""
+    """What an application finds other in ``b`` than in ``a``: requirements and behaviours, the
+    worst first. Of ``undecided`` ones only one of the two is known to break them."""
 
     a: Judged
     b: Judged
-    shifts: Sequence[Shift]
+    worse: Sequence[str]
+    better: Sequence[str]
+    undecided: Sequence[str]
     behaviours: Sequence[Row]
     page: str
 
@@ -115,12 +119,9 @@ def read(folder: Path, releases: Iterable[Release]) -> Atlas:
 
 
 def _judged(release: Release, sentence: str, run: Run) -> Judged:
-    # Without the target's name, results of two releases are compared as those of one target.
-    latest = [
-        replace(one, result=replace(one.result, target=""))
-        for one in records.last_of_each(records.read(run.folder))
-    ]
-    results = [one.result for one in latest]
+    # A release has one target, whatever it is called.
+    latest = records.last_of_each(records.read(run.folder))
+    results = [replace(one.result, target="") for one in latest]
     counts = Counter(result.verdict for result in results)
     said = {}
     for row in matrix(flatten([run]).findings).to_pylist():
@@ -130,14 +131,13 @@ def _judged(release: Release, sentence: str, run: Run) -> Judged:
     areas = {state.area: state for state in area_summary.summarise(results).get("", ())}
     shown = [(verdict.value, counts[verdict]) for verdict in LISTED if counts[verdict]]
     seen = by_target(results).get("", {})
-    return Judged(release, sentence, run, latest, shown, areas, seen, said)
+    return Judged(release, sentence, run, shown, areas, seen, said)
 
 
 def _pasts(of_broker: Sequence[Judged]) -> list[Past]:
     found = []
     for name in dict.fromkeys(name for judged in of_broker for name in judged.said):
-        said = [judged.said.get(name) for judged in of_broker]
-        phases = _phases(of_broker, [_STATES.get(one["verdict"]) if one else None for one in said])
+        phases = _phases(of_broker, [_state(judged, name) for judged in of_broker])
         if any(phase.value == "broken" for phase in phases):
             found.append(Past(name, "", impacts.of_requirement(name) or "", phases))
     for row in side_by_side([judged.behaviours for judged in of_broker]):
@@ -145,7 +145,7 @@ def _pasts(of_broker: Sequence[Judged]) -> list[Past]:
         if len(phases) > 1:
             found.append(Past(row.name, row.question, row.impact or "", phases))
     worst = {past.name: impacts.severity(past.impact or None) for past in found}
-    return sorted(found, key=lambda past: (len(past.phases) < 2, worst[past.name]))
+    return sorted(found, key=lambda past: (past.is_steady, worst[past.name]))
 
 
 def _phases(of_broker: Sequence[Judged], values: Sequence[str | None]) -> list[Phase]:
@@ -159,8 +159,20 @@ def _phases(of_broker: Sequence[Judged], values: Sequence[str | None]) -> list[P
     return phases
 
 
+def _state(judged: Judged, requirement: str) -> str | None:
+    said = judged.said.get(requirement)
+    return _STATES.get(said["verdict"]) if said else None
+
+
 def _change(a: Judged, b: Judged) -> Change:
-    across = a.release.broker != b.release.broker
+    ways: dict[tuple[str | None, str | None], list[str]] = {}
+    severity = {
+        name: impacts.severity(impacts.of_requirement(name)) for name in {**a.said, **b.said}
+    }
+    for name in sorted(severity, key=lambda name: (severity[name], name)):
+        ways.setdefault((_state(a, name), _state(b, name)), []).append(name)
+    worse, better = (ways.get(way, []) for way in (("kept", "broken"), ("broken", "kept")))
+    undecided = [*ways.get((None, "broken"), []), *ways.get(("broken", None), [])]
     rows = [row for row in side_by_side([a.behaviours, b.behaviours]) if row.differs]
     page = f"change-{a.release.slug}--{b.release.slug}.html"
-    return Change(a, b, shifts(a.results, b.results, across=across), rows, page)
+    return Change(a, b, worse, better, undecided, rows, page)

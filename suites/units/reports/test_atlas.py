@@ -15,12 +15,12 @@ from brokerproof.harness.catalogue import releases
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, append
-from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets import strangers, target_file
 from brokerproof.reports.assembly import report_writing
 from brokerproof.reports.atlas_command import atlas
 from brokerproof.suites.units.drivers.synthetic_run import header, write_header
 
-LOSS, DISCONNECT = "STOMP12-RCPT-01", "STOMP12-HB-04"
+LOSS, OTHER, ALWAYS = "STOMP12-RCPT-01", "STOMP12-HB-04", "STOMP12-ENC-02"
 ENTRY = '[[broker]]\nname = "{}"\norigin = "here"\ntarget = "{}"\nreleases = {}\n'
 
 
@@ -35,7 +35,8 @@ def test_each_listed_release_is_a_target_with_a_folder_of_its_own() -> None:
     listed = releases.load()
     assert len({release.slug for release in listed}) == len(listed)
     for release in listed:
-        target_file.load(release.target)
+        name = release.target.partition("@")[0].removeprefix(strangers.WORD)
+        assert name in strangers.NAMES or target_file.load(release.target)
 
 
 def test_what_is_there_is_not_run_again_and_what_was_cut_off_is_resumed(
@@ -59,14 +60,15 @@ def test_what_is_there_is_not_run_again_and_what_was_cut_off_is_resumed(
     assert len(results.read_text().splitlines()) == len(lines)
     assert json.loads((run / "run.json").read_text())["started"] == begun
     monkeypatch.setattr(case_index, "digest", lambda: "other suites")
-    assert said("run", tmp_path, "--for", "1ms", code=130)[-11:] == "2 to judge\n"
+    assert said("run", tmp_path, "--only", "*ref*", "--for", "1s", code=130)[-11:] == "1 to judge\n"
+    assert json.loads(outcome.read_text())["sentence"] == "was interrupted"
 
 
 def recorded(atlas_folder: Path, slug: str, *broken: str) -> None:
     run = atlas_folder / "runs" / slug
     write_header(run, header(slug) | {"started": "2026-11-28T10:00:00+00:00"})
-    for name in (DISCONNECT, LOSS):
-        bad = name in broken
+    for name in (OTHER, LOSS, ALWAYS):
+        bad = name in (*broken, ALWAYS)
         verdict, seen = (Verdict.FAIL, Seen.VIOLATED) if bad else (Verdict.PASS, Seen.HELD)
         findings = (JudgedFinding(name, seen, "", verdict=verdict),)
         nack = {"stomp.nack": ("discards" if bad else "requeues-first",)} if name == LOSS else {}
@@ -78,7 +80,7 @@ def test_pages_say_when_a_difference_came_and_went_and_lead_with_the_worst(
 ) -> None:
     entries = ENTRY.format("A", "{}", ["1", "2", "3", "4"]), ENTRY.format("B", "b@{}", ["1", "2"])
     (tmp_path / "list.toml").write_text("".join(entries) + 'unfit = "needs Java 6"')
-    for version, broken in enumerate(([LOSS], [], [LOSS, DISCONNECT], []), 1):
+    for version, broken in enumerate(([LOSS], [], [LOSS, OTHER], []), 1):
         recorded(tmp_path, f"a-{version}", *broken)
     reports = []
 
@@ -102,8 +104,9 @@ def test_pages_say_when_a_difference_came_and_went_and_lead_with_the_worst(
     assert "broken 1 → kept 2 → broken 3 → kept 4" in words["broker-A.html"]
     assert "discards 1 → requeues-first 2 → discards 3" in words["broker-A.html"]
     assert "kept 1 to 2 → broken 3 → kept 4" in words["broker-A.html"]
+    assert "broken 1 to 4" in words["broker-A.html"].partition("Broken whenever")[2]
     better = words["change-a-3--a-4.html"].partition("Better")[2]
-    assert 0 < better.index(LOSS) < better.index(DISCONNECT)
+    assert 0 < better.index(LOSS) < better.index(OTHER)
     assert "change-a-1--a-4.html" in words
     links = {
         link for page in words for link in re.findall(r'href="([^"#]+)', (site / page).read_text())
@@ -114,7 +117,7 @@ def test_pages_say_when_a_difference_came_and_went_and_lead_with_the_worst(
     assert re.fullmatch(r"brokerproof-atlas-[\d.]+-2026-11-28", data.name)
     with (data / "verdicts.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 8
+    assert len(rows) == 12
     assert [row["verdict"] for row in rows] == (
         pq.read_table(data / "verdicts.parquet").column("verdict").to_pylist()
     )
