@@ -22,7 +22,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _MOUNTS = (
     'for folder in proc dev sys; do mount --rbind "/$folder" "$0/$folder" || exit 125; done; '
-    'mount --bind "$1" "$0/srv" || exit 125; shift; exec chroot "$0" "$@"'
+    'mount --rbind "$1" "$0/srv" || exit 125; shift; exec chroot "$0" "$@"'
 )
 _INSTALL = (
     'for folder in proc dev sys; do mount --rbind "/$folder" "$0/$folder" || exit 125; done; '

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import select
@@ -85,6 +86,14 @@ class NativeProcess:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and to those it started. Does nothing when it has
+        ended."""
+        if not self.ended():
+            assert self.pid is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
 
     def stop(self) -> None:
         """End it and wait until it is gone. Does nothing when it has ended, or was never

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,8 @@ class ManagedBroker:
 
     clock_rate: int = 1
     """How many times as fast as the host's its clock runs. Set it before :meth:`start`."""
+    keeps_data: bool = False
+    """True if :meth:`start` goes on with the data that is in the broker's folder."""
     _process: NativeProcess | None = None
 
     def start(self) -> RunningBroker:
@@ -40,6 +43,18 @@ class ManagedBroker:
     def ended(self, within_s: float = 0) -> bool:
         """True if the broker is not running; waits up to ``within_s`` seconds for its end."""
         return self._process is None or self._process.ended(within_s)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all of the broker's processes. Does nothing when it is not running."""
+        if self._process is not None:
+            self._process.signal(number)
+
+    def _make(self, *folders: Path) -> None:
+        """Make ``folders``, empty but for data that is kept."""
+        for folder in folders:
+            if not (self.keeps_data and folder.name == "data"):
+                shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True, exist_ok=True)
 
     def _ready(
         self, log: Path, has_started: Callable[[str], bool], ports: Iterable[int]

@@ -32,8 +32,9 @@ CLOCKS = {
     "suites/interop/accelerated/__main__.py": "compares the clock of a process with the host's",
     "suites/mutation/matrix.py": "how long a mutant took, for the reader",
     "suites/mutation/wire/matrix.py": "how long a mutant took, for the reader",
-    "suites/soak/damaged_restarts.py": "waits for real brokers, and says how long it all took",
-    "suites/soak/kill9.py": "kills at an instant, and says how long it all took",
+    "suites/soak/brokers.py": "waits for real brokers to be ready or to end",
+    "suites/soak/damaged_restarts.py": "says how long it all took",
+    "suites/soak/deaths.py": "kills at an instant, and says how long it all took",
     "reports/exports/ctrf.py": "turns the times of a run's header into the format's milliseconds",
     "reports/spark/gateway.py": "waits for the JVM to be ready",
 }

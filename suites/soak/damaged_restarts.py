@@ -11,32 +11,28 @@ the broker. An interrupt (SIGINT) ends it with the figures so far.
 
 import contextlib
 import hashlib
-import json
-import os
 import random
-import select
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from brokerproof.suites.soak import damages
-from brokerproof.suites.soak.kill9 import FAMILIES, WITHIN_S, Family, Stuck
+from brokerproof.suites.soak.brokers import CONFIGURATIONS, ReferenceBroker, Stuck
+from brokerproof.suites.soak.clients.client import ARTEMIS, SLASHES, Confirmed, Delivered, Refused
+from brokerproof.suites.soak.clients.stomp import StompClient
+from brokerproof.suites.soak.deaths import Peer
 
 QUEUES = {"kept.queue": 40, "paged.queue": 60, "paged.other": 40, "kept.large": 5}
 """Messages that each queue gets."""
 LARGE = 150_000
 """Bytes of a body in ``kept.large``."""
-READY_WITHIN_S = 90.0
-"""How long a broker may take to start."""
 PER_HISTORY = 40
 """Restarts on the files of one history."""
 
@@ -49,116 +45,9 @@ def body_of(queue: str, number: int) -> bytes:
     return (name + seed * (length // len(seed) + 1))[:length]
 
 
-PROFILES = tuple(sorted(name for name in FAMILIES if FAMILIES[name].configuration is not None))
-"""Those that keep anything."""
-
-
-class Peer:
-    """A STOMP session over a socket. Bodies hold no NUL."""
-
-    def __init__(self, port: int, client_id: str = "") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), WITHIN_S)
-        self._rest = b""
-        self.frames: deque[tuple[str, dict[str, str], bytes]] = deque()
-        name = f"client-id:{client_id}\n" if client_id else ""
-        self.say(f"CONNECT\naccept-version:1.2\nhost:h\n{name}\n\0".encode())
-        self.wait("CONNECTED")
-
-    def say(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def read(self) -> None:
-        """Takes what is there, or waits until something is. Raises ``ConnectionError`` at the end
-        of the stream."""
-        data = self.socket.recv(262144)
-        if not data:
-            raise ConnectionError("the broker closed the connection")
-        *whole, self._rest = (self._rest + data).split(b"\0")
-        for frame in whole:
-            head, _, body = frame.lstrip(b"\n").partition(b"\n\n")
-            command, *lines = head.decode().split("\n")
-            self.frames.append(
-                (command, dict(line.split(":", 1) for line in reversed(lines)), body)
-            )
-
-    def wait(self, command: str) -> tuple[str, dict[str, str], bytes]:
-        """The next frame, which is that command. Raises :class:`Stuck`."""
-        while not self.frames:
-            try:
-                self.read()
-            except TimeoutError:
-                raise Stuck(f"no {command} came within {WITHIN_S} s") from None
-        frame = self.frames.popleft()
-        if frame[0] != command:
-            raise Stuck(f"{frame[0]} came instead of {command}: {frame[1].get('message')}")
-        return frame
-
-    def close(self) -> None:
-        self.socket.close()
-
-
-class Brokers:
-    """Broker processes on one folder, one after the other. What they complain of is in
-    ``complaints``."""
-
-    def __init__(self, folder: Path, family: Family) -> None:
-        self.data = folder / "data"
-        self._configuration = folder / "broker.xml"
-        self._configuration.write_text(family.configuration or "")
-        self._options = ("--profile", family.profile)
-        self._log = folder / "stderr"
-        self._complaints = self._log.open("wb")
-        self._rest = b""
-        self._process = 0
-        self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "brokerproof.suites.soak.process_forks"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-        )
-
-    def start(self) -> int:
-        """Start a broker and return its port. Raises :class:`Stuck`."""
-        files = ("--config", str(self._configuration), "--data", str(self.data))
-        assert self._nursery.stdin is not None
-        self._complaints.truncate(0)
-        self._complaints.seek(0)
-        self._nursery.stdin.write(json.dumps([*self._options, *files]).encode() + b"\n")
-        self._nursery.stdin.flush()
-        while (line := self._line()).startswith(b"{"):
-            pass  # a broker that was killed had still printed this
-        self._process = int(line)
-        return int(json.loads(self._line())["stomp"])
-
-    def _line(self) -> bytes:
-        assert self._nursery.stdout is not None
-        stream = self._nursery.stdout.fileno()
-        until = time.monotonic() + READY_WITHIN_S
-        while b"\n" not in self._rest:
-            if select.select([stream], [], [], 0.2)[0]:
-                self._rest += os.read(stream, 65536)
-            elif time.monotonic() > until:
-                raise Stuck(
-                    f"the broker was not ready within {READY_WITHIN_S} s: {self.complaints()}"
-                )
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
-
-    def kill(self) -> None:
-        os.kill(self._process, signal.SIGKILL)
-
-    def complaints(self) -> str:
-        """Return what the broker has printed on standard error."""
-        return self._log.read_text("utf-8", "replace").replace("\0", "")
-
-    def end(self) -> None:
-        """Start no more of them."""
-        assert self._nursery.stdin is not None
-        self._nursery.stdin.close()
-        self._nursery.wait()
-        assert self._nursery.stdout is not None
-        self._nursery.stdout.close()
-        self._complaints.close()
+NAMINGS = {"activemq": SLASHES, "artemis": ARTEMIS}
+"""By profile, of those that keep anything."""
+PROFILES = tuple(NAMINGS)
 
 
 @dataclass(slots=True)
@@ -175,59 +64,56 @@ class Tally:
 class History:
     """One broker's life up to its kill, its files, and restarts on damaged copies of them."""
 
-    def __init__(self, brokers: Brokers, family: Family, dice: random.Random) -> None:
-        self._brokers = brokers
-        self._naming = family.naming
+    def __init__(self, broker: ReferenceBroker, profile: str, dice: random.Random) -> None:
+        self._broker = broker
+        self._naming = NAMINGS[profile]
         self._dice = dice
         self._content: dict[str, list[int]] = {}
-        shutil.rmtree(brokers.data, ignore_errors=True)
-        port = self._brokers.start()
+        shutil.rmtree(broker.data, ignore_errors=True)
+        port = self._broker.start()["stomp"]
         for queue, count in QUEUES.items():
             self._content[queue] = list(range(count))
             self._send(port, queue, count)
         for queue in QUEUES:
             self._acknowledge(port, queue)
-        self._brokers.kill()
-        data = self._brokers.data
+        self._broker.signal(signal.SIGKILL)
+        data = self._broker.data
         self._files = {
             path.relative_to(data).as_posix(): path.read_bytes()
             for path in sorted(data.rglob("*"))
             if path.is_file() and path.name != "ballast"
         }
 
+    def _peer(self, port: int, name: str) -> Peer:
+        return Peer(port, StompClient(name, self._naming))
+
     def _send(self, port: int, queue: str, count: int) -> None:
-        peer = Peer(port)
-        head = f"SEND\n{self._naming.place(queue, False, 'destination-type')}persistent:true\n"
+        peer = self._peer(port, f"send-{queue}")
         numbers = iter(range(count))
         for number in numbers:
             group = [number]
             if self._dice.random() < 0.1:
                 group += [next_ for _, next_ in zip(range(3), numbers, strict=False)]
-            frames = [
-                f"{head}transaction:t\n\n".encode() + body_of(queue, number) + b"\0"
-                for number in group
-            ]
-            commit = b"COMMIT\ntransaction:t\nreceipt:t\n\n\0"
-            peer.say(b"".join((b"BEGIN\ntransaction:t\n\n\0", *frames, commit)))
-            peer.wait("RECEIPT")
+            peer.client.produce(queue, [body_of(queue, number) for number in group], "t", True)
+            peer.flush()
+            peer.wait()
         peer.close()
 
     def _acknowledge(self, port: int, queue: str) -> None:
-        peer = Peer(port)
-        peer.say(self._subscribe(queue, "0"))
-        for number in range(self._dice.randint(0, len(self._content[queue]) // 2)):
-            _, headers, _ = peer.wait("MESSAGE")
-            peer.say(f"ACK\nid:{headers['ack']}\nreceipt:{number}\n\n\0".encode())
-            while not any(frame[0] == "RECEIPT" for frame in peer.frames):
-                peer.read()
-            receipt = next(frame for frame in peer.frames if frame[0] == "RECEIPT")
-            peer.frames.remove(receipt)
-            self._content[queue].remove(number)
+        peer = self._peer(port, f"acknowledge-{queue}")
+        peer.client.consume(queue, -1)
+        peer.flush()
+        count = confirmed = self._dice.randint(0, len(self._content[queue]) // 2)
+        while confirmed:
+            event = peer.wait()
+            if isinstance(event, Confirmed):
+                confirmed -= 1
+            elif count:
+                count -= 1
+                peer.client.acknowledge([event.handle], f"{count}", False)
+                peer.flush()
+                self._content[queue].remove(int(event.body.split(b":")[1]))
         peer.close()
-
-    def _subscribe(self, queue: str, id: str) -> bytes:
-        where = self._naming.place(queue, False, "subscription-type") + self._naming.window(-1)
-        return f"SUBSCRIBE\nid:{id}\n{where}ack:client-individual\n\n\0".encode()
 
     # --- restarts ---------------------------------------------------------------------------------
 
@@ -236,7 +122,7 @@ class History:
         damage = damages.ALL[way](self._dice, damages.damageable(self._files))
         if damage is None:
             return
-        data = self._brokers.data
+        data = self._broker.data
         shutil.rmtree(data)
         for name, content in damage.on(self._files).items():
             path = data / name
@@ -245,13 +131,13 @@ class History:
         tally.restarts += 1
         tally.kinds[way] += 1
         try:
-            port = self._brokers.start()
+            port = self._broker.start()["stomp"]
             problems = self._look(port)
             altered = [problem for problem in problems if "altered" in problem]
-        except (Stuck, OSError) as problem:
+        except (Stuck, Refused, OSError) as problem:
             problems, altered = [str(problem)], []
-        complaints = self._brokers.complaints()
-        self._brokers.kill()
+        complaints = self._broker.complaints()
+        self._broker.signal(signal.SIGKILL)
         named = any(_reported_name(name) in complaints for name in damage.changes)
         if altered or (problems and not named):
             tally.hidden.append(f"{damage.sentence}: {'; '.join(problems[:3])} ({complaints!r})")
@@ -260,27 +146,22 @@ class History:
 
     def _look(self, port: int) -> list[str]:
         """Return the faults of the content of the queues."""
-        consumer, producer = Peer(port), Peer(port)
+        problems: list[str] = []
         for queue in QUEUES:
-            consumer.say(self._subscribe(queue, queue))
-            to = self._naming.place(queue, False, "destination-type")
-            producer.say(f"SEND\n{to}end:{queue}\n\nend\0".encode())
-        numbers: dict[str, list[int]] = {queue: [] for queue in QUEUES}
-        ends, problems = 0, []
-        while ends < len(QUEUES):
-            _, headers, body = consumer.wait("MESSAGE")
-            if body == b"end":
-                ends += 1
-                continue
-            queue, number, _ = body[:60].decode("utf-8", "replace").split(":", 2)
-            if queue != headers["subscription"] or body != body_of(queue, int(number)):
-                problems.append(f"{queue}: {body[:40]!r} is altered, or of another queue")
-            else:
-                numbers[queue].append(int(number))
-        consumer.close()
-        producer.close()
-        for queue in QUEUES:
-            problems += _judge(queue, self._content[queue], numbers[queue])
+            peer = self._peer(port, f"look-{queue}")
+            peer.client.consume(queue, -1)
+            peer.client.produce(queue, [b"end"], "end", False)
+            peer.flush()
+            numbers: list[int] = []
+            while not isinstance(event := peer.wait(), Delivered) or event.body != b"end":
+                if isinstance(event, Delivered):
+                    name, number, *_ = event.body[:60].decode("utf-8", "replace").split(":", 2)
+                    if name != queue or event.body != body_of(queue, int(number)):
+                        problems.append(f"{queue}: {event.body[:40]!r} is altered, or of another")
+                    else:
+                        numbers.append(int(number))
+            peer.close()
+            problems += _judge(queue, self._content[queue], numbers)
         return problems
 
 
@@ -303,26 +184,28 @@ def _reported_name(name: str) -> str:
     return f"large/{rest}" if folder.startswith("large") else name
 
 
-def restarts(folder: Path, family: Family, count: int, seed: int, tally: Tally) -> None:
+def restarts(folder: Path, profile: str, count: int, seed: int, tally: Tally) -> None:
     """Restart a broker ``count`` times, on the files of as many histories as that takes."""
     dice = random.Random(seed)
     ways = sorted(damages.ALL)
     until = tally.restarts + count
     folder.mkdir(exist_ok=True)
-    brokers = Brokers(folder, family)
+    broker = ReferenceBroker(folder, profile, CONFIGURATIONS[profile])
     try:
         while tally.restarts < until:
-            history = History(brokers, family, dice)
+            history = History(broker, profile, dice)
             for _ in range(min(PER_HISTORY, until - tally.restarts)):
                 history.restart(dice.choice(ways), tally)
     finally:
-        brokers.end()
+        broker.close()
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--restarts", "count", type=click.IntRange(1), default=2000)
 @click.option("--seed", default=1, help="All that the dice know.")
-@click.option("--profile", "profiles", type=click.Choice(PROFILES), multiple=True, default=PROFILES)
+@click.option(
+    "--profile", "profiles", type=click.Choice(list(NAMINGS)), multiple=True, default=list(NAMINGS)
+)
 def main(count: int, seed: int, profiles: tuple[str, ...]) -> None:
     """Restart the reference broker on damaged files, and see whether it hides anything."""
     began = time.monotonic()
@@ -333,7 +216,7 @@ def main(count: int, seed: int, profiles: tuple[str, ...]) -> None:
     ):
         for number, profile in enumerate(profiles):
             share = count // len(profiles) + (number < count % len(profiles))
-            restarts(Path(scratch) / profile, FAMILIES[profile], share, seed + number, tally)
+            restarts(Path(scratch) / profile, profile, share, seed + number, tally)
     ways = ", ".join(f"{way} {times}" for way, times in sorted(tally.kinds.items()))
     click.echo(
         f"{tally.restarts} restarts on damaged files ({', '.join(profiles)}), seed {seed},"

@@ -8,9 +8,10 @@ in between both are right. Order is that of each producer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 
 class Key(NamedTuple):
@@ -54,42 +55,54 @@ class Counts:
 
 @dataclass(slots=True)
 class Ledger:
-    """``wrong`` are sentences, empty as long as nothing is."""
+    """``wrong`` are sentences, empty as long as nothing is. What the broker's manual disclaims is
+    only counted, by kind, in ``notes``. ``record`` receives a line for each fact."""
 
     queues: dict[str, dict[Key, Known]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     run: int = 0
+    disclaimed: frozenset[str] = frozenset()
+    notes: Counter[str] = field(default_factory=Counter)
+    record: TextIO | None = None
 
     def sent(self, queues: Iterable[str], key: Key) -> None:
         self.counts.sent += 1
+        self._note("sent", ",".join(queues), key)
         for queue in queues:
             self.queues.setdefault(queue, {})[key] = Known()
 
     def receipted(self, queues: Iterable[str], key: Key) -> None:
         self.counts.receipted += 1
+        self._note("confirmed", ",".join(queues), key)
         for queue in queues:
             known = self.queues[queue].get(key)
             if known is not None:
                 known.receipted = True
 
     def delivered(self, queue: str, key: Key, redelivered: bool) -> None:
+        self._note(f"delivered redelivered={redelivered}", queue, key)
         known = self.queues.get(queue, {}).get(key)
         if known is None or known.acked:
-            self._say(f"{queue}: {key} was delivered, and nobody sent it or it was acknowledged")
+            said = f"{queue}: {key} was delivered, and nobody sent it or it was acknowledged"
+            self.say("alien", said)
             return
         if known.delivered and not redelivered:
-            self._say(f"{queue}: {key} was delivered before and comes again without the mark")
+            self.say(
+                "mark", f"{queue}: {key} was delivered before and comes again without the mark"
+            )
         self.counts.redelivered += redelivered
         known.delivered = True
 
     def ack_asked(self, queue: str, key: Key) -> None:
         """A consumer has sent the acknowledgement."""
+        self._note("acknowledged", queue, key)
         self.queues[queue][key].ack_asked = True
 
     def acked(self, queue: str, key: Key) -> None:
         """… and has the receipt for it."""
         self.counts.acknowledged += 1
+        self._note("acknowledgement confirmed", queue, key)
         self.queues[queue][key].acked = True
 
     def found(self, queue: str, there: list[tuple[Key, bool]]) -> None:
@@ -97,27 +110,32 @@ class Ledger:
         is what is known."""
         before = self.queues.setdefault(queue, {})
         self.counts.found += len(there)
+        for key, redelivered in there:
+            self._note(f"found redelivered={redelivered}", queue, key)
         keys = [key for key, _ in there]
         present = set(keys)
         if len(present) < len(keys):
-            self._say(f"{queue}: {len(keys) - len(present)} messages are there twice")
+            self.say("twice", f"{queue}: {len(keys) - len(present)} messages are there twice")
         for key in present - before.keys():
-            self._say(f"{queue}: {key} is there, and nobody sent it or it was gone before")
+            self.say("alien", f"{queue}: {key} is there, and nobody sent it or it was gone before")
         for key, known in before.items():
             if known.receipted and not known.ack_asked and key not in present:
-                self._say(f"{queue}: {key} had its receipt and is lost")
-            if known.delivered and not known.ack_asked and key not in present:
-                self._say(f"{queue}: {key} was delivered, not acknowledged, and is lost")
+                self.say("lost", f"{queue}: {key} had its receipt and is lost")
+            elif known.delivered and not known.ack_asked and key not in present:
+                self.say("seen", f"{queue}: {key} was delivered, not acknowledged, and is lost")
             if known.acked and key in present:
-                self._say(f"{queue}: {key} is there, and its acknowledgement had a receipt")
+                self.say("back", f"{queue}: {key} is there, and its acknowledgement had a receipt")
         for key, redelivered in there:
             if key in before and before[key].delivered and not redelivered:
-                self._say(f"{queue}: {key} was delivered before and comes again without the mark")
+                self.say(
+                    "mark", f"{queue}: {key} was delivered before and comes again without the mark"
+                )
         last: dict[int, int] = {}
         for key in keys:
             if key.number < last.get(key.producer, -1):
-                self._say(
-                    f"{queue}: {key} is behind number {last[key.producer]} of the same producer"
+                self.say(
+                    "order",
+                    f"{queue}: {key} is behind number {last[key.producer]} of the same producer",
                 )
             last[key.producer] = key.number
         self._judge_groups(queue, before, present)
@@ -131,10 +149,25 @@ class Ledger:
         for (producer, group), keys in groups.items():
             there = sum(key in present for key in keys)
             if 0 < there < len(keys):
-                self._say(
+                self.say(
+                    "part",
                     f"{queue}: {there} of {len(keys)} messages of transaction {group} of producer"
-                    f" {producer}"
+                    f" {producer}",
                 )
 
-    def _say(self, sentence: str) -> None:
-        self.wrong.append(f"run {self.run}: {sentence}")
+    def say(self, kind: str, sentence: str) -> None:
+        """Something is wrong. Its kind is ``lost``, ``seen``, ``twice``, ``alien``, ``back``,
+        ``mark``, ``order``, ``part``, ``altered`` or ``stuck``."""
+        if kind in self.disclaimed:
+            self.notes[kind] += 1
+        else:
+            self.note(f"WRONG {sentence}")
+            self.wrong.append(f"run {self.run}: {sentence}")
+
+    def _note(self, fact: str, queue: str, key: Key) -> None:
+        self.note(f"{queue}: {fact} {tuple(key)}")
+
+    def note(self, fact: str) -> None:
+        """Write ``fact`` into the record."""
+        if self.record is not None:
+            self.record.write(f"run {self.run}: {fact}\n")

@@ -4,7 +4,6 @@ started, stopped."""
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -92,9 +91,7 @@ class ActivemqProcess(JavaBroker):
         return install(self._version), RELEASES.java_minimum(self._version)
 
     def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
-        for name in ("conf", "log", "data", "tmp"):
-            shutil.rmtree(self._folder / name, ignore_errors=True)
-            (self._folder / name).mkdir(parents=True)
+        self._make(*(self._folder / name for name in ("conf", "log", "data", "tmp")))
         (self._folder / "conf" / "activemq.xml").write_bytes(
             activemq_config.with_ports(self._config, ports)
         )

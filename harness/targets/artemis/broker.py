@@ -167,9 +167,7 @@ class ArtemisProcess(JavaBroker):
         raise SetUpFailed(f"{path}: names no user; write one as LOGIN = PASSCODE")
 
     def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
-        for name in ("etc", "log", "data", "tmp"):
-            shutil.rmtree(self._folder / name, ignore_errors=True)
-            (self._folder / name).mkdir(parents=True)
+        self._make(*(self._folder / name for name in ("etc", "log", "data", "tmp")))
         for name in _ETC:
             shutil.copyfile(self._file(name), self._folder / "etc" / name)
         for name in ("bootstrap.xml", "management.xml"):

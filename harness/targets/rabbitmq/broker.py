@@ -128,6 +128,7 @@ class RabbitmqProcess(ManagedBroker):
         self._plugins = None if plugins is None else tuple(plugins)
         self._release, self._free, self._beside = release, free, beside
         self._running: tuple[Release, dict[str, str]] | None = None
+        self._ports: list[int] = []
 
     def start(self) -> RunningBroker:
         """Start the node and wait until it has started whole and every port accepts connections.
@@ -157,7 +158,9 @@ class RabbitmqProcess(ManagedBroker):
             ),
         ]
         for attempt in range(1, TRIES + 1):
-            numbers = free_ports(len(names) + 2)
+            if not self.keeps_data or not self._ports:  # the data belong to a node of that name
+                self._ports = free_ports(len(names) + 2)
+            numbers = self._ports
             ports = dict(zip(names, numbers, strict=False))
             epmd = numbers[-2] if self._beside is None else self._beside.epmd
             environment = self._prepare(
@@ -262,9 +265,7 @@ class RabbitmqProcess(ManagedBroker):
             for number, peer in enumerate((self._beside.name, node), 1):
                 listeners.append(f"cluster_formation.classic_config.nodes.{number} = {peer}")
         try:
-            for subfolder in ("etc", "log", "data", "home"):
-                shutil.rmtree(folder / subfolder, ignore_errors=True)
-                (folder / subfolder).mkdir(parents=True)
+            self._make(*(folder / name for name in ("etc", "log", "data", "home")))
             # Whichever form the file has, RabbitMQ reads the files of this folder as well, in the
             # newer one.
             (folder / "etc" / "conf.d").mkdir()

@@ -65,6 +65,8 @@ class Session:
         self.queues = SessionQueues(connection, channel)
         self.producers = SessionProducers(connection, channel, self._send)
         self._transaction: Transaction = Transaction()
+        self._refused_send: Refusal | None = None
+        """Why the transaction can only be rolled back: a send in it may ask for no answer."""
 
     @property
     def may_deliver(self) -> bool:
@@ -88,6 +90,8 @@ class Session:
         try:
             handler(fields, response)
         except Refusal as problem:
+            if type == codes.SEND and not self._sends_at_once:
+                self._refused_send = self._refused_send or problem
             if response.answer:
                 self._refuse(problem, response.correlation)
             return True
@@ -253,6 +257,11 @@ class Session:
             response.correlation = fields.int64()
         shared, transaction = self.shared, self._transaction
         self._transaction = Transaction()
+        refused, self._refused_send = self._refused_send, None
+        if refused is not None:
+            for queue in transaction.undo():
+                queue.dispatch()
+            raise refused
         shared.router.begin_atomic_unit()
         try:
             queues = transaction.commit(shared.router.publish)
@@ -266,6 +275,7 @@ class Session:
         response.answer = True
         queues = self._transaction.undo()
         self._transaction = Transaction()
+        self._refused_send = None
         consumers = list(self.holding)
         for consumer in consumers:
             consumer.rolled_back(Outcome.RELEASED)

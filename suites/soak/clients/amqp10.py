@@ -138,7 +138,8 @@ class Amqp10Client(Client):
 
     @staticmethod
     def _provisional(frame: amqp.Frame) -> Iterator[Event]:
-        if frame.kind("state") not in ("accepted", "transactional-state"):
+        outcome = amqp.fields_of(frame.fields.get("state")).get("outcome")
+        if "accepted" not in (frame.kind("state"), amqp.name_of(outcome)):
             raise Refused(frame.brief())
         return iter(())
 

@@ -43,6 +43,8 @@ class Naming:
 
     place: Callable[[str, bool, str], str]
     window: Callable[[int], str]
+    connect: str = "host:h\n"
+    """Headers of CONNECT."""
 
 
 ARTEMIS = Naming(
@@ -54,6 +56,11 @@ ARTEMIS = Naming(
 SLASHES = Naming(
     lambda name, topic, header: f"destination:/{'topic' if topic else 'queue'}/{name}\n",
     lambda size: f"activemq.prefetchSize:{10_000 if size < 0 else size // 500 + 1}\n",
+)
+RABBITMQ = Naming(
+    lambda name, topic, header: f"destination:/amq/queue/{name}\n",
+    lambda size: "" if size < 0 else f"prefetch-count:{size // 500 + 1}\n",
+    "host:/\nlogin:guest\npasscode:guest\n",
 )
 
 

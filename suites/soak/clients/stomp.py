@@ -26,7 +26,8 @@ class StompClient(Client):
         self._pending = bytearray()
         self._looked = 0
         self._counting = Counting()
-        self.write(f"CONNECT\naccept-version:1.2\nhost:h\nclient-id:{name}\n\n\0".encode())
+        headers = f"{naming.connect}client-id:{name}\n"
+        self.write(f"CONNECT\naccept-version:1.2\n{headers}\n\0".encode())
 
     def on_bytes(self, data: bytes) -> Iterator[Event]:
         self._pending += data

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.suites.soak import damages
-from brokerproof.suites.soak.damaged_restarts import PROFILES, Tally, restarts
-from brokerproof.suites.soak.kill9 import FAMILIES
+from brokerproof.suites.soak.damaged_restarts import NAMINGS, Tally, restarts
 
 FILES = {
     f"journal/00000000{number}.journal": b"".join(
@@ -18,10 +17,10 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", NAMINGS)
 def test_no_damage_is_hidden(tmp_path: Path, profile: str) -> None:
     tally = Tally()
-    restarts(tmp_path, FAMILIES[profile], 6, 7, tally)
+    restarts(tmp_path, profile, 6, 7, tally)
     assert (tally.restarts, tally.hidden) == (6, [])
 
 

@@ -22,7 +22,14 @@ from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.soak.clients import CLIENTS
-from brokerproof.suites.soak.clients.client import ARTEMIS, SLASHES, Confirmed, Event, Refused
+from brokerproof.suites.soak.clients.client import (
+    ARTEMIS,
+    SLASHES,
+    Confirmed,
+    Delivered,
+    Event,
+    Refused,
+)
 from brokerproof.suites.units.drivers.persistence import StoringDriver
 from brokerproof.suites.units.reference_broker.persistence import (
     test_store_confirmations_property as confirmations,
@@ -60,13 +67,16 @@ class Producing(StoringDriver):
         self.disk: Any = FailingDisk()
         self._begin()
 
-    def produce(self, conn: int, client: Any, place: str) -> tuple[bytes, list[Event]]:
+    def produce(self, conn: int, client: Any, place: str, unit: bool) -> tuple[bytes, list[Event]]:
         """Have ``client`` send a message to ``place``; return what it was sent, and what that
         means."""
-        client.produce(place, [b"1.1.0." + b"x" * 2000], "r", False)
+        client.produce(place, [b"%d.1.0." % conn + b"x" * 2000], "r", unit)
+        return self.exchange(conn, client)
+
+    def exchange(self, conn: int, client: Any) -> tuple[bytes, list[Event]]:
         received = b""
         events: list[Event] = []
-        while raw := client.take():
+        while (raw := client.take()) or conn in self._got:
             self.feed(BytesReceived(conn, raw))
             self.settle()
             data = self._got.pop(conn, b"")
@@ -88,25 +98,32 @@ class Producing(StoringDriver):
 
 @pytest.mark.parametrize("reason", REASONS, ids=lambda reason: errno.errorcode[reason])
 @pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("unit", [False, True], ids=["", "transaction"])
 @pytest.mark.parametrize(
     ("make", "kind"), PRODUCERS, ids=[f"{make.__name__}-{kind}" for make, kind in PRODUCERS]
 )
 def test_producers_learn_why_nothing_is_stored(
-    make: Callable[[], Settings], kind: str, place: str, reason: int
+    make: Callable[[], Settings], kind: str, place: str, unit: bool, reason: int
 ) -> None:
     driver = Producing(make(), kind)
     confirmed = [Confirmed("r")]
     first = driver.connected(1)
-    assert driver.produce(*first, place)[1] == confirmed
+    assert driver.produce(*first, place, unit)[1] == confirmed
     driver.disk.reason = reason
-    for producer in (first, driver.connected(2)):  # whose write fails, and who is not asked
-        received, events = driver.produce(*producer, place)
+    producers = [first, driver.connected(2)]  # whose write fails, and who is not asked
+    for producer in producers:
+        received, events = driver.produce(*producer, place, unit)
         assert events == []
-        assert os.strerror(reason).encode() in received
+        assert unit or os.strerror(reason).encode() in received
         assert b"ddress is full" not in received
     driver.disk.reason = 0
     driver.wait(seconds(3))
-    assert driver.produce(*driver.connected(3), place)[1] == confirmed
+    assert driver.produce(*driver.connected(3), place, unit)[1] == confirmed
+    (conn, _), (events, _) = producers[1], driver.exchange(*producers[1])[::-1]
+    consumer = driver.connected(4)
+    consumer[1].consume(place, -1)
+    there = [event.body for event in driver.exchange(*consumer)[1] if isinstance(event, Delivered)]
+    assert not events or any(body.startswith(b"%d." % conn) for body in there), "it was confirmed"
 
 
 @pytest.mark.parametrize("reason", REASONS, ids=lambda reason: errno.errorcode[reason])
