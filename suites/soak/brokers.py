@@ -63,7 +63,7 @@ journalMaxFileLength="1mb"/></persistenceAdapter><systemUsage><systemUsage><stor
     + "</beans>"
 )
 RABBITMQ_CONF = "log.console = false\nraft.wal_max_size_bytes = 16000000\n"
-READY_WITHIN_S = 90.0
+READY_WITHIN_S = 300.0
 """How long a broker may take to start."""
 ENDS_WITHIN_S = 30.0
 """How long a broker may take to end after SIGTERM."""
