@@ -248,8 +248,9 @@ class _Gap:
 
     @property
     def distance(self) -> Duration:
-        """Distance to the nearest bound, negative outside."""
-        return min(self.length - self.low, self.high - self.length)
+        """Distance to the nearest bound, negative outside. 0 as the lower one is no bound."""
+        to_high = self.high - self.length
+        return min(self.length - self.low, to_high) if self.low else to_high
 
 
 class MeasurementJudge(CaseRecord):

@@ -79,6 +79,8 @@ def test_silence_up_to_the_end_is_a_gap_that_proves_nothing_by_itself() -> None:
     assert judged([], [ON_TIME], until_ms=1000).seen is Seen.VIOLATED, "it never sent anything"
     outlived = judged([500, 450], [ON_TIME] * 5, low=ms(400), until_ms=-100)
     assert outlived.detail.startswith("gap: 0 ms,"), "a sign behind the end is no negative silence"
+    longest = judged([10, 400, 10], [ON_TIME] * 3)
+    assert longest.detail.startswith("gap: 400 ms,"), "without a lower bound the longest counts"
 
 
 def test_an_example_on_a_late_host_leaves_the_verdict_to_the_others() -> None:
