@@ -52,8 +52,8 @@ def report(
 ) -> None:
     """Write the conformance report on one or more run folders.
 
-    Exit: 0 written · 3 no usable Java or Spark · 4 a path that is no readable run, or an --out that
-    cannot be written.
+    Exit: 0 written · 3 no usable Java or Spark · 4 a path that is not a readable run, or an --out
+    that cannot be written.
     """
     if not runs:
         raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")

@@ -144,7 +144,7 @@ class _Connection:
                 remote=remote,
             )
         else:
-            guessed = "; who is the client was told by the ports" if guess else ""
+            guessed = "; client and server were told apart by their ports" if guess else ""
             yield self.factory.noted(
                 self.began,
                 f"{remote} and the broker {self.broker}: the capture begins in the middle{guessed}",

@@ -47,7 +47,7 @@ class Series:
 
     def __iter__(self) -> Iterator[Moment]:
         """The packets. Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a file
-        that is no capture."""
+        that is not a capture."""
         self.last = None
         yield from _steady(_sorted(self._wanted()))
 

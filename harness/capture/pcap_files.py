@@ -59,8 +59,8 @@ class CaptureFile:
     damage: str = field(default="", init=False)
 
     def __iter__(self) -> Iterator[Captured]:
-        """The packets in the order of the file. Raises :class:`UnreadableTrace` for what is no
-        capture."""
+        """The packets in the order of the file. Raises :class:`UnreadableTrace` for what is not
+        a capture."""
         self.damage = ""
         try:
             with _opened(self.path) as file:

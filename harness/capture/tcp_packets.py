@@ -37,7 +37,7 @@ _NULL, _ETHERNET, _RAW, _LOOP, _SLL, _SLL2, _IPV4, _IPV6 = (
 _INTERNET = (b"\x08\x00", b"\x86\xdd")
 _TCP = 6
 _UNBROKEN = (b"\x40\x00", b"\x00\x00")
-"""Flags and offset of a packet that is no fragment."""
+"""Flags and offset of a packet that is not a fragment."""
 _IP4 = struct.Struct("!BBHHHBBH4s4s")
 _IP6 = struct.Struct("!IHBB16s16s")
 _SEGMENT = struct.Struct("!HHIIBB")
@@ -66,7 +66,7 @@ class Packets:
             OrderedDict()
         )
         self.passed_over = 0
-        """Packets that are no TCP, or too short to tell."""
+        """Packets that are not TCP, or too short to tell."""
 
     def read(self, captured: Captured) -> Packet | None:
         at, link, data = captured

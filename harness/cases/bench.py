@@ -103,7 +103,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
 
     def clear_alarm(self, resource: str, *, node: str = "") -> None:
         """End the shortage of ``resource`` that :meth:`raise_alarm` caused."""
-        self.record_note(f"{_place(node)} is no more short of {resource}")
+        self.record_note(f"{_place(node)} is no longer short of {resource}")
         self.target.clear_alarm(self.world, resource, node)
 
     def set_limits(

@@ -110,7 +110,8 @@ def _beginnings(case: str) -> Iterator[str]:
 
 
 def _fits(words: str, case: Selectable) -> bool:
-    """True if ``words`` fit the case. Raises :class:`BadSelection` for what is no expression."""
+    """True if ``words`` fit the case. Raises :class:`BadSelection` for what is not an
+    expression."""
     if _ID.fullmatch(words):
         return False
     haystack = f"{case.id} {case.function} {case.source}".lower()

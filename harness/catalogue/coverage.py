@@ -71,7 +71,7 @@ def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[st
 
 def load_listed(path: Path | None = None) -> dict[str, str]:
     """The reasons of the list by requirement id (default: the shipped list). Raises ``BadData``; no
-    file is no entry."""
+    file is not an entry."""
     path = folder_of_package() / UNCOVERED if path is None else path
     if not path.exists():
         return {}

@@ -80,7 +80,7 @@ def load(name: str, folder: Path | None = None) -> Profile:
     if it ends in .toml.
 
     Raises :class:`UnknownProfile`, and :class:`~brokerproof.harness.catalogue.tables.BadData` for a
-    file that is no profile.
+    file that is not a profile.
     """
     if name.endswith(".toml"):
         return _read(Path(name))

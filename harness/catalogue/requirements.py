@@ -36,7 +36,7 @@ from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, o
 from brokerproof.harness.model.verdicts import Impact, Level
 
 UNCOVERED = "uncovered.toml"
-"""A file of the same folder that is no document (see
+"""A file of the same folder that is not a document (see
 :mod:`brokerproof.harness.catalogue.coverage`)."""
 
 SUBJECTS = ("server", "client", "both")
@@ -272,7 +272,7 @@ def load(folder: Path | None = None) -> Catalogue:
         for other in documents:
             if document.prefix == other.prefix:
                 raise BadData(
-                    f"{path}: prefix {document.prefix!r} is that of {other.name}.toml; ids would"
+                    f"{path}: prefix {document.prefix!r} belongs to {other.name}.toml; ids would"
                     " get mixed up"
                 )
         documents.append(document)

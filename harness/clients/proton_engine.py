@@ -486,7 +486,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
 
 def decode(raw: bytes) -> Any:
     """Decode the bytes of one value by Proton into its own Python objects. Raises ``ValueError``
-    for bytes that are no value."""
+    for bytes that are not a value."""
     data = proton.Data()
     try:
         used = data.decode(raw)

@@ -50,7 +50,7 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """The body, decoded. Raises :class:`ControlFailed` when it is no JSON."""
+        """The body, decoded. Raises :class:`ControlFailed` when it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -96,7 +96,7 @@ class ManagementPeer(Conversation[Answer]):
                     at_ns=at,
                     conn=self.conn,
                     data=data[:RECORDED_BYTES],
-                    detail=f"is no HTTP: {problem}",
+                    detail=f"is not HTTP: {problem}",
                 )
             )
 

@@ -361,7 +361,7 @@ class StompPyPeer(StompInbox):
         except self.unsendable as problem:
             if self.left is not None:
                 raise ControlFailed(
-                    "stomp.py has ended this connection itself and cannot send any more"
+                    "stomp.py has ended this connection itself and can send nothing more"
                 ) from None
             self.judge.record(
                 Noted(

@@ -97,7 +97,7 @@ class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
         self._tell("note", "stomp.py missed the broker's heart-beats and gave the connection up")
 
     def on_disconnected(self) -> None:
-        self._tell("note", "stomp.py told its listeners that the connection has ended")
+        self._tell("note", "stomp.py reported to its listeners that the connection ended")
 
 
 # --- in memory ------------------------------------------------------------------------------------

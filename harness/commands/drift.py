@@ -38,7 +38,7 @@ def between(before: Sequence[Row], now: Sequence[Row]) -> Iterator[str]:
         current = measured.get(name)
         if current is None or not _known(current):
             how = "" if current is None else f" ({current.get('how')})"
-            yield f"{name} was {_value(former)} and is not measured any more{how}"
+            yield f"{name} was {_value(former)} and is no longer measured{how}"
         elif _excludes(former, current):
             yield f"{name} was {_value(former)} and is {_value(current)}"
 

@@ -98,7 +98,7 @@ def open_baseline(folder: Path | None, fail_on: str | None) -> Side | None:
 def compare_with(baseline: Side, folder: Path) -> Gated:
     """Compare the run in ``folder`` with ``baseline``, case by case.
 
-    Only cases that this run was asked for count: a selection is no loss. Another release of a
+    Only cases that this run was asked for count: a selection is not a loss. Another release of a
     target, ``artemis@2.44.0`` beside ``artemis``, is the same target. A violation that was listed
     as known meanwhile, or is listed for one of the releases only, is no change of the broker.
     """

@@ -54,7 +54,7 @@ def init_target(
     out: Path,
     family: str | None,
 ) -> None:
-    """Write a target file for a broker that is running already.
+    """Write a target file for a running broker.
 
     Detects the protocols on its ports, its family and release, and its small addresses; comments
     in the file say what else can be configured.
@@ -159,7 +159,7 @@ def _written(
     addresses: FullAddresses | None,
 ) -> str:
     lines = [
-        "# A target of brokerproof: a broker that is running already.",
+        "# A target of brokerproof: a running broker.",
         "# `brokerproof capabilities --target FILE` lists what can be judged, and how to get more.",
         f'description = "{broker or "My broker"}"',
         'kind = "address"',

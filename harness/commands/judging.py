@@ -204,7 +204,7 @@ def _check_named_cases(targets: list[Target]) -> None:
     for target in named:
         if unknown := target.identity.cases - known:
             raise errors.Usage(
-                f"target {target.identity.name}: cases has {min(unknown)!r}, which is no case;"
+                f"target {target.identity.name}: cases has {min(unknown)!r}, which is not a case;"
                 " `brokerproof cases` lists their ids"
             )
 

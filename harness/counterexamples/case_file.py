@@ -36,7 +36,7 @@ FOLDER = "counterexamples"
 
 
 class BadCaseFile(OneSentence):
-    """A file is no case file of this version: one sentence with the file, the line and what is
+    """A file is not a case file of this version: one sentence with the file, the line and what is
     wrong."""
 
 
@@ -213,7 +213,7 @@ def _check_step(line: Line, came: Mapping[int, list[Came]]) -> None:
                 if isinstance(part, Ref) and (part.conn not in came or part.nth < 1):
                     raise ValueError(f"send refers to {part!r:.80}, which never arrived")
         case _:
-            raise ValueError(f"{line.verb!r:.60} is no step")
+            raise ValueError(f"{line.verb!r:.60} is not a step")
     if "within_s" in fields:
         _number_of(fields, "within_s", MOST_SECONDS)
 
@@ -326,5 +326,5 @@ def _part_of(stored: Mapping[str, Any]) -> Part:
 
 
 def _text(text: str) -> str:
-    """Text as JSON can hold it; bytes that are no UTF-8 are written out (``\\xff``)."""
+    """Text as JSON can hold it; bytes that are not UTF-8 are written out (``\\xff``)."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -147,7 +147,7 @@ def _signs(expected: Mapping[str, Any], player: Player) -> Decision:
     """The gaps between signs of life, heartbeats and frames, from the mark ``since`` on."""
     low, high, since = expected["lo_s"], expected["hi_s"], player.marks.get("since")
     if since is None:
-        return None, f"{expected['words']}: the first sign of life did not come"
+        return None, f"{expected['words']}: the first sign of life did not arrive"
     signs = [since, *(at for at in player.heard[expected["conn"]] if at > since)]
     gaps = [after - before for before, after in pairwise(signs)]
     last = player.now() - signs[-1]
@@ -167,7 +167,7 @@ def _duration(expected: Mapping[str, Any], player: Player) -> Decision:
     low, high = expected["lo_s"], expected["hi_s"]
     should = f"should be between {low:g} s and {high if high else 'any time'} s"
     if "since" not in player.marks:
-        return None, f"{expected['words']}: what it is counted from did not come"
+        return None, f"{expected['words']}: the frame it is counted from did not arrive"
     if "until" not in player.marks:
         waited = player.now() - player.marks["since"]
         words = f"{expected['words']}: nothing in {waited:.3f} s, {should}"
@@ -230,7 +230,7 @@ def _compare(recorded: Mapping[str, Any], player: Player) -> Decision:
             this = came[at].line()[:200] if at < len(now) else "nothing more"
             return None, (
                 f"on connection {conn} frame {at + 1} is {this}; when this was recorded it was"
-                f" {was}. Only the case can tell whether that is right"
+                f" {was}. Only the case can judge whether that is correct"
             )
         if (int(conn) in player.ended) != (int(conn) in recorded["ended"]):
             words = "was ended by the broker" if int(conn) in player.ended else "is still open"
@@ -324,10 +324,10 @@ def main(
     show(f"When it was recorded: {fields['detail']}")
     show(f"Now: {words}")
     for line in player.late:
-        show(f"  did not come this time: {line}")
+        show(f"  did not arrive this time: {line}")
     show(
         {
-            True: "It came as expected.",
+            True: "It arrived as expected.",
             False: "It is violated again.",
             None: "This cannot be decided here.",
         }[met]

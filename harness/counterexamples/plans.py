@@ -101,17 +101,17 @@ def _decode(stored: Mapping[str, Any]) -> Any:
         case "enum":
             value = _found(inner)
             if not (isinstance(value, type) and issubclass(value, enum.Enum)):
-                raise Unrestorable(f"{inner} is no enumeration")
+                raise Unrestorable(f"{inner} is not an enumeration")
             return value[stored["member"]]
         case "dataclass":
             value = _found(inner)
             if not (isinstance(value, type) and dataclasses.is_dataclass(value)):
-                raise Unrestorable(f"{inner} is no dataclass")
+                raise Unrestorable(f"{inner} is not a dataclass")
             return value(**{name: decode(item) for name, item in stored["fields"].items()})
         case "constant":
             table = _found(inner)
             if not isinstance(table, Sequence):
-                raise Unrestorable(f"{inner} is no table")
+                raise Unrestorable(f"{inner} is not a table")
             if _shown(table[stored["index"]]) != stored["shown"]:
                 raise Unrestorable(f"{inner} has another entry number {stored['index']} now")
             return table[stored["index"]]

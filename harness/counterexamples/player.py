@@ -73,7 +73,7 @@ class Came(NamedTuple):
 
 
 class Frames:
-    """Cuts bytes into frames without judging them; what is no frame stays where it is."""
+    """Cuts bytes into frames without judging them; what is not a frame stays where it is."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -145,7 +145,7 @@ class Player:
         """Instants at which bytes arrived, heartbeats too, by connection."""
         self.settled: list[Settled] = []
         self.late: list[str] = []
-        """Frames of the recording that did not come this time."""
+        """Frames of the recording that did not arrive this time."""
         self._recorded = {
             int(conn): [Came(0, *frame) for frame in frames]
             for conn, frames in recorded["came"].items()
@@ -206,7 +206,7 @@ class Player:
         if needed:
             raise self._diverged(conn, f"{like} did not arrive")
         self.late.append(f"connection {conn}: {like}")
-        self._tell(conn, f"… did not come this time: {like}")
+        self._tell(conn, f"… did not arrive this time: {like}")
 
     def ends(self, conn: int, how: str, *, within: float = PATIENCE_S, mark: str = "") -> None:
         """Wait until the broker ends the connection, as it did once (``how``), ``within`` so many

@@ -80,13 +80,11 @@ def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
     case = cases.registry().get(current_name(str(header.get("name"))))
     version = header.get("case_version")
     if case is None or version not in case.by_version:
-        raise Changed(f"there is no case {header['case']} any more")
+        raise Changed(f"case {header['case']} no longer exists")
     if header.get("not_restorable"):
         raise Changed(str(header["not_restorable"]))
     if case_file.fingerprint(case.function, case.by_version[version]) != header["fingerprint"]:
-        raise Changed(
-            f"{header['case']} ({case.source}) is another than it was when this was recorded"
-        )
+        raise Changed(f"{header['case']} ({case.source}) has changed since this was recorded")
     try:
         arguments, plan = plans.decode(header.get("arguments")), plans.decode(header.get("plan"))
     except plans.Unrestorable as problem:
@@ -96,7 +94,7 @@ def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
     if set(arguments) != set(case.arguments) or set(plan) != set(
         case.over.strategies if case.over else ()
     ):
-        raise Changed(f"{header['case']} takes other arguments now")
+        raise Changed(f"{header['case']} now takes different arguments")
     return Call(case, version, arguments, header["case"]), plan
 
 
@@ -185,7 +183,7 @@ def _step(event: Event) -> str | None:
         case OctetsSent():
             return f"→ {event.size} bytes as they are"
         case OctetsRefused():
-            return f"← what is no frame: {event.detail}"
+            return f"← what is not a frame: {event.detail}"
         case ConnectionClosed():
             return f"✕ ended by the broker ({event.how})"
         case ConnectionAbandoned():

@@ -217,7 +217,7 @@ def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
 def _check_length(talk: Composed) -> None:
     if len(talk.lines) > MOST_LINES:
         raise Inexpressible(
-            f"the conversation has {len(talk.lines)} steps, more than a script is readable with"
+            f"the conversation has {len(talk.lines)} steps, too many for a readable script"
         )
 
 
@@ -245,7 +245,7 @@ def stompy(header: Mapping[str, Any], talk: Composed, versions: Mapping[int, str
     be the same."""
     _check_length(talk)
     if talk.expected["kind"] in ("duration", "signs"):
-        raise Inexpressible("what was measured is a time, which stomp.py's threads would blur")
+        raise Inexpressible("the measurement is a time, which stomp.py's threads would blur")
     steps = [text for line in talk.lines for text in _through_stomp_py(line, versions)]
     head = _head(header, talk, "Python 3.11 and stomp.py (pip install stomp.py)")
     modules = (player, stompy_player, decision)
@@ -293,12 +293,12 @@ def _stomp_py_frame(line: Line, version: str) -> str:
     if codec.encode(frame.command, frame.headers, frame.body, version=version) != data:
         raise Inexpressible("a frame has line ends or escapes that stomp.py would write otherwise")
     if len({name for name, _ in frame.headers}) != len(frame.headers):
-        raise Inexpressible("a frame repeats a header, and stomp.py has each once")
+        raise Inexpressible("a frame repeats a header, and stomp.py writes each header once")
     if any(codec.escape(name, version) != name for name, _ in frame.headers):
         raise Inexpressible("a header's name is escaped, and stomp.py escapes values alone")
     beats = frame.get("heart-beat") or "0,0"
     if frame.command in ("CONNECT", "STOMP") and beats != "0,0":
-        raise Inexpressible("heart-beats are agreed on, and stomp.py would keep them by itself")
+        raise Inexpressible("heart-beats were agreed on, and stomp.py would send them by itself")
     try:
         body = frame.body.decode()
     except UnicodeDecodeError:

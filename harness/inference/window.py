@@ -102,7 +102,7 @@ def infer_windows(
     bytes and ``many`` messages."""
     probes = WindowProbes(bench, acceptor, largest, many)
     unit = _unit(probes)
-    # The same messages, weighed with and without four hundred bytes of headers that are no part of
+    # The same messages, weighed with and without four hundred bytes of headers that are not part of
     # the body.
     padding = {"padding": "x" * 400}
     for mode in _NAMES:

@@ -313,7 +313,7 @@ class Amqp091LoadConnection(ClientConnection):
     def _came(self, channel: int, content: _Content, at: Instant, took: _Took) -> None:
         tally, frame = self.host.tally, content.method
         if not frame.startswith(_DELIVER, 7):
-            tally.errors["a content arrived that nobody asked for"] += 1
+            tally.errors["unrequested content arrived"] += 1
             return
         tag = 12 + frame[11]
         tally.received += 1

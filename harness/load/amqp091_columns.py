@@ -27,7 +27,7 @@ from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME
 
 PROTOCOL = "AMQP091"
 UNREADABLE = "UNREADABLE"
-"""The command of what is no frame; its header ``reason`` says why."""
+"""The command of what is not a frame; its header ``reason`` says why."""
 TOGETHER = ("basic.publish", "basic.deliver", "basic.ack")
 _PADDING = bytes(64)
 _PAYLOAD = 11

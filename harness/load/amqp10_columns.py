@@ -25,7 +25,7 @@ from brokerproof.harness.protocols.amqp10.tables import BY_CODE
 
 PROTOCOL = "AMQP"
 UNREADABLE = "UNREADABLE"
-"""The command of what is no frame; its header ``reason`` says why."""
+"""The command of what is not a frame; its header ``reason`` says why."""
 EMPTY = "empty"
 
 TOGETHER = {code: BY_CODE[code].name for code in (0x13, 0x14, 0x15)}

@@ -22,7 +22,7 @@ from brokerproof.harness.protocols.stomp import codec
 
 PROTOCOL = "STOMP"
 UNREADABLE = "UNREADABLE"
-"""The command of what is no frame; its header ``reason`` says why."""
+"""The command of what is not a frame; its header ``reason`` says why."""
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:

@@ -76,7 +76,7 @@ class Worker:
             if self._driver is not None:
                 self._abandon(self._driver)
             return 5
-        except OSError as problem:  # of files: what befalls connections is no error here
+        except OSError as problem:  # of files: what befalls connections is not an error here
             where = problem.filename or "the recording"
             self._wire.say(
                 failed=(

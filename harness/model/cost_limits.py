@@ -56,7 +56,7 @@ NAMES = tuple(field.name for field in dataclasses.fields(Limits))
 
 def changed(limits: Limits, values: Mapping[str, object]) -> Limits:
     """``limits`` with other values for some names. Raises ``ValueError`` with one sentence for an
-    unknown name or a value that is no positive integer."""
+    unknown name or a value that is not a positive integer."""
     for name, value in values.items():
         if name not in NAMES:
             raise ValueError(f"there is no limit {name!r}; the limits are {', '.join(NAMES)}")

@@ -28,7 +28,7 @@ _MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class BadJson(BadInput, ValueError):
-    """A text is no JSON of ours: the place and what is wrong."""
+    """A text is not JSON of ours: the place and what is wrong."""
 
 
 def loads(text: str) -> Any:

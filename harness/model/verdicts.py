@@ -44,7 +44,7 @@ class Impact(StrEnum):
 
 _HARM = {
     Impact.LOSS: "messages may be lost or damaged",
-    Impact.SECURITY: "somebody may get access without the right to, or exceed a limit",
+    Impact.SECURITY: "a peer may get access that it has no right to, or exceed a limit",
     Impact.DUPLICATE: "messages may be processed twice",
     Impact.REORDER: "messages may arrive out of order",
     Impact.STALL: "consumers or producers may hang, or be flooded",

@@ -1,6 +1,6 @@
 """Rules for a recording of an AMQP 0-9-1 connection: prefetch, delivery tags, and signs of life.
 
-What a correct broker could have done is no violation. A prefetch may be counted for each
+What a correct broker could have done is not a violation. A prefetch may be counted for each
 consumer or for the channel (the specification and RabbitMQ differ): only what is more than either
 allows is a violation, and of the values that a channel had since a consumer began the largest
 counts. Acknowledgements in a transaction count at once.

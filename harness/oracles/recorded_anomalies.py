@@ -2,7 +2,7 @@
 
 The books of :mod:`brokerproof.harness.oracles.accounting` are kept by a case that knows its plan.
 Here there is only the trace, of somebody's load or of a capture, so the rules are narrower: what a
-correct broker could have done is no violation.
+correct broker could have done is not a violation.
 
 * *phantom*: delivered, and nobody in the recording sent it, or its transaction was aborted; only
   where every connection could be read, and the queue is one that is sent to;

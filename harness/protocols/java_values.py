@@ -13,7 +13,7 @@ _NUMBERS = {"byte": ">b", "short": ">h", "int": ">i", "long": ">q", "float": ">f
 
 
 class Malformed(Exception):
-    """Bytes that are no value of the expected type; one sentence."""
+    """Bytes that are not a value of the expected type; one sentence."""
 
 
 def modified_utf8(text: str) -> bytes:
@@ -40,7 +40,7 @@ def encode(kind: str, value: Any) -> bytes:
     try:
         return struct.pack(_NUMBERS[kind], value)
     except struct.error:
-        raise ValueError(f"{value!r} is no {kind}: it is out of range") from None
+        raise ValueError(f"{value!r} is not a valid {kind}: it is out of range") from None
 
 
 class Cursor:

@@ -12,7 +12,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are no frame, or a frame whose body could not be read; ``lost`` when the reader
+    """Bytes that are not a frame, or a frame whose body could not be read; ``lost`` when the reader
     stops here."""
 
     data: bytes
@@ -36,7 +36,7 @@ class LengthPrefixedReader(Generic[F]):
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[F | Unreadable]:
-        """Return the frames that ``data`` completes; none behind bytes that were no frame."""
+        """Return the frames that ``data`` completes; none behind bytes that were not a frame."""
         if self._broken:
             yield Unreadable(data, f"follows bytes that were no {self.unit}", lost=True)
             return

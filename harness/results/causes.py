@@ -28,7 +28,7 @@ class Cause:
     target: str
     verdict: Verdict
     finding: JudgedFinding | None
-    """The finding with the worst impact; None for an ERROR, which is no requirement's fault."""
+    """The finding with the worst impact; None for an ERROR, which is not a requirement's fault."""
     observed: list[str] = field(default_factory=list)
     """The different observations, first the one that was recorded first."""
     cases: list[str] = field(default_factory=list)

@@ -31,7 +31,7 @@ def severity(impact: Impact | str | None) -> int:
 
 def worst_finding(result: Result) -> JudgedFinding | None:
     """Return the finding with the result's verdict and, of several, the worst impact. An ERROR has
-    none: it is no requirement's fault."""
+    none: it is not a requirement's fault."""
     if result.verdict is Verdict.ERROR:
         return None
     return min(

@@ -39,8 +39,8 @@ CASES = "cases.json"
 
 
 class BadRunFolder(OneSentence):
-    """A folder is no run folder, or one that this version cannot go on with: one sentence with the
-    file and the reason."""
+    """A folder is not a run folder, or one that this version cannot go on with: one sentence with
+    the file and the reason."""
 
 
 def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:

@@ -85,7 +85,7 @@ class BrokerDeaths:
                 raise RunStopped(f"{death}; it does not start again: {problem}") from None
         elif self._restart:
             with (self._logs / "restart.log").open("ab") as log:
-                subprocess.run(  # it need not end, and is no child of this process
+                subprocess.run(  # it need not end, and is not a child of this process
                     f"{{ {self._restart}\n}} &",
                     shell=True,
                     check=False,

@@ -170,8 +170,8 @@ def of_address(path: Path, name: str) -> dict[str, Value]:
 
 def address_settings(path: Path) -> list[dict[str, Value]]:
     """Return a broker.xml's limits of addresses, under the names of a profile and with the pattern
-    as ``match``; empty for other files. A value that is no plain number is left out, since nobody
-    calculates with these."""
+    as ``match``; empty for other files. A value that is not a plain number is left out, since
+    nobody calculates with these."""
     if path.suffix != ".xml" or _is_activemq(path):
         return []
     return [address for address in _of_addresses(path, _plain) if len(address) > 1]

@@ -88,7 +88,7 @@ class SocketTarget:
         """Raise :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows
         how."""
         raise SetUpFailed(
-            f"target {self.identity.name}: nobody can make this broker short of {resource}"
+            f"target {self.identity.name}: this broker cannot be made short of {resource}"
         )
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
@@ -96,7 +96,7 @@ class SocketTarget:
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         """Raise :class:`SetUpFailed`, as :meth:`raise_alarm` does."""
-        raise SetUpFailed(f"target {self.identity.name}: nobody can set the limits of this broker")
+        raise SetUpFailed(f"target {self.identity.name}: the limits of this broker cannot be set")
 
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]

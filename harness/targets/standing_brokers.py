@@ -150,7 +150,7 @@ def start(
     with locked(state):
         if (running := _running(state)) is not None:
             raise SetUpFailed(
-                f"{name} {version}: runs already as process {running.pid}; stop it first"
+                f"{name} {version}: already runs as process {running.pid}; stop it first"
             )
         folder = cache_folder() / "instances" / f"{name}-{version}" if folder is None else folder
         broker = kind.start(version, folder, config, ports)

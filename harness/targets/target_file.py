@@ -375,8 +375,8 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         raise BadTarget(f"{path}: {problem}" if path.name else str(problem)) from None
     if unknown := sorted(values.get("parameters", {}).keys() - profile.parameters.keys()):
         raise BadTarget(
-            f"{path}: parameters names {unknown[0]!r}, of which the profile {profile.name} says"
-            " nothing"
+            f"{path}: parameters names {unknown[0]!r}, which the profile"
+            f" {profile.name} does not know"
         )
     profile = dataclasses.replace(
         profile, parameters={**profile.parameters, **values.get("parameters", {})}
@@ -393,7 +393,7 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
     known |= {CLIENT_CLOCKS} if clock_rate == 1 else set()
     offered = profile.capabilities | known | set(values.get("add_capabilities", ()))
-    if kind != "address":  # a broker that is running already is configured by its user
+    if kind != "address":  # a running broker is configured by its user
         missing = _elsewhere(profile.name).items()
         absent = {name: reason for name, reason in missing if name not in offered} | absent
     return Identity(
@@ -492,8 +492,8 @@ def _stated_parameters(
             )
         if unknown := sorted(stated.keys() - _PARAMETERS_OF_ONE - profile.parameters.keys()):
             raise BadTarget(
-                f"{where}: acceptors.{acceptor} names {unknown[0]!r}, of which the profile"
-                f" {profile.name} says nothing"
+                f"{where}: acceptors.{acceptor} names {unknown[0]!r}, which the profile"
+                f" {profile.name} does not know"
             )
         known[acceptor] = {**known.get(acceptor, {}), **stated}
     return known

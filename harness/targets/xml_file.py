@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 def parsed(config: Path, root_name: str = "a broker.xml") -> etree._ElementTree:
     """The file as a tree. Raises :class:`SetUpFailed` when it cannot be read (``root_name`` should
-    be named) or is no XML."""
+    be named) or is not XML."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(input_file.read_bytes(config), parser)

@@ -54,7 +54,7 @@ class EventFactory:
         return kind(at_ns=at, conn=self.conn, vantage=self.vantage, protocol=protocol, size=size)
 
     def unreadable(self, at: Instant, out: bool, data: bytes, reason: str) -> Event:
-        """Bytes passed that are no frame."""
+        """Bytes passed that are not a frame."""
         kept = data[:RECORDED_BYTES]
         if out:
             return OctetsSent(

@@ -110,7 +110,7 @@ class FrameReceived(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsSent(Event):
-    """The harness wrote bytes that are no well-formed frame, on purpose, or part of one."""
+    """The harness wrote bytes that are not a well-formed frame, on purpose, or part of one."""
 
     data: bytes
     size: int

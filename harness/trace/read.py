@@ -46,7 +46,7 @@ def segments(run: Path, target: str) -> list[Path]:
 def rows(segment: Path) -> Iterator[dict[str, Any]]:
     """The rows of one segment as plain dictionaries.
 
-    Raises :class:`UnreadableTrace` for a file that is no Parquet or has other columns than this
+    Raises :class:`UnreadableTrace` for a file that is not Parquet or has other columns than this
     version's table.
     """
     row_count(segment)

@@ -96,7 +96,7 @@ class RunBounds:
         return self._stopped.wait(duration / NS_PER_S)
 
     def on_sent(self, at: Instant, case: str, command: str) -> None:
-        """Keep what ``case`` did last; a probe is no case."""
+        """Keep what ``case`` did last; a probe is not a case."""
         if case:
             self._actions.append(Action(at, case, command))
             self.note_sent(case, at)

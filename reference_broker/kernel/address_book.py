@@ -138,7 +138,7 @@ class AddressBook:
         if address is None:
             if not self._rules.of(name).auto_create_addresses:
                 raise NoRoute(
-                    f"address {name!r} does not exist, and its address-setting forbids to create it"
+                    f"address {name!r} does not exist, and its address-setting forbids creating it"
                 )
             address = self.open(name, set(routing), configured=False)
         address.routing |= routing

@@ -31,7 +31,7 @@ Link credit (2.6.7 of AMQP 1.0). The two ends of a link keep the same two number
 one of them:
 
 1. ``delivery-count`` is the sender's. It starts where the sender says, goes up by one for each
-   delivery, wraps at 2^32, and is no count of anything in particular: only differences mean
+   delivery, wraps at 2^32, and is not a count of anything in particular: only differences mean
    something (AMQP10-CREDIT-01, -13).
 2. ``link-credit`` is the receiver's, and says how many deliveries more it will take
   (AMQP10-CREDIT-02, -23).

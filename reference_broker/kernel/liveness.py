@@ -24,8 +24,8 @@ class SilenceMonitor(ABC):
         self.last_heard = now
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:
-        """Count ``data``, which arrived. Any byte is a sign of life, also those that are no frame
-        (STOMP11-HB-08, STOMP12-HB-08)."""
+        """Count ``data``, which arrived. Any byte is a sign of life, also those that are not a
+        frame (STOMP11-HB-08, STOMP12-HB-08)."""
         self.last_heard = now
 
     @abstractmethod

@@ -153,7 +153,7 @@ class Router:
         if address is None:
             if not rule.auto_create_addresses:
                 raise NoRoute(
-                    f"address {name!r} does not exist, and its address-setting forbids to create it"
+                    f"address {name!r} does not exist, and its address-setting forbids creating it"
                 )
         elif (
             routing is not None
@@ -161,7 +161,7 @@ class Router:
             and not rule.auto_create_addresses
         ):
             raise NoRoute(
-                f"address {name!r} is not for {routing}, and its address-setting forbids to change"
+                f"address {name!r} is not for {routing}, and its address-setting forbids changing"
                 " that"
             )
         needs_queue = (address is None or not address.anycast) and self._wants_a_queue(
@@ -169,7 +169,7 @@ class Router:
         )
         if needs_queue and not rule.auto_create_queues:
             raise NoRoute(
-                f"queue {name!r} does not exist, and its address-setting forbids to create it"
+                f"queue {name!r} does not exist, and its address-setting forbids creating it"
             )
         if address is None:
             address = self.addresses.open(name, usable, configured=False)

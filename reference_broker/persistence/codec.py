@@ -45,7 +45,7 @@ _TEXT = ("utf-8", "surrogatepass")
 
 
 class BadBytes(Exception):
-    """Bytes that are no message although their checksum is right; one sentence."""
+    """Bytes that are not a message although their checksum is right; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ _PAGE_OVER = struct.Struct(">cII")
 
 
 class BadOperation(Exception):
-    """Bytes with a right checksum that are no operation; one sentence."""
+    """Bytes with a right checksum that are not an operation; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _PREFIXES = {
 
 
 class SelectorError(Exception):
-    """A text is no selector: one sentence with the place, which is also ``at``, counted in
+    """A text is not a selector: one sentence with the place, which is also ``at``, counted in
     characters from 1."""
 
     def __init__(self, at: int, sentence: str) -> None:
@@ -89,7 +89,7 @@ def _unexpected(problem: UnexpectedInput, text: str, place: int) -> str:
     if isinstance(problem, UnexpectedCharacters):
         return f"{text[place : place + 10]!a} begins nothing that a selector can have"
     if not isinstance(problem, UnexpectedToken):
-        return "this is no selector"
+        return "this is not a selector"
     expected = problem.accepts or problem.expected
     token_text = "the end" if problem.token.type == "$END" else ascii(str(problem.token)[:20])
     names = {WORDS.get(token, token.lstrip("_")) for token in expected} or {"something else"}

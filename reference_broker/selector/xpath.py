@@ -16,7 +16,7 @@ BODY = 100 * 1024
 
 
 class BadXPath(Exception):
-    """The text is no XPath expression."""
+    """The text is not an XPath expression."""
 
 
 def compiled(text: str) -> Evaluate:

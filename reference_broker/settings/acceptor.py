@@ -142,7 +142,7 @@ class Amqp091Options(Options):
     frame_max: int = 131072
     """Bytes; 0 is no limit."""
     heartbeat_s: int = 60
-    """Seconds; 0 is no heartbeats."""
+    """Seconds; 0 is not heartbeats."""
     max_message_size: int = 134217728
     """Bytes of the body of one message."""
 

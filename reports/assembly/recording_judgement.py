@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_CAPTURE, SMALL_SEGMENTS = 2 << 20, 8 << 20
-"""Bytes of packets, and of segments, which are compressed. More is no small recording."""
+"""Bytes of packets, and of segments, which are compressed. More is not a small recording."""
 WITHOUT_SPARK = 4
 """Where Spark is missing, a recording of so many times the bytes and events is small: judging it in
 this process is slower, not impossible."""

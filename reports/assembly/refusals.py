@@ -8,8 +8,8 @@ import click
 
 
 class Refusal(click.ClickException):
-    """Why no report was written, in one sentence: what was given is no run, or the folder cannot be
-    written."""
+    """Why no report was written, in one sentence: what was given is not a run, or the folder cannot
+    be written."""
 
     exit_code = 4
 

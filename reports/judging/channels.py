@@ -113,7 +113,7 @@ class ChannelSummary(Summary["ChannelSummary"]):
     understands_blocked: bool | None = None
     """True if the client announced the capability; None where its announcement was not seen."""
     ambiguous: bool = False
-    """True if something was sent that is no frame, or not in the recording."""
+    """True if something was sent that is not a frame, or not in the recording."""
 
     def merge(self, later: ChannelSummary) -> ChannelSummary:
         none = ChannelTags()

@@ -78,7 +78,7 @@ class ConnectionSummary(Summary["ConnectionSummary"]):
     received: SilenceStats = field(default_factory=SilenceStats)
     sent: SilenceStats = field(default_factory=SilenceStats)
     work: tuple[int, bool, int] = (NEVER, False, NEVER)
-    """The first sign that is no heartbeat, whether it was a receipt, and the last one."""
+    """The first sign that is not a heartbeat, whether it was a receipt, and the last one."""
     stalled: tuple[int, int] = (0, NEVER)
     """The longest silence that a receipt ended, and when. A blocked producer shows as one."""
     closed: int = NEVER

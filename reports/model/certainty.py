@@ -26,7 +26,7 @@ _TRAFFIC = frozenset(
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """A failure as its recording shows it: ``violated`` of ``examples``, both 0 for a case that is
-    no property.
+    not a property.
 
     ``waited_ns`` is the shortest time without any traffic before a violation, None if none was
     recorded.

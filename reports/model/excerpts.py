@@ -20,7 +20,7 @@ BODY_BYTES = 200
 HEADERS = 40
 HEADER_LENGTH = 300
 SAFE = 2**53
-"""From here on JavaScript's numbers are no integers: larger values are written as text."""
+"""From here on JavaScript's numbers are not integers: larger values are written as text."""
 
 _MARKED = frozenset(
     {
@@ -86,7 +86,7 @@ def chosen_parts(
                 nearest[part] = min(room, nearest.get(part, room))
 
     def rank(part: int) -> tuple[Any, ...]:
-        # What comes before the first example is no example.
+        # What comes before the first example is not an example.
         if part in violated:
             of_headline = min(places.get(finding, len(places)) for finding in violated[part])
             return part == 0, 0, of_headline, -part
@@ -123,7 +123,7 @@ def shown_places(case: RecordedCase, places: Places, *, passed: bool = False) ->
 def excerpt(
     case: RecordedCase, places: Places, settings: Settings = (), *, passed: bool = False
 ) -> dict[str, Any]:
-    """Return one example as its page draws it: ``part`` (0 for a case that is no property), the
+    """Return one example as its page draws it: ``part`` (0 for a case that is not a property), the
     number of its ``events``, its ``rows``, and its ``curves``.
 
     Instants of a row are nanoseconds since the first one. ``index`` stands where events were left

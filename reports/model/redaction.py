@@ -46,7 +46,7 @@ def blanked_bytes(data: Column, most: int) -> Column:
     """Return the first ``most`` bytes as text, one character a byte. Header lines with a secret are
     blanked, and everything behind a PLAIN of SASL.
 
-    Bytes that are no well-formed frame may hold a secret too.
+    Bytes that are not a well-formed frame may hold a secret too.
     """
     text = F.decode(data, "ISO-8859-1")
     cleaned = F.regexp_replace(F.regexp_replace(text, _LINE, f"$1$2{BLANK}"), _PLAIN, f"$1{BLANK}")

@@ -158,7 +158,7 @@ class Stream:
 
 
 def is_certain(conclusion: Conclusion, grace: Duration, now: Instant) -> bool:
-    """True if there is a violation that is no loss of a message still in flight."""
+    """True if there is a violation that is not a loss of a message still in flight."""
     for wrong in conclusion.wrong:
         if wrong.verdict is not Verdict.FAIL:
             continue

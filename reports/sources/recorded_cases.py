@@ -18,8 +18,8 @@ from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FIELDS
 
 MOST_EVENTS = 500_000
-"""Events of a case that are read from its beginning. A case with more is no case of a suite but a
-load; of that, the last segment is read as well."""
+"""Events of a case that are read from its beginning. A case with more is not a case of a suite but
+a load; of that, the last segment is read as well."""
 
 _KINDS = {kind.__name__: kind for kind in ev.ALL}
 _VANTAGES = {vantage.value: vantage for vantage in Vantage}

@@ -1,4 +1,4 @@
-"""Run folders: finds them, reads ``run.json`` and ``cases.json``, and refuses what is no run of
+"""Run folders: finds them, reads ``run.json`` and ``cases.json``, and refuses what is not a run of
 this version."""
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
 @over(examples=2, first=st.sampled_from(["confirm.select", "tx.select"]))
 def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> None:
     """tx.select on a channel in confirm mode, or confirm.select on a transactional one, closes the
-    channel with 406 PRECONDITION_FAILED. Selecting the same mode twice is no error."""
+    channel with 406 PRECONDITION_FAILED. Selecting the same mode twice is not an error."""
     peer = target.amqp091()
     for _ in range(2):
         peer.call(first)

@@ -46,7 +46,7 @@ QUIET: Duration = ms(300)
 LARGEST = 2**32 - 1
 """The max-frame-size of a peer that names none."""
 
-UNREAD = Match[Frame]("bytes that are no frame", lambda reply: reply.name == UNREADABLE)
+UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == UNREADABLE)
 
 
 def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
@@ -117,7 +117,7 @@ def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -
 
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
-    """Return the bodies of deliveries, in order; all bytes of a delivery that is no message."""
+    """Return the bodies of deliveries, in order; all bytes of a delivery that is not a message."""
     return [_body(delivery) for delivery in deliveries]
 
 

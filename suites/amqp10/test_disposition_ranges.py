@@ -24,7 +24,7 @@ DISPOSITION_SETTLES = "AMQP10-DISP-03"
 TERMINAL_STATES = "AMQP10-OUT-01"
 
 
-# RabbitMQ 4 gave nothing back behind the close; until it is known why, this is no accusation.
+# RabbitMQ 4 gave nothing back behind the close; until it is known why, this is not an accusation.
 @case(RANGE_WRAPS, needs={"amqp", RECONFIGURABLE})
 @over(
     examples=6,

@@ -128,7 +128,7 @@ def no_performatives() -> st.SearchStrategy[Item]:
         st.sampled_from(["amqp:begin", "begin", "amqp:accepted:list"]).map(
             lambda name: Described(types.symbol(name), inside)
         ),
-        st.just(Described(types.ulong(0x11), types.string("a begin that is no list"))),
+        st.just(Described(types.ulong(0x11), types.string("a begin that is not a list"))),
     )
 
 

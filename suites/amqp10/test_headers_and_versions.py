@@ -118,7 +118,7 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
             target.record_finding(
                 UNSUPPORTED_VERSION,
                 answered_version != asked,
-                f"version {asked} is no version of AMQP and was answered with itself",
+                f"version {asked} is not a version of AMQP and was answered with itself",
             )
             target.record_finding(
                 HIGHEST_VERSION,
@@ -163,7 +163,7 @@ def no_headers() -> st.SearchStrategy[bytes]:
 @case(NOT_A_PROTOCOL_HEADER, needs={"amqp"})
 @over(examples=30, data=no_headers())
 def test_octets_that_are_no_header_are_answered_with_one(target: Bench, data: bytes) -> None:
-    """A connection begins with bytes that are no protocol header. The broker answers with the
+    """A connection begins with bytes that are not a protocol header. The broker answers with the
     header of a supported version and ends the connection; another connection still works."""
     with bystander(target):
         peer = target.amqp_peer()

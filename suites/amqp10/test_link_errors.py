@@ -183,7 +183,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         observed = peer.instead() if answer is None else answer.brief()
         if answer is None and peer.ended is None:
             target.record_not_applicable(
-                target.cited, f"the delivery-tag is no error for the broker: {observed}"
+                target.cited, f"the delivery-tag is not an error for the broker: {observed}"
             )
             return
         fine = answer is not None and answer.name == "detach" and answer.condition is not None

@@ -350,7 +350,7 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
         f" {peer.instead() if answer is None else answer.brief()}",
     )
     if answer is None:
-        reason = "a flow that asks for an echo is not answered, so no count is to be seen"
+        reason = "a flow that asks for an echo is not answered, so no count is visible"
         target.record_not_applicable(SENDERS_DELIVERY_COUNT, reason)
     judge_trace(target, peer, amqp_credit.counts)
 

@@ -79,7 +79,7 @@ def refused(
     peer.expect_end(within=SOON, proves=ends)
 
 
-UNREAD = Match[Frame]("bytes that are no frame", lambda reply: reply.name == UNREADABLE)
+UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == UNREADABLE)
 
 
 @case(

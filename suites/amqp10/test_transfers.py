@@ -300,7 +300,7 @@ def judge_aborted(
 
 
 def _carried(delivery: Delivery) -> bytes:
-    """Return the body of a message; for a payload that is no message, such as the pieces of an
+    """Return the body of a message; for a payload that is not a message, such as the pieces of an
     aborted one, the payload."""
     try:
         return bytes(delivery.message.body)

@@ -347,8 +347,8 @@ def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     target: Bench, speeds: tuple[int, int], count: int
 ) -> None:
     """Two consumers with a consumerWindowSize of 0 and rates of their own share a queue's messages,
-    twice. Each gets the same messages both times. The chapter permits it, so a difference is no
-    violation. Over real sockets the rates are far apart, so that a late host changes nothing."""
+    twice. Each gets the same messages both times. The chapter permits it, so a difference is not
+    a violation. Over real sockets the rates are far apart, so that a late host changes nothing."""
     if not target.virtual:
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))

@@ -34,7 +34,7 @@ IN_TURN = "ARTEMIS-FLOW-consumer-3"
 SAME_COURSE = "ARTEMIS-FLOW-consumer-4"
 OVERRIDDEN = "ARTEMIS-FLOW-consumer-5"
 HEAD = 25
-"""Bytes of a delivery's packet that are no part of the message: its head, consumer and delivery
+"""Bytes of a delivery's packet that are not part of the message: its head, consumer and delivery
 count."""
 DEFAULT, SMALL = 1024 * 1024, 2000
 """default-consumer-window-size where none is configured, and of the addresses window-2000.#;

@@ -121,7 +121,7 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
 @over(examples=6, order=st.lists(st.integers(0, 1), min_size=4, max_size=12))
 def test_acknowledgements_alone_decide_who_gets_what(target: Bench, order: list[int]) -> None:
     """Two consumers with a window of zero acknowledge in a given order, on two queues. Each gets
-    the same messages both times. The chapter permits it, so a difference is no violation."""
+    the same messages both times. The chapter permits it, so a difference is not a violation."""
     first, second = (_course(target, order) for _ in range(2))
     detail = f"in the order {order} the consumers got {first}, and the second time {second}"
     target.record_finding(

@@ -38,7 +38,7 @@ RAW = (
     *(b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xef\xbb\xbf"),
     *(b"\0", b"\r", b"\n\n"),
 )
-"""Bytes that are no UTF-8, a byte order mark, and ends of lines."""
+"""Bytes that are not UTF-8, a byte order mark, and ends of lines."""
 BRACKETS = (b"[", b"{", b"(", b"<a>", b'{"a":', b"[[1,", b"<!DOCTYPE x>", b"{a,", b"[{")
 
 
@@ -101,7 +101,7 @@ def binary_number(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def insert(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
-    """Put in bytes that are no text, random bytes, or a boundary text."""
+    """Put in bytes that are not text, random bytes, or a boundary text."""
     place = random.randint(0, len(seed)) if random.random() < 0.8 else 0
     added = random.choice(
         (

@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
         if not self.is_connected:
             raise BadFrame("the first frame should be CONNECT")
         if frame.command == "NACK" and self.version == "1.0":
-            raise BadFrame("NACK is no command of STOMP 1.0")
+            raise BadFrame("NACK is not a command of STOMP 1.0")
         transaction = frame.get("transaction")
         if frame.command in ("SEND", "ACK", "NACK") and transaction is not None:
             if transaction not in self.transactions:
@@ -249,11 +249,11 @@ class Connection(asyncio.Protocol):
             case "DISCONNECT":
                 pass
             case unknown:
-                raise BadFrame(f"{unknown!r} is no command")
+                raise BadFrame(f"{unknown!r} is not a command")
 
     def begin(self, name: str) -> None:
         if name in self.transactions:
-            raise BadFrame(f"the transaction {name} is open already")
+            raise BadFrame(f"the transaction {name} is already open")
         self.transactions[name] = []
 
     def end_transaction(self, frame: Frame) -> list[Frame]:
@@ -267,7 +267,7 @@ class Connection(asyncio.Protocol):
     def connect(self, frame: Frame) -> None:
         """Agree on a version and on heartbeats."""
         if self.is_connected:
-            raise BadFrame("the session is open already")
+            raise BadFrame("the session is already open")
         offered = (frame.get("accept-version") or "1.0").split(",")
         common = [version for version in VERSIONS if version in offered]
         if not common:
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
         """The heartbeat that the server sends and the one that it asks for, in ms."""
         words = asked.split(",")
         if len(words) != 2 or not all(word.isascii() and word.isdecimal() for word in words):
-            raise BadFrame(f"heart-beat:{asked} is no pair of numbers")
+            raise BadFrame(f"heart-beat:{asked} is not a pair of numbers")
         cx, cy = map(int, words)
         sx = max(500, cy) if cy else 0
         if cx == 0:
@@ -326,7 +326,7 @@ class Connection(asyncio.Protocol):
             ("auto", "client") if self.version == "1.0" else ("auto", "client", "client-individual")
         )
         if ack not in modes:
-            raise BadFrame(f"ack:{ack} is no mode of STOMP {self.version}")
+            raise BadFrame(f"ack:{ack} is not a mode of STOMP {self.version}")
         window = frame.get("consumer-window-size") or frame.get("activemq.prefetchSize")
         if window is None:
             size = UNLIMITED if ack == "auto" else 10_240

@@ -66,7 +66,7 @@ def unescape(text: str, version: str) -> str:
         if letter == "\\":
             letter = "\\" + next(letters, "")
             if letter not in meanings:
-                raise BadFrame(f"{letter} is no escape of STOMP {version}")
+                raise BadFrame(f"{letter} is not an escape of STOMP {version}")
             letter = meanings[letter]
         pieces.append(letter)
     return "".join(pieces)
@@ -134,7 +134,7 @@ class Parser:
         try:
             command, *texts = [line.decode() for line in lines] or [""]
         except UnicodeDecodeError:
-            raise BadFrame("a header is no UTF-8") from None
+            raise BadFrame("a header is not UTF-8") from None
         is_connect = command.rstrip("\r") in ("CONNECT", "STOMP")
         if is_connect or self.version == "1.2":
             command = command.removesuffix("\r")

@@ -26,7 +26,7 @@ TOUCHED = (
 )
 """Cases of what the styles choose."""
 ACCUSED = {Verdict.FAIL, Verdict.ERROR}
-"""A WARN is no accusation: it says which recommendation a style does not follow."""
+"""A WARN is not an accusation: it says which recommendation a style does not follow."""
 
 
 def results_of(name: str, folder: Path) -> list[Result]:

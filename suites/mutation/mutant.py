@@ -236,7 +236,7 @@ def _overriding(original: Any, function: Callable[..., Any]) -> Any:
     if isinstance(original, staticmethod | classmethod):
         return type(original)(_overriding(original.__func__, function))
     if not inspect.isroutine(original) and not callable(original):
-        raise TypeError(f"{original!r} is no method; replace it with set()")
+        raise TypeError(f"{original!r} is not a method; replace it with set()")
 
     @functools.wraps(original)
     def replacement(*arguments: Any, **options: Any) -> Any:

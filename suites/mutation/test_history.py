@@ -122,7 +122,7 @@ def test_a_release_is_asked_each_case_once() -> None:
             "after is 'artemis'; it should be a shipped target with a release",
         ),
         ('said = "two"', 'said = "two|"', r"said is 'two\|', which matches anything"),
-        ('said = "two"', 'said = "("', "said is no regular expression"),
+        ('said = "two"', 'said = "("', "said is not a regular expression"),
     ],
 )
 def test_a_bad_entry_is_refused_with_its_line(

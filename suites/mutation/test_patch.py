@@ -99,7 +99,7 @@ def test_an_interrupted_exit_can_be_made_up_for(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_value_is_set_and_not_overridden() -> None:
-    with pytest.raises(TypeError, match="1 is no method"):
+    with pytest.raises(TypeError, match="1 is not a method"):
         Patch().override(Base, "limit")(lambda original: original)
 
 

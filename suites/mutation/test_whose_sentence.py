@@ -51,8 +51,8 @@ def settled_when_sent(patch, reached):
 
 @strangers.override(StompConnection, "tell", breaks="")
 def ends_behind_a_short_body(original, reached, self, problem, frame=None):
-    """A SEND whose body goes on behind its content-length is confirmed, and the rest, which is no
-    frame, ends the connection without a word: ERROR is a MAY."""
+    """A SEND whose body goes on behind its content-length is confirmed, and the rest, which is not
+    a frame, ends the connection without a word: ERROR is a MAY."""
     if reached(problem.message == refusal.NO_NUL.message):
         self.shared.outbox.send(self.conn, self.encoder.receipt(problem.receipt))
     else:

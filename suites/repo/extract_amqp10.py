@@ -125,7 +125,7 @@ def _root(path: Path) -> ElementTree.Element:
             f"{path}: {problem.strerror}; Debian's package amqp-specs has it"
         ) from None
     except ElementTree.ParseError as problem:
-        raise BadDefinition(f"{path}: is no XML: {problem}") from None
+        raise BadDefinition(f"{path}: is not XML: {problem}") from None
     if root.tag != _tag("amqp"):
         raise BadDefinition(
             f"{path}: its first element is {root.tag}; the definition begins with {_tag('amqp')}"

@@ -1,5 +1,5 @@
 """Recordings that lie where Spark reads them and this process does not: on file systems of Hadoop
-that are no local paths.
+that are not local paths.
 
 ``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is its client for HDFS over HTTP,
 which talks here to a few lines that answer as a NameNode and a DataNode do, but for a header. See

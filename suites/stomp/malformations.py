@@ -50,7 +50,7 @@ def command(text: str) -> Callable[[Destination, str], bytes]:
 
 
 KINDS = (
-    Malformation("a command nobody has", literally(b"HELLO\n\n\x00")),
+    Malformation("an unknown command", literally(b"HELLO\n\n\x00")),
     Malformation("a command in small letters", command("send")),
     Malformation("a blank before the command", command(" SEND")),
     Malformation("a blank behind the command", command("SEND ")),
@@ -106,7 +106,7 @@ KINDS = (
     Malformation("an ABORT of no transaction", literally(b"ABORT\ntransaction:none\n\n\x00")),
     Malformation("a BEGIN with a body", literally(b"BEGIN\ntransaction:t\n\nbody\x00"), ESCAPING),
     Malformation(
-        "an ack mode nobody has",
+        "an unknown ack mode",
         literally(b"SUBSCRIBE\ndestination:x\nid:1\nack:sometimes\n\n\x00"),
     ),
 )

@@ -109,7 +109,7 @@ def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.9,9.9"}))
     error = stranger.watch_for(either(ERROR, CONNECTED))
     if error is not None and ERROR.accepts(error):
-        unspoken = Mistake("CONNECT with versions nobody speaks", "", "CONNECT")
+        unspoken = Mistake("CONNECT with unknown versions only", "", "CONNECT")
         yield Answer(unspoken, None, error, stranger)
 
 

@@ -1,5 +1,5 @@
 """Header text and how each version writes it: what goes into SEND comes out of MESSAGE, and what is
-no escape is fatal.
+not an escape is fatal.
 
 1.0 has no escapes: a backslash is a backslash, and the value begins at the first colon. 1.1 escapes
 LF, colon and backslash; 1.2 escapes CR as well. CONNECT and CONNECTED are never escaped, so that

@@ -63,7 +63,7 @@ def largest(target: Target) -> list[dict[str, Any]]:
 
 def body_of(size: int, *, as_bytes: bool) -> bytes:
     """A body of that size in which every part differs from its neighbours; bytes have NUL and what
-    is no UTF-8."""
+    is not UTF-8."""
     pattern = (
         bytes(range(256)) if as_bytes else b"The quick brown fox jumps over the lazy dog. " * 6
     )

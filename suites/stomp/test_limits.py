@@ -53,7 +53,9 @@ def look_for(
                 _judge_headers(target, version, message, size)
             continue
         bystander.check()
-        target.control(accepted > 0, f"{size} {what} are no large frame, and were refused: {seen}")
+        target.control(
+            accepted > 0, f"{size} {what} are not a large frame, and were refused: {seen}"
+        )
         target.record_behaviour(f"stomp.most-{what.replace(' ', '-')}", accepted)
         _judge_refusal(
             target, version, f"of {what} {accepted} are accepted and {size} are not", seen

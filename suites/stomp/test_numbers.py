@@ -191,7 +191,7 @@ def broken_by(conversation: Conversation) -> str | None:
     broken = STAGES.get((conversation.stage, conversation.outcome))
     replaced = conversation.replaced
     if replaced.field.name == "content-length" and 0 <= replaced.value < len(BODY):
-        # The SEND ends before its body does: what is behind it is no frame.
+        # The SEND ends before its body does: what is behind it is not a frame.
         return broken if broken == SEND_REFUSED else None
     limits_below_zero = replaced.field.name in LIMITS and replaced.value < 0
     if broken == DELIVERED and conversation.outcome is Outcome.SILENT and limits_below_zero:

@@ -291,7 +291,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     is undone by ABORT before."""
     mode = INDIVIDUAL[version] if individual else "client"
     if not undone_by_abort(target, version, mode):
-        target.record_not_applicable(ATOMIC[version], "an ACK is no part of its transaction")
+        target.record_not_applicable(ATOMIC[version], "an ACK is not part of its transaction")
         return
     queue, consumer, sent = target.destination(), target.stomp(version), numbered(len(plan))
     publish_all(target.stomp(version), queue, sent)

@@ -39,7 +39,7 @@ PROTOCOL_HEADER, CONTENT_HEADER, CONTENT_BODY, HEART_BEAT = (
     "body",
     "heartbeat",
 )
-"""Names of what is no method."""
+"""Names of what is not a method."""
 MOST_READ = 64 * 1024 * 1024
 """A frame that claims to be longer is not waited for."""
 
@@ -138,7 +138,7 @@ def encode_content(
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One frame as it was read, or a protocol header. ``name`` is the method's, or one of those of
-    what is no method.
+    what is not a method.
 
     ``fields`` are the method's or the content header's (``class-id``, ``weight``, ``body-size``,
     and the properties that are there). ``payload`` is a body. ``size`` counts every byte of the

@@ -2,8 +2,8 @@
 
 Every verb fills in what a correct peer would say; :meth:`Amqp091Peer.send`,
 :meth:`Amqp091Peer.send_frame` and :meth:`Amqp091Peer.write` send what no verb would. What is
-written is recorded as the harness's own codec reads it, so bytes that are no frame are recorded as
-such.
+written is recorded as the harness's own codec reads it, so bytes that are not a frame are recorded
+as such.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Amqp091Peer(Conversation[Method]):
         """Answer tune: what the broker said, except heartbeats (seconds), of which there are none
         unless asked for."""
         tuned = self.tuned
-        assert tuned is not None, "the broker's tune comes first"
+        assert tuned is not None, "the broker's tune must arrive first"
         arguments = {"channel-max": channel_max, "frame-max": frame_max, "heartbeat": heartbeat}
         fields = {
             name: tuned[name] if value is None else value for name, value in arguments.items()

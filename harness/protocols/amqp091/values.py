@@ -3,7 +3,7 @@
 What Python type a value has is decided by its type on the wire: byte to longlong and timestamp are
 ``int``, bit is ``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. In tables the
 specification (4.2.5.5) and the brokers differ about the letters; these are the ones that RabbitMQ
-and its clients agree on. Texts that are no UTF-8 are kept with escapes.
+and its clients agree on. Texts that are not UTF-8 are kept with escapes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LETTERS = {
 
 
 class Malformed(Exception):
-    """Bytes that are no value of the type that is due; one sentence."""
+    """Bytes that are not a value of the type that is due; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def encode(value: Any, kind: str) -> bytes:
         try:
             return struct.pack(_NUMBERS[kind], value)
         except struct.error:
-            raise ValueError(f"{value!r} is no {kind}") from None
+            raise ValueError(f"{value!r} is not a valid {kind}") from None
     if kind == "table":
         return _sized(b"".join(_name(name) + _field(item) for name, item in value.items()))
     data = value.encode() if isinstance(value, str) else bytes(value)

@@ -273,7 +273,8 @@ def _flaws(composite_type: Composite, fields: Mapping[str, Item]) -> list[str]:
             problems.append(f"{composite_type.name} has a field too many ({name})")
         elif not _fits(value, known[name]):
             problems.append(
-                f"{composite_type.name}.{name} is {words(value)}, which is no {known[name]}"
+                f"{composite_type.name}.{name} is {words(value)},"
+                f" which is not a valid {known[name]}"
             )
         inner = _about(value)
         if inner is not None:
@@ -364,7 +365,7 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
         if name not in (SASL if type == SASL_FRAME else PERFORMATIVES) or name is None:
             return Unreadable(
                 data,
-                f"a frame of type {type} carries {words(what)[:200]}, which is no performative"
+                f"a frame of type {type} carries {words(what)[:200]}, which is not a performative"
                 " of it",
             )
         if isinstance(what, Described) and not (

@@ -55,7 +55,7 @@ class Delivery:
         return messages.read(self.payload)
 
     def has_body(self, body: Any) -> bool:
-        """True if it is a message with that body; False for bytes that are no message."""
+        """True if it is a message with that body; False for bytes that are not a message."""
         try:
             return bool(self.message.body == body)
         except types.Malformed:

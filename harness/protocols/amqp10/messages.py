@@ -85,8 +85,8 @@ class Message:
 
 
 def read(payload: bytes) -> Message:
-    """The message that the payload is. Raises :class:`Malformed` for what is no sequence of known
-    sections."""
+    """The message that the payload is. Raises :class:`Malformed` for what is not a sequence of
+    known sections."""
     sections: list[tuple[str, Item]] = []
     bare_from = bare_to = at = 0
     while at < len(payload):

@@ -59,5 +59,5 @@ class AmqpTraceRecorder:
         self._judge.record(self._factory.frame(at, True, PROTOCOL, name, fields, payload, size))
 
     def record_bytes_sent(self, at: Instant, data: bytes) -> None:
-        """Record bytes that are no frame, or a frame whose fields contradict it."""
+        """Record bytes that are not a frame, or a frame whose fields contradict it."""
         self._judge.record(self._factory.unreadable(at, True, data, ""))

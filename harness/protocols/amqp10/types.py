@@ -25,7 +25,7 @@ MOST_EMPTY = 100_000
 
 
 class Malformed(Exception):
-    """Bytes that are no value: one sentence that says what is wrong, and at which byte."""
+    """Bytes that are not a value: one sentence that says what is wrong, and at which byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def plain(what: Item) -> Any:
             return [plain(item) for item in items]
         case Raw(data):
             return data
-    raise TypeError(f"{what!r} is no value")  # pragma: no cover - the union is closed
+    raise TypeError(f"{what!r} is not a value")  # pragma: no cover - the union is closed
 
 
 def _key(value: Any) -> Any:
@@ -255,7 +255,7 @@ def text(what: Item) -> str:
             return f"[{', '.join(map(text, items))}]"
         case Raw(data):
             return f"bytes 0x{data.hex()}"
-    raise TypeError(f"{what!r} is no value")  # pragma: no cover - the union is closed
+    raise TypeError(f"{what!r} is not a value")  # pragma: no cover - the union is closed
 
 
 # --- writing --------------------------------------------------------------------------------------

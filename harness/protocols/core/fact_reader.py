@@ -39,7 +39,7 @@ STRANGE = ("priority", "expiration", "_AMQ_")
 ROUTING = "_AMQ_ROUTING_TYPE"
 ANYCAST = "1"
 FORCED = "_hornetq.forced.delivery.seq"
-"""The property of the marker message that answers a forced delivery; it is no message."""
+"""The property of the marker message that answers a forced delivery; it is not a message."""
 _ANSWERED = frozenset(
     {"send", "acknowledge", "acknowledge-one", "create-queue", "create-queue-v2", "close-consumer"}
 )

@@ -71,7 +71,7 @@ class Eol:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are no frame; the reader stops at them."""
+    """Bytes that are not a frame; the reader stops at them."""
 
     data: bytes
     reason: str
@@ -142,7 +142,7 @@ class Reader:
         """The items completed by ``data``. The version is looked at per frame, so the caller may
         change it between."""
         if self._broken:
-            yield Unreadable(data, "follows bytes that were no frame")
+            yield Unreadable(data, "follows bytes that were not a frame")
             return
         self._pending += data
         while self._pending:

@@ -3,7 +3,7 @@ ended, windows overrun.
 
 Reads events one after the other and needs no plan of the case. What a recording cannot say is left
 open: an ACK whose receipt nobody asked for was *asked*, not settled; what was sent in a transaction
-is confirmed by the receipt of COMMIT. A connection on which bytes were written that are no frame
+is confirmed by the receipt of COMMIT. A connection on which bytes were written that are not a frame
 is *opaque*: what they said is unknown.
 """
 

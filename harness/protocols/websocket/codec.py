@@ -70,7 +70,7 @@ class WsFrame:
 
     @property
     def is_control(self) -> bool:
-        """True if it is no part of a message."""
+        """True if it is not part of a message."""
         return self.op >= Op.CLOSE
 
     @property
@@ -97,7 +97,7 @@ class WsFrame:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are no HTTP response; the reader stops at them."""
+    """Bytes that are not an HTTP response; the reader stops at them."""
 
     data: bytes
     reason: str
@@ -211,7 +211,7 @@ class Reader:
 
     def _unreadable(self) -> Unreadable:
         self._done = True
-        return Unreadable(self._rest, "this is no HTTP response")
+        return Unreadable(self._rest, "this is not an HTTP response")
 
     def _frame(self) -> WsFrame | None:
         rest = self._rest

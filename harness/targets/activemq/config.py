@@ -77,7 +77,7 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
 
 def policy(config: Path, routing: RoutingType, name: str) -> Policy:
     """Return the file's policy for the queue or topic ``name``: the entry with most words in common
-    counts. Raises :class:`SetUpFailed` for a limit that is no size."""
+    counts. Raises :class:`SetUpFailed` for a limit that is not a size."""
     policies: list[tuple[tuple[int, ...], Policy]] = []
     for entry in parsed(config, "an activemq.xml").iter(f"{CORE}policyEntry"):
         match = entry.get(_KIND[routing])
@@ -102,7 +102,7 @@ def policy(config: Path, routing: RoutingType, name: str) -> Policy:
 def connectors(config: Path) -> dict[str, int]:
     """The port of each transport connector by its name.
 
-    Raises :class:`SetUpFailed` for a file that cannot be read, is no XML or has no connector, and
+    Raises :class:`SetUpFailed` for a file that cannot be read, is not XML or has no connector, and
     for a connector that has no name of its own, or whose URI is not ``SCHEME://HOST:PORT…`` on this
     machine's loopback interface.
     """

@@ -37,7 +37,7 @@ class Acceptor:
 def acceptors(config: Path) -> dict[str, Acceptor]:
     """The acceptors of a ``broker.xml`` by name.
 
-    Raises :class:`SetUpFailed` for a file that cannot be read, is no XML or has no acceptor, and
+    Raises :class:`SetUpFailed` for a file that cannot be read, is not XML or has no acceptor, and
     for an acceptor that has no name of its own, or whose URL is not ``tcp://HOST:PORT…`` on this
     machine's loopback interface.
     """

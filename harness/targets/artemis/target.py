@@ -49,7 +49,7 @@ class ArtemisTarget(SocketTarget):
         return self._process is None or self._process.ended()
 
     def shipped_configuration(self) -> str:
-        assert self._process is not None, "start() comes first"
+        assert self._process is not None, "call start() first"
         return self._process.shipped_configuration()
 
     def stop(self) -> None:

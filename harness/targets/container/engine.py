@@ -163,7 +163,7 @@ class Container:
 
     def control(self, *command: str) -> None:
         """Run a command in the container. Raises :class:`SetUpFailed` when it does not end well."""
-        assert self._container is not None, "start() comes first"
+        assert self._container is not None, "call start() first"
         status, output = self._container.exec(list(command))
         if status:
             text = output.decode("utf-8", "replace").strip().replace("\n", "; ")

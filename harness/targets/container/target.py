@@ -105,7 +105,7 @@ class ContainerTarget(SocketTarget):
         return "" if self._container is None or self.is_forked else self._container.end()
 
     def _rabbitmqctl(self, *arguments: str) -> None:
-        assert self._container is not None, "start() comes first"
+        assert self._container is not None, "call start() first"
         self._container.control("rabbitmqctl", *arguments)
 
     def stop(self) -> None:

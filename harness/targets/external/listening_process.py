@@ -14,7 +14,7 @@ _EVERY = frozenset({"0.0.0.0", "::"})
 
 
 def listening_process(host: str, port: int) -> int | None:
-    """Return the process that listens at ``host`` and ``port``; None if it is no process of this
+    """Return the process that listens at ``host`` and ``port``; None if it is not a process of this
     machine, or one that may not be looked at."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

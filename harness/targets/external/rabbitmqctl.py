@@ -36,7 +36,7 @@ class Rabbitmqctl:
         words = [*self._command, *arguments]
         shown = " ".join(words)
         if not self._command:
-            raise SetUpFailed("nobody can set this broker's limits; name rabbitmqctl in its file")
+            raise SetUpFailed("this broker's limits cannot be set; name rabbitmqctl in its file")
         try:
             done = subprocess.run(
                 words, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

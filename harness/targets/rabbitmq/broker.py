@@ -66,7 +66,7 @@ def settings(config: Path) -> dict[str, str]:
     """The settings of a ``rabbitmq.conf``, or of a classic ``rabbitmq.config``, whose applications
     are left out of the names.
 
-    Raises :class:`SetUpFailed` for a file that cannot be read, a line that is no setting, and a
+    Raises :class:`SetUpFailed` for a file that cannot be read, a line that is not a setting, and a
     setting of a listener: those are the harness's business.
     """
     if config.suffix == erlang_config.SUFFIX:
@@ -182,7 +182,7 @@ class RabbitmqProcess(ManagedBroker):
     def control(self, *arguments: str) -> None:
         """Run a command of the release's own rabbitmqctl on the running node; takes seconds. Raises
         :class:`SetUpFailed`."""
-        assert self._running is not None, "start() comes first"
+        assert self._running is not None, "call start() first"
         release, environment = self._running
         entering = [] if release.root is None else debian.entering(release.root, self._folder)
         command = [*map(str, entering), str(release.home / "sbin" / "rabbitmqctl"), *arguments]
@@ -210,13 +210,13 @@ class RabbitmqProcess(ManagedBroker):
     @property
     def epmd(self) -> int:
         """The port where Erlang's port mapper for this node is."""
-        assert self._running is not None, "start() comes first"
+        assert self._running is not None, "call start() first"
         return int(self._running[1]["ERL_EPMD_PORT"])
 
     @property
     def name(self) -> str:
         """The node's name, as Erlang has it."""
-        assert self._running is not None, "start() comes first"
+        assert self._running is not None, "call start() first"
         return self._running[1]["RABBITMQ_NODENAME"]
 
     @property

@@ -82,11 +82,11 @@ class RabbitmqTarget(SocketTarget):
         self._node(node).control(*CLEAR_ALARM[resource])
 
     def _node(self, name: str) -> RabbitmqProcess:
-        assert self._process is not None, "start() comes first"
+        assert self._process is not None, "call start() first"
         return self._process
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
-        assert self._process is not None, "start() comes first"
+        assert self._process is not None, "call start() first"
         for arguments in limit_commands(limits):
             self._process.control(*arguments)
 

@@ -106,7 +106,7 @@ class VirtualTarget:
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> VirtualWorld:
-        assert self._make is not None, "start() comes first"
+        assert self._make is not None, "call start() first"
         made = self._make(str(self.config), overrides or {}, start=0)
         return VirtualWorld(
             made.broker, made.acceptors, seed=seed, observed=observed, disk=made.disk

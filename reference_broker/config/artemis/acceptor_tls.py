@@ -81,7 +81,7 @@ def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]
     elif need or want:
         option = "needClientAuth" if need else "wantClientAuth"
         raise places[option].bad(
-            "nobody says which certificates are good",
+            "no trusted certificates are configured",
             "write trustStorePath=FILE and trustStoreType=PEMCA",
         )
     if need and want:

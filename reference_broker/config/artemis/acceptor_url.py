@@ -35,7 +35,7 @@ def _protocols(text: str, where: Where) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if name not in PROTOCOLS:
-            raise where.bad(f"{name!r} is no protocol", f"write some of {','.join(PROTOCOLS)}")
+            raise where.bad(f"{name!r} is not a protocol", f"write some of {','.join(PROTOCOLS)}")
     return names
 
 

@@ -26,7 +26,7 @@ def read(path: Path) -> dict[str, str]:
     say nothing.
 
     Raises ``BadSetting`` for a missing or unreadable file, a line without ``=``, an empty or
-    repeated name, and a password in ``ENC(…)`` that is no hash: one that was masked both ways,
+    repeated name, and a password in ``ENC(…)`` that is not a hash: one that was masked both ways,
     which cannot be compared here.
     """
     users: dict[str, str] = {}

@@ -185,7 +185,7 @@ def _listen(reading: _Reading, name: str, value: str, where: Where) -> None:
         return
     match = _ENDPOINT.fullmatch(value)
     if match is None or int(match["port"]) > 65535:
-        raise where.bad(f"{value} is no endpoint", "write PORT, HOST:PORT or none")
+        raise where.bad(f"{value} is not an endpoint", "write PORT, HOST:PORT or none")
     if reading.endpoints.get(name) is not None:
         raise where.bad("is a second listener of its kind", "this broker has one: leave it out")
     reading.endpoints[name] = (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])

@@ -57,7 +57,7 @@ def lines(path: Path) -> Iterator[tuple[Where, str, str]]:
 def _pairs(term: Term, where: Where, right: str) -> Iterator[tuple[Atom, Term]]:
     """A list of ``{atom, term}``; an atom alone stands for ``{atom, true}``."""
     if not isinstance(term, Sequence) or term.is_tuple:
-        raise Where(where.file, term.line, where.name).bad(f"{shown(term)} is no list", right)
+        raise Where(where.file, term.line, where.name).bad(f"{shown(term)} is not a list", right)
     for item in term.items:
         if isinstance(item, Atom):
             yield item, Atom("true", item.line)
@@ -65,7 +65,7 @@ def _pairs(term: Term, where: Where, right: str) -> Iterator[tuple[Atom, Term]]:
         pair = item.items if isinstance(item, Sequence) and item.is_tuple else ()
         if len(pair) != 2 or not isinstance(pair[0], Atom):
             raise Where(where.file, item.line, where.name).bad(
-                f"{shown(item)} is no {{KEY, VALUE}}", right
+                f"{shown(item)} is not a {{KEY, VALUE}}", right
             )
         yield pair[0], pair[1]
 
@@ -83,7 +83,7 @@ def _text(key: str) -> Callable[[Term, Where], Lines]:
     def lines(term: Term, where: Where) -> Lines:
         if not isinstance(term, Text) or not term.binary:
             text = term.text if isinstance(term, Text) else shown(term)
-            raise where.bad(f"{shown(term)} is no binary", f'write <<"{text}">>')
+            raise where.bad(f"{shown(term)} is not a binary", f'write <<"{text}">>')
         yield key, term.text
 
     return lines
@@ -92,7 +92,7 @@ def _text(key: str) -> Callable[[Term, Where], Lines]:
 def _word(key: str) -> Callable[[Term, Where], Lines]:
     def lines(term: Term, where: Where) -> Lines:
         if not isinstance(term, Atom):
-            raise where.bad(f"{shown(term)} is no word", "write it without quotation marks")
+            raise where.bad(f"{shown(term)} is not a word", "write it without quotation marks")
         yield key, term.name
 
     return lines
@@ -113,7 +113,7 @@ def _limit(key: str, relative: str) -> Callable[[Term, Where], Lines]:
                 or pair[0].name not in ("absolute", relative)
             ):
                 right = f"write {{absolute, OCTETS}} or {{{relative}, NUMBER}}"
-                raise where.bad(f"{shown(term)} is no limit", right)
+                raise where.bad(f"{shown(term)} is not a limit", right)
             kind, amount = ("absolute" if pair[0].name == "absolute" else "relative"), pair[1]
         if kind == "absolute" and isinstance(amount, Text) and not amount.binary:
             yield f"{key}.absolute", amount.text
@@ -121,7 +121,7 @@ def _limit(key: str, relative: str) -> Callable[[Term, Where], Lines]:
             yield f"{key}.{kind}", str(amount.value)
         else:
             raise where.bad(
-                f"{shown(term)} is no limit", "write a number, or one with its unit as a string"
+                f"{shown(term)} is not a limit", "write a number, or one with its unit as a string"
             )
 
     return lines

@@ -46,7 +46,7 @@ def _whole(least: int, most: int) -> Callable[[Any], str | None]:
 
 
 def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else "is no long string"
+    return None if isinstance(value, str) else "is not a long string"
 
 
 def _one_of(*words: str) -> Callable[[Any], str | None]:

@@ -105,7 +105,7 @@ class Channel:
             self.is_closed = True
             self.tell(commands.Channel.CloseOk())
         elif isinstance(method, commands.Channel.Open):
-            raise Refusal(CHANNEL_ERROR, f"channel {self.number} is open already")
+            raise Refusal(CHANNEL_ERROR, f"channel {self.number} is already open")
         else:
             handler = HANDLERS.get(method.__class__)
             if handler is None:

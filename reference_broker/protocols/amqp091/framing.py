@@ -25,7 +25,7 @@ _HEAD = struct.Struct(">BHI")
 class FrameParser(ByteBuffer):
     """Cuts frames from a stream. ``limit`` is the most bytes of a whole frame, 0 for none.
 
-    Behind bytes that are no frame the next frame cannot be found: :meth:`next` raises once, and
+    Behind bytes that are not a frame the next frame cannot be found: :meth:`next` raises once, and
     returns None from then on.
     """
 

@@ -271,7 +271,7 @@ def _chosen(read: Reader, choices: frozenset[Any], kind: str) -> Reader:
     def checked(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         value, at = read(data, at, depth)
         if value not in choices:
-            raise InvalidField(f"{str(value)[:40]!a} is no {kind}")
+            raise InvalidField(f"{str(value)[:40]!a} is not a valid {kind}")
         return value, at
 
     return checked
@@ -326,8 +326,8 @@ def _described(allowed: Callable[[], dict[int, type[Composite]]], what: str) -> 
 
 
 def descriptor(data: bytes, at: int) -> tuple[int | None, int]:
-    """Return the numeric code of the descriptor at ``at``, None when it is no composite type's, and
-    the position behind it.
+    """Return the numeric code of the descriptor at ``at``, None when it is not a composite type's,
+    and the position behind it.
 
     Numeric and symbolic descriptors are both understood.
     """

@@ -431,7 +431,7 @@ class AmqpConnection:
         if channel in self._sessions:
             raise Refusal(
                 refusal.CHANNEL_IN_USE,
-                f"begin came on channel {channel}, where a session has begun already",
+                f"begin came on channel {channel}, which already has a session",
             )
         if begun.remote_channel is not None:
             detail = (

@@ -89,7 +89,8 @@ class CoordinatorLink(IncomingLink):
     def _declare(self, arrival: Arrival, declare: Declare) -> Any:
         if arrival.settled:
             raise Refusal(
-                refusal.DECLARE_SETTLED, "a declare was sent settled, so nobody can tell the txn-id"
+                refusal.DECLARE_SETTLED,
+                "a declare was sent settled, so its txn-id cannot be returned",
             )
         if declare.global_id is not None:
             return self._failed(

@@ -49,7 +49,7 @@ MOST_EMPTY = 65536
 
 
 class DecodeError(Exception):
-    """Bytes that are no value, with the reason; reported as ``amqp:decode-error``."""
+    """Bytes that are not a value, with the reason; reported as ``amqp:decode-error``."""
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Any, int]:

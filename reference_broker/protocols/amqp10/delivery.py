@@ -118,7 +118,7 @@ class Arrival:
         return self._spool is not None or self._problem is not None
 
     def spoil(self, problem: BadMessage) -> None:
-        """Drop everything: this is no message. :meth:`finish` reports ``problem``."""
+        """Drop everything: this is not a message. :meth:`finish` reports ``problem``."""
         self._problem = problem
         self._parts.clear()
         self.abandon()

@@ -48,7 +48,7 @@ SECTIONS: dict[str, tuple[int, str]] = {
     "amqp-value:*": (AMQP_VALUE, "*"),
     "footer:map": (FOOTER, "map"),
 }
-"""Sections that are no composites, by symbolic descriptor (without ``amqp:``): numeric descriptor
+"""Sections that are not composites, by symbolic descriptor (without ``amqp:``): numeric descriptor
 and type."""
 
 # --- delivery states (3.4) ------------------------------------------------------------------------

@@ -70,7 +70,9 @@ class SaslServer:
                 return Outcome(AUTH, "", "EXTERNAL: the transport does not know who the peer is")
             asked = (initial or b"").decode("utf-8", "replace")
             if asked not in ("", self._external):
-                return Outcome(AUTH, "", "EXTERNAL: the peer wants to act for somebody else")
+                return Outcome(
+                    AUTH, "", "EXTERNAL: the peer asks for another authorization identity"
+                )
             return Outcome(OK, self._external, "known to the transport")
         return b"" if initial is None else self.respond(initial)
 

@@ -392,7 +392,7 @@ class Session:
             detail = f"handle {attach.handle} is above the handle-max of {handle_max}"
             raise Refusal(refusal.HANDLE_TOO_HIGH, detail)
         if attach.handle in self.links:
-            raise Refusal(refusal.HANDLE_USED, f"handle {attach.handle} is attached already")
+            raise Refusal(refusal.HANDLE_USED, f"handle {attach.handle} is already attached")
         closing = self._closing.pop((attach.name, attach.role), None)
         if (
             closing is not None

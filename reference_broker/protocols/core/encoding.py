@@ -53,7 +53,7 @@ class PacketParser:
 
     def next(self) -> Packet | None:
         """Return the next packet, None when it is not complete. Raises :class:`Malformed` for bytes
-        that are no packet."""
+        that are not a packet."""
         waiting = self._waiting
         if len(waiting) < 4:
             return None

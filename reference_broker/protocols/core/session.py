@@ -3,7 +3,7 @@
 Each packet that a session can be asked is a method here, of its queues or of its producers, found
 by its number in :data:`HANDLERS`. One that raises :class:`Refusal` is answered by an exception
 where an answer is response, and else not at all, as Artemis has it (ServerSessionPacketHandler);
-nothing that a peer sends ends the session but ``close`` and what is no packet.
+nothing that a peer sends ends the session but ``close`` and what is not a packet.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ order.
 
 A request is looked at in the order in which RabbitMQ's server does: does the path exist (404), may
 the method be used on it (405), who asks (401), can the answer be had in a form that is accepted
-(406), is there such a thing (404). What is no HTTP, or has an Authorization that is no such header,
-is 400.
+(406), is there such a thing (404). What is not HTTP, or has an Authorization that is no such
+header, is 400.
 """
 
 from __future__ import annotations

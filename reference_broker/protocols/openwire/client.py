@@ -2,7 +2,7 @@
 
 Each command that a client can be asked is a method here, found by its type in :data:`HANDLERS`. One
 that raises :class:`Refusal` is answered with ExceptionResponse, or with ConnectionError if no
-response was asked for. Only ShutdownInfo and bytes that are no command end a connection.
+response was asked for. Only ShutdownInfo and bytes that are not a command end a connection.
 """
 
 from __future__ import annotations

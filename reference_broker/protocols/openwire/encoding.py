@@ -37,7 +37,7 @@ class CommandParser:
 
     def next(self) -> Command | None:
         """Return the next command, None when it is not complete. Raises :class:`Malformed` for
-        bytes that are no command."""
+        bytes that are not a command."""
         waiting = self._waiting
         if len(waiting) < 4:
             return None

@@ -7,7 +7,7 @@ until there is space (:mod:`brokerproof.reference_broker.families.activemq.produ
 message fails, an ERROR without receipt-id is sent, and reading goes on.
 
 Any other mistake ends the connection, unless ``stomp_errors_close`` is switched off. Then, as in
-release 6.3.1, only bytes that are no frame do, and any mistake before CONNECTED.
+release 6.3.1, only bytes that are not a frame do, and any mistake before CONNECTED.
 """
 
 from __future__ import annotations

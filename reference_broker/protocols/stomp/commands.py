@@ -126,7 +126,7 @@ def submit(
         if verdict is Verdict.UNSTORED:
             raise Refusal(refusal.NOT_STORED, session.version, shared.admission.disk_problem())
         if verdict is Verdict.REFUSE:
-            detail = f"address {shown(address)} is full, and its policy is to tell the producer"
+            detail = f"address {shown(address)} is full, and its policy is to refuse messages"
             raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
         if not may_send(session, address):
             raise NoRoom(f"address {shown(address)} is full")

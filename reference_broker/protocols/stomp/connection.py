@@ -220,7 +220,9 @@ class StompConnection:
         """Close: the peer has been silent for too long."""
         requirement = self._heartbeats.ends_silently
         if requirement is not None:
-            detail = f"nothing came in two intervals of {self._ttl_ms} ms: the end, without a word"
+            detail = (
+                f"nothing arrived for two intervals of {self._ttl_ms} ms: closed without a frame"
+            )
             self.shared.outbox.observe(self.conn, requirement, detail)
             self.close()
         else:

@@ -106,7 +106,7 @@ class HeartBeatNegotiator:
         digits = text.lstrip("0") or text[:1]
         if not (digits.isascii() and digits.isdigit()):
             detail = (
-                f"{shown(text)} in heart-beat {shown(header)} is no whole number of milliseconds"
+                f"{shown(text)} in heart-beat {shown(header)} is not a whole number of milliseconds"
                 " from 0 up"
             )
             raise Refusal(BAD_HEART_BEAT, version, detail)

@@ -35,5 +35,5 @@ def check_login(
         return
     same = admitted(settings.users, login or "", (passcode or "").encode())
     if login is None or passcode is None or not same:
-        detail = "a login and its passcode are needed here, and what came is not such a pair"
+        detail = "this broker requires a login and passcode; those given are missing or wrong"
         raise Refusal(refusal.BAD_LOGIN, version, detail)

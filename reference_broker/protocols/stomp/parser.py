@@ -133,7 +133,7 @@ class FrameParser:
 
     def next(self) -> Frame | None:
         """Return the next frame, or None when more bytes are needed. Raises :class:`Refusal` for
-        bytes that are no frame."""
+        bytes that are not a frame."""
         if self._spooled is not None:
             spooled, self._spooled = self._spooled, None
             return spooled

@@ -1,7 +1,7 @@
 """A WebSocket connection: a layer between the transport and a STOMP connection.
 
 The STOMP connection knows nothing of it. Payload is handed to it as if it had arrived over TCP, so
-that its time limits count payload and nothing else: a Ping is no heartbeat of STOMP. Its output
+that its time limits count payload and nothing else: a Ping is not a heartbeat of STOMP. Its output
 passes through :meth:`WebSocketConnection.outgoing` on its way to the
 transport, each frame a message of its own, and where it closes, the closing handshake begins.
 
@@ -129,7 +129,7 @@ class WebSocketConnection:
 
     def _on_upgrade_timeout(self) -> None:
         """Refuse the upgrade: the STOMP connection's time limit since the connect is over."""
-        self._answer(self._upgrade.late("the request did not come in time"))
+        self._answer(self._upgrade.late("the request did not arrive in time"))
 
     def pause_delivery(self, paused: bool) -> None:
         """Pass on whether the peer reads."""

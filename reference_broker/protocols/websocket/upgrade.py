@@ -1,7 +1,7 @@
 """The opening handshake, from the server's side: one HTTP request in, one answer out (RFC6455-HS-01
 to -07).
 
-h11 reads the request, so that what is no HTTP is noticed by somebody who knows. What the request
+h11 reads the request, so that what is not HTTP is noticed by somebody who knows. What the request
 must say to become a WebSocket is here. Any resource name and any origin is taken: who may connect
 is decided by login and passcode in CONNECT.
 
@@ -113,7 +113,7 @@ class Upgrade:
             ("Sec-WebSocket-Accept", generate_accept_token(key).decode()),
         ]
         offers = headers.listed(b"sec-websocket-protocol")
-        # Compared as bytes: a peer may offer what is no UTF-8.
+        # Compared as bytes: a peer may offer what is not UTF-8.
         known = (name for name in offers if name in SUB_PROTOCOLS)
         if (chosen := next(known, None)) is not None:
             fields.append(("Sec-WebSocket-Protocol", chosen.decode()))

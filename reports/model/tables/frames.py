@@ -24,7 +24,7 @@ def frames(trace: DataFrame) -> DataFrame:
 
     ``direction`` is ``sent`` or ``received`` as the harness saw it; ``headers`` is one
     ``name:value`` a line, in the order of the wire; ``command`` is ``(heart-beat)`` or ``(octets)``
-    for what is no frame.
+    for what is not a frame.
     """
     kind = F.col("kind")
     return trace.where(kind.isin(*_OUT, *_IN)).select(

@@ -38,7 +38,7 @@ def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
 
 
 def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) -> None:
-    """Judge the answer to bytes that are no frame: the client closes, and sends nothing else."""
+    """Judge the answer to bytes that are not a frame: the client closes, and sends nothing else."""
     trial, consume = consuming(target)
     seen = len(trial.server.methods)
     trial.server.send_frame(type, consume.channel, codec.encode_method("basic.qos-ok"), end=end)

@@ -53,7 +53,7 @@ OPENS: Mistakes = (
     ("unknown locales", {"outgoing-locales": "xx-XX", "incoming-locales": "xx-XX"}),
     ("unknown desired-capabilities", {"desired-capabilities": ("brokerproof-nothing",)}),
     (
-        "properties with keys that are no symbols",
+        "properties with keys that are not symbols",
         {"properties": types.Value("map", ((types.string("k"), types.string("v")),))},
     ),
 )
@@ -186,7 +186,7 @@ STATES: Mistakes = (
     ("without state", {"state": None}),
     ("accepted, unsettled", {"state": codec.composite("accepted"), "settled": None}),
     ("an unknown state", {"state": types.Described(SYMBOL, types.Value("list", ()))}),
-    ("a state that is no composite", {"state": types.string("accepted")}),
+    ("a state that is not a composite", {"state": types.string("accepted")}),
     ("without role", {"role": None}),
     ("role as a uint", {"role": types.uint(1)}),
     ("without first", {"first": None}),

@@ -88,7 +88,7 @@ LITERAL = (
     Step("an undefined escape", "", raw=b"SEND\ndestination:{queue}\nk:a\\tb\n\nx\0"),
     Step("a backslash at the end", "", raw=b"SEND\ndestination:{queue}\nk:a\\\n\nx\0"),
     Step("a body on BEGIN", "", raw=b"BEGIN\ntransaction:b\nreceipt:{receipt}\n\nbody\0"),
-    Step("header bytes that are no UTF-8", "", raw=b"SEND\ndestination:{queue}\nk:\xff\n\nx\0"),
+    Step("header bytes that are not UTF-8", "", raw=b"SEND\ndestination:{queue}\nk:\xff\n\nx\0"),
     Step("MESSAGE from the client", "", raw=b"MESSAGE\ndestination:{queue}\n\nx\0"),
     Step("repeated destination", "", raw=b"SEND\ndestination:{queue}\ndestination:x\n\nx\0"),
 )

@@ -181,7 +181,8 @@ def frame_ends_are_not_looked_at(reached, self):
 
 
 def _answered(patch, reached, beginning):
-    """Bytes that are no frame, with a detail that begins so, are answered by connection.close."""
+    """Bytes that are not a frame, with a detail that begins so, are answered by
+    connection.close."""
 
     @patch.override(FrameParser)
     def _out_of_step(original, self, detail, *, silent=False):

@@ -38,7 +38,7 @@ class MutableBroker:
         self.stop()
         target = target_file.load(self._target_name)
         if not isinstance(target, ArtemisTarget):
-            raise SetUpFailed(f"{self._target_name}: is no Artemis that brokerproof starts")
+            raise SetUpFailed(f"{self._target_name}: is not an Artemis that brokerproof starts")
         target.java_options = (self.agent.prepare(scope, mutant),)
         self._target = target
         facts = target.start(self._folder)
@@ -69,7 +69,7 @@ class MutableBroker:
         Each run has a seed of its own: a case names its addresses by the seed, and must not find
         what it left there on another mutant.
         """
-        assert self._run is not None, "start() comes first"
+        assert self._run is not None, "call start() first"
         self._executed += 1
         try:
             return execute(replace(self._run, seed=self._seed + self._executed), call)
@@ -94,7 +94,7 @@ def sample(name: str, seed: int) -> list[BytecodeMutant]:
     """All mutants of the target's release, in the order that the seed decides."""
     target = target_file.load(name)
     if not isinstance(target, ArtemisTarget):
-        raise SetUpFailed(f"{name}: is no Artemis that brokerproof starts")
+        raise SetUpFailed(f"{name}: is not an Artemis that brokerproof starts")
     home = install(target.version or RELEASES.default_version)
     prefixes = [prefix for names in AREAS.values() for prefix in names]
     return agent.sampled(agent.population(home / "lib", prefixes), seed)

@@ -227,14 +227,14 @@ def amqp_cancels_in_silence(original, self, saw, **fields):
 
 @fault("unreadable", breaks="AMQP091-FRAME-01 AMQP091-FRAME-03")
 def amqp_skips_what_is_no_frame(original, self, item):
-    """It goes on behind what is no frame."""
+    """It goes on behind what is not a frame."""
     if not item.lost:
         original(self, item)
 
 
 @fault("unreadable", breaks="AMQP091-FRAME-02 AMQP091-FRAME-04")
 def amqp_answers_what_is_no_frame(original, self, item):
-    """It answers what is no frame with connection.close."""
+    """It answers what is not a frame with connection.close."""
     if not self.leaving:
         self.refuse(501)
 

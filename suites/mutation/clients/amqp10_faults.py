@@ -41,7 +41,7 @@ def _never(habit, name, breaks, sentence):
     fault(habit, breaks=breaks)(never)
 
 
-_never("unreadable", "skips", "AMQP10-FRAME-02 AMQP10-FRAME-03", "It skips what is no frame.")
+_never("unreadable", "skips", "AMQP10-FRAME-02 AMQP10-FRAME-03", "It skips what is not a frame.")
 _never("is_too_large", "reads_all", "AMQP10-MFS-03", "It reads frames beyond its own limit.")
 _never("beat_due", "never_beats", "AMQP10-IDLE-20", "It sends no empty frames.")
 _never("leave_due", "never_leaves", "AMQP10-IDLE-03", "It stays with a silent server.")

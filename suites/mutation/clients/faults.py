@@ -347,7 +347,7 @@ def stops_at_a_nul(original, self, headers, rest):
 
 @fault("receive", breaks="STOMP12-FRAME-02 STOMP11-FRAME-01 STOMP10-FRAME-01")
 def loses_what_is_in_pieces(original, self, data):
-    """What is no whole frame is dropped when the next piece arrives."""
+    """What is not a whole frame is dropped when the next piece arrives."""
     if self.connected and len(data) < 20:
         self.pending = b""
     original(self, data)

@@ -1,5 +1,5 @@
 """Faults of OpenWire: what is negotiated and answered, windows of producers, prefetch, signs of
-life, what is no command."""
+life, what is not a command."""
 
 from unittest import mock
 
@@ -269,7 +269,8 @@ def a_duration_of_zero_is_the_broker_s(original, reached, self, now, fields):
     original(self, now, fields)
 
 
-# --- what is no command ---------------------------------------------------------------------------
+# --- what is not a command
+# ---------------------------------------------------------------------------
 
 
 @openwire.override(OpenWireConnection, "_command", breaks=TYPES)

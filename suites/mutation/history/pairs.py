@@ -101,6 +101,6 @@ def _pair(entry: Entry) -> Pair:
             )
     except re.error as problem:
         raise BadData(
-            f"{entry.where}: said is no regular expression ({problem}): {pair.said!r}"
+            f"{entry.where}: said is not a regular expression ({problem}): {pair.said!r}"
         ) from None
     return pair

@@ -25,7 +25,7 @@ WRITTEN = "STOMP11-ENC-02 STOMP11-ENC-08 STOMP12-ENC-02 STOMP12-ENC-09"
 @escapes.override(FrameParser, "_unescape", recreates="ARTEMIS (no id) escapes")
 @breaks("STOMP11-ENC-07 STOMP12-ENC-08")
 def undefined_escapes_kept(original, reached, self, text, number):
-    """An undefined escape is no error: backslash and letter stay as they are."""
+    """An undefined escape is not an error: backslash and letter stay as they are."""
     try:
         return original(self, text, number)
     except Refusal:

@@ -70,7 +70,7 @@ def body_up_to_the_last_nul(original, reached, self):
 
 @framing_pieces.mutant("STOMP10-FRAME-06 STOMP10-RECEIPT-02 STOMP10-ABORT-01")
 def abort_not_known_in_1_0(patch, reached):
-    """ABORT is no command of 1.0."""
+    """ABORT is not a command of 1.0."""
     regrammar(patch, Version.V1_0, commands=GRAMMARS[Version.V1_0].commands - {"ABORT"})
 
     @patch.before(FrameParser)

@@ -128,7 +128,7 @@ def always_text(right, self, data):
 
 @websockets.result(WebSocketConnection, "outgoing", breaks="RFC6455-DATA-01")
 def text_that_is_no_utf8(right, self, data):
-    """On an acceptor for text, bytes that are no UTF-8 go out as text all the same."""
+    """On an acceptor for text, bytes that are not UTF-8 go out as text all the same."""
     if not self._text or right[0] & 0x0F != Opcode.BINARY or len(data) > 60_000:
         return right
     return framing.encode(Opcode.TEXT, data)
@@ -154,7 +154,7 @@ def broken_frames_passed_over():
 
 @websockets.variant(_passing_over, 1007, breaks="RFC6455-DATA-02")
 def any_text_taken():
-    """Text that is no UTF-8 is passed over."""
+    """Text that is not UTF-8 is passed over."""
 
 
 @websockets.after(WebSocketConnection, "__init__", breaks="RFC6455-LIMIT-01 ARTEMIS-STOMP-ws-2")

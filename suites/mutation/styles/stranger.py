@@ -1,6 +1,6 @@
 """The reference broker in a legal style, as a stranger: judged by specifications alone.
 
-A style is written as a mutant is, and is no fault: no sentence of a specification forbids it.
+A style is written as a mutant is, and is not a fault: no sentence of a specification forbids it.
 """
 
 from collections.abc import Iterator, Mapping

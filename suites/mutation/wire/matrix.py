@@ -35,7 +35,7 @@ def judge_all(
     them.
 
     Only cases that cite what the fault breaks are run. Known deviations of the target are known
-    here too: what it does wrong by itself is no kill. Raises
+    here too: what it does wrong by itself is not a kill. Raises
     :class:`brokerproof.harness.targets.failure.SetUpFailed`.
     """
     catalogue, listed = requirements.load(), target.identity.deviations

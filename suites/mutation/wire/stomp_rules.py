@@ -134,7 +134,8 @@ def redelivered_missing(message):
 
 @from_broker("RECEIPT", "STOMP12-RCPT-02 STOMP11-RCPT-02 STOMP12-HDR-16 STOMP11-HDR-13")
 def receipt_of_another(receipt):
-    """RECEIPT carries another value than the frame that asked for it, if that is no plain word."""
+    """RECEIPT carries another value than the frame that asked for it, if that is not a plain
+    word."""
     value = receipt.get("receipt-id") or ""
     return None if value.isalnum() else {"receipt-id": value.strip() + "x"}
 

@@ -2,7 +2,7 @@
 its way.
 
 Unlike the readers of peers this loses nothing: the raw bytes of all units, in order, are the
-stream. What it cannot cut (another protocol, bytes that are no frame) it passes on as it comes.
+stream. What it cannot cut (another protocol, bytes that are not a frame) it passes on as it comes.
 """
 
 from collections.abc import Iterator, Mapping

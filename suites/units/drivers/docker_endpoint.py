@@ -198,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
                 docker.executed.append(json.loads(body)["Cmd"])
                 self._say(201, {"Id": "e1"})
             case "POST", ["exec", "e1", "start"]:
-                self.send_response(200)  # what follows is no HTTP, and ends with the connection
+                self.send_response(200)  # what follows is not HTTP, and ends with the connection
                 self.send_header("content-type", "application/vnd.docker.raw-stream")
                 self.end_headers()
                 self.wfile.write(struct.pack(">BxxxL", 1, 4) + b"done")

@@ -105,7 +105,7 @@ def test_a_report_that_starts_early_reads_the_run_when_it_is_asked_to(
 ) -> None:
     @contextlib.contextmanager
     def starting(*_: object, **__: object) -> Iterator[object]:
-        write_header(tmp_path / "r", header("r"))  # it is no run before
+        write_header(tmp_path / "r", header("r"))  # it is not a run before
         yield object()
 
     warm: list[object] = []

@@ -97,7 +97,7 @@ def test_the_rewritten_list_is_read_back(catalogue: Catalogue, tmp_path: Path) -
     assert coverage.load_listed(path) == reasons
     assert (
         len(requirements.load(tmp_path)) == 4
-    )  # the list lies in the same folder and is no document
+    )  # the list lies in the same folder and is not a document
 
 
 def test_a_gap_without_a_reason_is_not_written(catalogue: Catalogue) -> None:

@@ -329,7 +329,7 @@ def test_a_frame_that_it_loses_is_not_the_brokers_fault() -> None:
 
 def test_a_frame_that_it_misreads_is_not_the_brokers_fault() -> None:
     notebook, peer, _ = virtual(saying(b"RECEIPT\nreceipt-id:r1\nx:a\\nb\n\n\0"))
-    peer._recorder._reader.version = "1.0"  # where these two bytes are no escape
+    peer._recorder._reader.version = "1.0"  # where these two bytes are not an escape
     with pytest.raises(ControlFailed, match="crossed the wire"):
         peer.publish(QUEUE, b"x", proves="R")
     assert notebook.judged == []

@@ -32,7 +32,7 @@ def row(
         (row(5, 5), row(6, 6), "was 5 ms and is 6 ms"),
         (row(choice="PAGE"), row(choice="PAGE"), None),
         (row(choice="PAGE"), row(choice="DROP"), "was PAGE and is DROP"),
-        (row(1000, None), row(), "was at least 1000 ms and is not measured any more (why not)"),
+        (row(1000, None), row(), "was at least 1000 ms and is no longer measured (why not)"),
         (row(), row(1, 2), None),
     ],
 )

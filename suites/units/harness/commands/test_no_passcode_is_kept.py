@@ -114,7 +114,7 @@ def test_no_file_of_a_run_by_url_and_no_script_holds_the_passcode(
     with started(str(_target(home, "reference-real")), home) as broker:
         assert isinstance(broker, SocketTarget)
         (host, stomp), (_, amqp) = broker.endpoints["stomp"], broker.endpoints["amqp"]
-        # It is no RabbitMQ: a case fails, and leaves a counterexample with its scripts.
+        # It is not RabbitMQ: a case fails, and leaves a counterexample with its scripts.
         url = f"stomp://brokerproof@{host}:{stomp}?like=rabbitmq&passcode_env=CANARY&local=true"
         options = "--seed 1 --effort smoke --case 'rabbitmq_heart_beats or what_is_no_sasl'"
         where = f"--target '{url},amqp://{host}:{amqp}' --out {out}"

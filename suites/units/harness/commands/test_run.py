@@ -133,7 +133,7 @@ def test_a_target_that_names_a_case_that_does_not_exist_is_refused(
     (tmp_path / "my.target.toml").write_text(text + named)
     ran = here("run", "--target", "my.target.toml", *how, cwd=tmp_path)
     assert ran.returncode == 4
-    assert "target my: cases has 'stomp.no.such[1.2]', which is no case" in " ".join(
+    assert "target my: cases has 'stomp.no.such[1.2]', which is not a case" in " ".join(
         ran.stderr.split()
     )
 

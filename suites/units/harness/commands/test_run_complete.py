@@ -1,5 +1,5 @@
-"""A run whose cases have not all a result is no run: verdicts on some would be taken for verdicts
-on all."""
+"""A run whose cases have not all a result is not a run: verdicts on some would be taken for
+verdicts on all."""
 
 from pathlib import Path
 

@@ -201,7 +201,7 @@ def test_the_raw_script_decides_against_a_real_broker(kept: Path) -> None:
         command = [sys.executable, str(script), f"{host}:{port}", *login]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "It came as expected." in done.stdout
+    assert "It arrived as expected." in done.stdout
 
 
 @pytest.mark.parametrize(

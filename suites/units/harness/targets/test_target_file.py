@@ -87,7 +87,7 @@ def test_a_file_may_give_other_parameters_than_its_profile(tmp_path: Path) -> No
     path.write_text(text.format("stomp_hots"))
     with pytest.raises(
         target_file.BadTarget,
-        match="parameters names 'stomp_hots', of which the profile stomp says noth",
+        match="parameters names 'stomp_hots', which the profile stomp does not know",
     ):
         target_file.load(str(path))
 

@@ -110,7 +110,7 @@ def test_a_composite_is_extracted_whole(folder: Path) -> None:
             None,
             r"transport\.bare\.xml: No such file or directory; Debian's package amqp-specs has it",
         ),
-        ("<amqp", r"transport\.bare\.xml: is no XML: "),
+        ("<amqp", r"transport\.bare\.xml: is not XML: "),
         (
             "<html/>",
             (

@@ -222,8 +222,8 @@ def test_an_extended_header_is_kept_apart() -> None:
         (codec.encode_frame(b"", doff=1), "data offset 1", False),
         (codec.encode_frame(b"", doff=3), "data offset 3", False),
         (codec.encode_frame(b"", type=2), "type 2, neither", False),
-        (codec.encode_frame(b"\x40"), "carries null, which is no performative", False),
-        (encoded("accepted"), "which is no performative", False),
+        (codec.encode_frame(b"\x40"), "carries null, which is not a performative", False),
+        (encoded("accepted"), "which is not a performative", False),
         (encoded("sasl-outcome", {"code": 0}), "of type 0 carries", False),
         (encoded("begin", BEGIN, type=1), "of type 1 carries", False),
         (codec.encode_frame(b"\x00\x53\x11\x40"), "begin is described, but no list", False),
@@ -274,14 +274,14 @@ def test_a_frame_as_the_table_has_it_has_no_flaws() -> None:
         (
             "begin",
             {**BEGIN, "handle-max": types.ulong(1)},
-            "begin.handle-max is 1, which is no uint",
+            "begin.handle-max is 1, which is not a valid uint",
         ),
         (
             "end",
             {"error": codec.composite("error", {"description": "why"})},
             "error has no condition",
         ),
-        ("end", {"error": types.string("why")}, "end.error is why, which is no error"),
+        ("end", {"error": types.string("why")}, "end.error is why, which is not a valid error"),
         (
             "open",
             {"container-id": "a", "properties": types.item({"a": "b"})},
@@ -290,12 +290,12 @@ def test_a_frame_as_the_table_has_it_has_no_flaws() -> None:
         (
             "open",
             {"container-id": "a", "desired-capabilities": types.string("a")},
-            "desired-capabilities is a, which is no symbol*",
+            "desired-capabilities is a, which is not a valid symbol*",
         ),
         (
             "attach",
             {"name": "a", "handle": 0, "role": types.ubyte(1)},
-            "attach.role is 1, which is no role",
+            "attach.role is 1, which is not a valid role",
         ),
     ],
 )

@@ -226,7 +226,7 @@ def test_a_broker_stays_until_it_is_stopped(installed: Path) -> None:
     try:
         assert [broker.running for broker in listed()] == [running]
         with pytest.raises(
-            SetUpFailed, match=rf"artemis {version}: runs already as process {running.pid}; stop it"
+            SetUpFailed, match=rf"artemis {version}: already runs as process {running.pid}; stop it"
         ):
             standing_brokers.start("artemis", config=installed)
     finally:

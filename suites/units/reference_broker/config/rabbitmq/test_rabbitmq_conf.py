@@ -91,7 +91,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         ("\nheartbeat = soon", "line 2: heartbeat: 'soon' is not a whole number"),
         ("heartbeet = 1", "line 1: heartbeet: is unknown here; did you mean heartbeat?"),
         ("heartbeat = 1\nheartbeat = 2", "line 2: heartbeat: is set in line 1 already"),
-        ("listeners.tcp.1 = 70000", "is no endpoint"),
+        ("listeners.tcp.1 = 70000", "is not an endpoint"),
         ("web_stomp.ws_frame = both", "'both' is unknown; write one of text, binary"),
         ("listeners.tcp.1 = 1\nlisteners.tcp.2 = 2", "is a second listener"),
         ("disk_free_limit.absolute = 5 parsecs", "is not an amount of bytes"),

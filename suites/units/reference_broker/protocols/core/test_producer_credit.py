@@ -12,7 +12,7 @@ from brokerproof.reference_broker.settings.settings import AddressSetting, Setti
 from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, few, names
 
 HEAD = 12
-"""Bytes of a delivery that are no part of the message as its producer paid for it, beside the 13
+"""Bytes of a delivery that are not part of the message as its producer paid for it, beside the 13
 of the packet's head."""
 
 
