@@ -332,7 +332,7 @@ class Connection(asyncio.Protocol):
             size = UNLIMITED if ack == "auto" else 10_240
         else:
             if not window.removeprefix("-").isdecimal():
-                raise BadFrame(f"consumer-window-size:{window} is no number")
+                raise BadFrame(f"consumer-window-size:{window} is not a number")
             size = int(window)
         subscription = Subscription(self, name, destination, ack, size)
         self.subscriptions[name] = subscription

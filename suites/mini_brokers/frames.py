@@ -116,7 +116,7 @@ class Parser:
                 raise BadFrame("the body is too large")
         else:
             if not (length.isascii() and length.isdecimal()):
-                raise BadFrame(f"content-length is {length}, which is no number")
+                raise BadFrame(f"content-length is {length}, which is not a number")
             if int(length) > LARGEST_BODY:
                 raise BadFrame(f"the body of {length} bytes is too large")
             end = start + int(length)

@@ -210,7 +210,7 @@ class _Building(Transformer[Token, Any]):
                 raise ValueError
             return Number(sign * int(digits, abs(int(base))), _line(token))
         except ValueError:
-            raise _BadToken(token, "is no number", "write a number like 16#1F or 42") from None
+            raise _BadToken(token, "is not a number", "write a number like 16#1F or 42") from None
 
     @v_args(meta=True)
     def list(self, meta: Meta, items: Any) -> Sequence:

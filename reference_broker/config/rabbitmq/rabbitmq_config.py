@@ -73,7 +73,7 @@ def _pairs(term: Term, where: Where, right: str) -> Iterator[tuple[Atom, Term]]:
 def _number(key: str) -> Callable[[Term, Where], Lines]:
     def lines(term: Term, where: Where) -> Lines:
         if not isinstance(term, Number):
-            raise where.bad(f"{shown(term)} is no number", "write one without quotation marks")
+            raise where.bad(f"{shown(term)} is not a number", "write one without quotation marks")
         yield key, str(term.value)
 
     return lines
@@ -143,7 +143,7 @@ def _listeners(key: str) -> Callable[[Term, Where], Lines]:
                 case Sequence((Text(host, False), Number(port)), True):
                     yield f"{key}.{number}", f"{host}:{port}"
                 case _:
-                    raise where.bad(f"{shown(listener)} is no listener", right)
+                    raise where.bad(f"{shown(listener)} is not a listener", right)
 
     return lines
 

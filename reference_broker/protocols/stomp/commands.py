@@ -341,7 +341,7 @@ def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
         return MessageWindow(family.prefetch(address, _durable(session, frame) is not None))
     if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT_MAX:
         return MessageWindow(int(text))
-    detail = f"activemq.prefetchSize {shown(text)} is no number of messages from 0 to {INT_MAX}"
+    detail = f"activemq.prefetchSize {shown(text)} is not a number of messages from 0 to {INT_MAX}"
     raise Refusal(refusal.BAD_WINDOW, session.version, detail)
 
 
@@ -360,7 +360,7 @@ def _window(session: Session, frame: Frame, mode: AckMode) -> int:
             and -1 <= int(text) <= INT_MAX
         ):
             return int(text)
-        detail = f"{name} {shown(text)} is no number of bytes from -1 (no limit) to {INT_MAX}"
+        detail = f"{name} {shown(text)} is not a number of bytes from -1 (no limit) to {INT_MAX}"
         raise Refusal(refusal.BAD_WINDOW, session.version, detail)
     return -1 if mode is AckMode.AUTO else session.acceptor.stomp.consumer_window_size
 

@@ -189,7 +189,7 @@ def test_a_case_that_changed_is_not_run(kept: Path, registered: Callable[..., Ca
         target.record_finding(MUST, True, "something else")
 
     registered(other, SIZES)
-    with pytest.raises(counterexamples_replay.Changed, match="is another than it was"):
+    with pytest.raises(counterexamples_replay.Changed, match="has changed since"):
         counterexamples_replay.restored(case_file.read(kept))
 
 

@@ -285,7 +285,7 @@ def test_a_frame_as_the_table_has_it_has_no_flaws() -> None:
         (
             "open",
             {"container-id": "a", "properties": types.item({"a": "b"})},
-            "open.properties is {a: b}, which is no fields",
+            "open.properties is {a: b}, which is not a valid fields",
         ),
         (
             "open",

@@ -271,7 +271,7 @@ def test_a_password_is_in_no_trace() -> None:
 def test_what_cannot_be_written_is_refused() -> None:
     with pytest.raises(ValueError, match="has no field credit"):
         encode_packet("ping", {"credit": 1})
-    with pytest.raises(ValueError, match="is not an int"):
+    with pytest.raises(ValueError, match="is not a valid int"):
         encode_packet("consumer-credits", {"credits": 2**31})
     with pytest.raises(ValueError, match="can be no property"):
         Message("q", properties={"a": object()}).encode()
