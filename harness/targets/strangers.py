@@ -50,6 +50,8 @@ def options_for(target: str, log: Path) -> Iterator[list[str]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     name, _, version = target.removeprefix(WORD).partition("@")
+    if name not in NAMES:
+        raise SetUpFailed(f"{target}: there is no such stranger; known are {', '.join(NAMES)}")
     command = _command_of(name, version, port)
     pids = log.with_suffix(".pids")
     pids.write_text("", "utf-8")

@@ -42,13 +42,14 @@ def test_each_listed_release_is_a_target_with_a_folder_of_its_own() -> None:
 def test_what_is_there_is_not_run_again_and_what_was_cut_off_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = ENTRY.format("Two", "{}", ["absent", "reference"])
+    entry = ENTRY.format("Two", "{}", ["absent", "stranger:nobody@1", "reference"])
     chosen = 'arguments = ["--case", "a_frame_that_does_not_ask_gets_no_receipt"]'
     (tmp_path / "list.toml").write_text(entry + chosen)
     first = said("run", tmp_path)
-    assert "2 to judge" in first
+    assert "3 to judge" in first
+    assert "stranger:nobody@1: there is no such stranger; known are coilmq" in first
     assert "Two absent: --target 'absent' is not a target file" in first
-    assert "1 to judge" in said("run", tmp_path)
+    assert "2 to judge" in said("run", tmp_path)
     run = tmp_path / "runs/two-reference"
     results, begun = run / "results.ndjson", json.loads((run / "run.json").read_text())["started"]
     lines = results.read_text().splitlines(keepends=True)
