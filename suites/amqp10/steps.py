@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.model.finding import Finding, combine
-from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
 from brokerproof.harness.protocols.amqp10.types import Malformed
@@ -18,7 +16,6 @@ from brokerproof.suites.api import (
     RECONFIGURABLE,
     Bench,
     Duration,
-    Event,
     Match,
     Target,
     Where,
@@ -37,7 +34,6 @@ from brokerproof.suites.api.amqp10 import (
 )
 from brokerproof.suites.steps.positive_control import beside
 
-Oracle = Callable[[Sequence[Event], int], list[Finding]]
 Requirements = tuple[str, ...]
 
 QUIET: Duration = ms(300)
@@ -127,17 +123,6 @@ def _body(delivery: Delivery) -> bytes:
     except Malformed:
         return bytes(delivery.payload)
     return body
-
-
-def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
-    """Judge the trace of ``peer`` so far by these oracles. Findings on requirements that the case
-    does not cite are dropped."""
-    for oracle in oracles:
-        for finding in combine(oracle(target.events, peer.conn)):
-            if finding.requirement in target.cited and finding.seen is not Seen.NEVER_REACHED:
-                target.record_finding(
-                    finding.requirement, finding.seen is Seen.HELD, finding.detail
-                )
 
 
 def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
@@ -340,3 +325,9 @@ def own_windows(target: Target) -> st.SearchStrategy[Where]:
     return st.integers(1, 6).map(
         lambda window: Where(acceptor, {"acceptor": {"amqp_incoming_window": window}})
     )
+
+
+def little_credit(target: Bench) -> str | None:
+    """Return an acceptor that gives little credit at a time, if there is one."""
+    name = "amqp-credits-10"
+    return name if name in target.target.acceptors(target.overrides) else None

@@ -11,19 +11,12 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import (
-    QUIET,
-    bodies,
-    collect,
-    fill,
-    granted,
-    judge_trace,
-    numbered,
-)
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, wrapping
 from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over
 from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Link, Node, frame
 from brokerproof.suites.steps.strategies import near
+from brokerproof.suites.steps.traces import judge_trace
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 CREDIT_LOWERED_BY_DELIVERY = "AMQP10-CREDIT-05"

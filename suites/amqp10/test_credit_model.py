@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import QUIET, control_whole, granted, judge_trace
+from brokerproof.suites.amqp10.steps import QUIET, control_whole, granted
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, at_the_end, wrapping
 from brokerproof.suites.api import (
     PATIENCE,
@@ -26,6 +26,7 @@ from brokerproof.suites.api.amqp10 import RECEIVER, AmqpPeer, Delivery, Link, No
 from brokerproof.suites.steps import hindrances, small_addresses, stalls
 from brokerproof.suites.steps.queue_model import MEMORY, PAGED, SOON_PAGED, place_names
 from brokerproof.suites.steps.stalls import STALLED
+from brokerproof.suites.steps.traces import judge_trace
 
 CREDIT_FORMULA = "AMQP10-CREDIT-03"
 NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"

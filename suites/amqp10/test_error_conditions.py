@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_conditions
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.suites.amqp10.steps import bystander, granted, judge_trace
+from brokerproof.suites.amqp10.steps import bystander, granted
 from brokerproof.suites.api import Bench, Match, case, over
 from brokerproof.suites.api.amqp10 import AmqpPeer, Frame, either, ending
+from brokerproof.suites.steps.traces import judge_trace
 
 SHARED_CONDITIONS = "AMQP10-ERR-01"
 CONNECTION_CONDITIONS = "AMQP10-ERR-02"

@@ -19,11 +19,11 @@ from brokerproof.suites.amqp10.steps import (
     connection_refused,
     fill,
     granted,
-    judge_trace,
 )
 from brokerproof.suites.api import Bench, case, ms, over
 from brokerproof.suites.api.amqp10 import AmqpPeer, Described, Value, frame
 from brokerproof.suites.steps.strategies import near
+from brokerproof.suites.steps.traces import judge_trace
 
 SIZE_BELOW_8 = "AMQP10-FRAME-02"
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"

@@ -9,7 +9,7 @@ from brokerproof.harness.oracles import amqp_liveness
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import Parameters
-from brokerproof.suites.amqp10.steps import give_cause_to_close, judge_trace
+from brokerproof.suites.amqp10.steps import give_cause_to_close
 from brokerproof.suites.api import (
     NS_PER_MS,
     Bench,
@@ -27,6 +27,7 @@ from brokerproof.suites.api import (
 from brokerproof.suites.api.amqp10 import AmqpPeer, frame
 from brokerproof.suites.steps.silence import SPREAD, closed_at, judge_spread_closes
 from brokerproof.suites.steps.strategies import waited_for
+from brokerproof.suites.steps.traces import judge_trace, signs_of_life
 
 PEERS_TIMEOUT_KEPT = "AMQP10-IDLE-20"
 TIMEOUTS_INDEPENDENT = "AMQP10-IDLE-02"
@@ -111,15 +112,6 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
         announced != asked or seen > 0,
         f"the client asked for {asked} ms, the broker for {announced}",
     )
-
-
-def signs_of_life(target: Bench, peer: AmqpPeer) -> list[Instant]:
-    """Return the instants at which frames of the broker arrived, empty ones included."""
-    return [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, (HeartBeatReceived, FrameReceived)) and event.conn == peer.conn
-    ]
 
 
 def own_time_out(peer: AmqpPeer) -> int:

@@ -19,6 +19,7 @@ from brokerproof.suites.amqp10.steps import (
     collect,
     granted,
     judge_flawless,
+    little_credit,
     numbered,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP
@@ -389,7 +390,7 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
     connection works meanwhile and afterwards."""
     with bystander(target) as other:
         node = target.node()
-        peer = target.amqp(acceptor=_little_credit(target))
+        peer = target.amqp(acceptor=little_credit(target))
         link, receiver = peer.sender(node), peer.receiver(target.node())
         granted(target, peer, link)
         impossible(peer, link, receiver, kind, by)
@@ -401,15 +402,6 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
         granted(target, other, sender)
         other.publish(sender, b"meanwhile")
         other.disposition(other.delivery(taker, body=b"meanwhile"))
-
-
-def _little_credit(target: Bench) -> str | None:
-    """Return an acceptor that gives little credit at a time, if there is one."""
-    return (
-        "amqp-credits-10"
-        if "amqp-credits-10" in target.target.acceptors(target.overrides)
-        else None
-    )
 
 
 def closed_windows(target: Target) -> st.SearchStrategy[Where]:

@@ -16,7 +16,6 @@ from brokerproof.suites.amqp10.steps import (
     collect,
     fill,
     granted,
-    judge_trace,
     numbered,
 )
 from brokerproof.suites.api import (
@@ -40,6 +39,7 @@ from brokerproof.suites.api.amqp10 import (
     ending,
     frame,
 )
+from brokerproof.suites.steps.traces import judge_trace
 
 REFUSED_ATTACH = "AMQP10-LINK-12"
 LINK_ERROR_DETACHES = "AMQP10-LINK-09"

@@ -13,13 +13,14 @@ from brokerproof.suites.amqp10.steps import (
     collect,
     fill,
     granted,
-    judge_trace,
+    little_credit,
     numbered,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, wrapping
 from brokerproof.suites.api import PATIENCE, Bench, Where, case, over
 from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, either, frame
 from brokerproof.suites.steps.strategies import near
+from brokerproof.suites.steps.traces import judge_trace
 
 LINK_NAME = "AMQP10-LINK-01"
 DETACH_ANSWERED = "AMQP10-LINK-08"
@@ -424,7 +425,7 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     """The client's sender begins its delivery-count near 2^32. The broker's credit continues when
     the count wraps, and every message is accepted."""
     node = target.node()
-    peer = target.amqp(acceptor=_small(target))
+    peer = target.amqp(acceptor=little_credit(target))
     link = peer.attach(SENDER, node, initial_delivery_count=start)
     for number in range(count):
         ready = target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
@@ -467,7 +468,7 @@ def test_a_receiver_tells_nothing_available_of_its_own(
 ) -> None:
     """A producer announces how much it has available, or nothing, and sends. If the broker's flows
     have available, it is the producer's last value, less at most what was sent since."""
-    peer = target.amqp(acceptor=_small(target))
+    peer = target.amqp(acceptor=little_credit(target))
     link = peer.sender(target.node())
     for available in announced:
         peer.flow(link, available=available)
@@ -486,15 +487,6 @@ def test_a_receiver_tells_nothing_available_of_its_own(
         AVAILABLE_SET_BY_SENDER,
         fine,
         f"the producer announced {announced}, {sent} were sent; {len(flows)} flows say {values}",
-    )
-
-
-def _small(target: Bench) -> str | None:
-    """Return an acceptor that gives little credit at a time, if there is one."""
-    return (
-        "amqp-credits-10"
-        if "amqp-credits-10" in target.target.acceptors(target.overrides)
-        else None
     )
 
 

@@ -17,7 +17,6 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     give_cause_to_close,
     granted,
-    judge_trace,
 )
 from brokerproof.suites.api import (
     PATIENCE,
@@ -31,6 +30,7 @@ from brokerproof.suites.api import (
     over,
 )
 from brokerproof.suites.api.amqp10 import HEADER, SENDER, AmqpPeer, Link, either, frame
+from brokerproof.suites.steps.traces import judge_trace
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
 FIRST_FRAME_IS_OPEN = "AMQP10-OPEN-02"

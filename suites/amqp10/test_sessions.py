@@ -17,7 +17,6 @@ from brokerproof.suites.amqp10.steps import (
     control_whole,
     fill,
     granted,
-    judge_trace,
     last_flow,
     numbered,
     own_windows,
@@ -36,6 +35,7 @@ from brokerproof.suites.api import (
 )
 from brokerproof.suites.api.amqp10 import RECEIVER, either, ending, frame
 from brokerproof.suites.steps.strategies import near
+from brokerproof.suites.steps.traces import judge_trace
 
 REMOTE_CHANNEL = "AMQP10-SESS-02"
 SESSION_ERROR_ENDS = "AMQP10-SESS-03"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
-from brokerproof.suites.api import Bench, Duration, FrameReceived, HeartBeatReceived, Instant
+from brokerproof.suites.api import Bench, Duration
+from brokerproof.suites.steps.traces import signs_of_life
 
 NEIGHBOURS = ("n", "c", "r", "t", "\\n", "\\c", "\\\\", " ", "é", "€", "𝄞", "a", "0", "/", "=")
 """Texts that look like an escape, and characters of one to four bytes."""
@@ -24,16 +25,6 @@ def named(numbers: list[int]) -> str:
         return "none was"
     listed = ", ".join(f"m{number}" for number in numbers)
     return f"{listed} was" if len(numbers) == 1 else f"{listed} were"
-
-
-def signs_of_life(target: Bench, peer: StompPyPeer) -> list[Instant]:
-    """When bytes of the server arrived, from CONNECTED on. stomp.py counts fewer things as life
-    than the wire has."""
-    return [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, (HeartBeatReceived, FrameReceived)) and event.conn == peer.conn
-    ]
 
 
 def judge_beats(

@@ -6,8 +6,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
-from brokerproof.suites.amqp10.steps import QUIET, judge_trace
+from brokerproof.suites.amqp10.steps import QUIET
 from brokerproof.suites.api import Bench, CloseHow, case, over
+from brokerproof.suites.steps.traces import judge_trace
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
 HEADERS_AFTER_SASL = "AMQP10-SASL-12"
@@ -78,7 +79,7 @@ def test_what_proton_sends_it_gets_again(
         receiver.credit == 0,
         f"after {len(bodies)} messages {receiver.credit} credits are left",
     )
-    judge_trace(target, other, amqp_credit.credit)  # type: ignore[arg-type]
+    judge_trace(target, other, amqp_credit.credit)
 
 
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp"})
@@ -184,5 +185,5 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, window: 
             f"{len(bytes(got.message.body))} bytes arrived of {size}",
         )
         peer.settle(got)
-    judge_trace(target, peer, amqp_windows.windows, amqp_deliveries.settlement)  # type: ignore[arg-type]
+    judge_trace(target, peer, amqp_windows.windows, amqp_deliveries.settlement)
     peer.close_socket(CloseHow.RESET)

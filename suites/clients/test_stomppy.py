@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from brokerproof.suites.api import NS_PER_MS, Bench, CloseHow, case, ms, over, seconds
 from brokerproof.suites.api.stomp import MESSAGE, frame
-from brokerproof.suites.clients.stomppy_steps import judge_beats, named, signs_of_life, texts
+from brokerproof.suites.clients.stomppy_steps import judge_beats, named, texts
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,
@@ -25,6 +25,7 @@ from brokerproof.suites.steps.queues import (
     numbered,
     unsettled_comes_back,
 )
+from brokerproof.suites.steps.traces import signs_of_life
 
 CONNECTED_ANSWERS = {
     "1.0": ("STOMP10-CONNECT-02",),

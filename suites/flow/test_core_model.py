@@ -16,16 +16,11 @@ from brokerproof.harness.oracles import core_credit
 from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Clock, Target, case, ms, over
 from brokerproof.suites.api.core import CorePeer, Packet, delivery
 from brokerproof.suites.steps import hindrances, stalls
-from brokerproof.suites.steps.core import CORE, judge_trace, number_of, queue, sized
-from brokerproof.suites.steps.queue_model import (
-    MEMORY,
-    READ_AHEAD,
-    QueueModel,
-    place_names,
-    places,
-)
+from brokerproof.suites.steps.core import CORE, number_of, queue, sized
+from brokerproof.suites.steps.queue_model import MEMORY, READ_AHEAD, QueueModel, place_names, places
 from brokerproof.suites.steps.stalls import STALLED
 from brokerproof.suites.steps.strategies import some_kinds
+from brokerproof.suites.steps.traces import judge_trace
 
 WINDOW = "ARTEMIS-FLOW-consumer-1"
 EACH_ONCE = "ARTEMIS-CONCEPTS-queue-1"

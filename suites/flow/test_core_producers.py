@@ -23,7 +23,6 @@ from brokerproof.suites.steps.core import (
     QUIET,
     Producer,
     bystander,
-    judge_trace,
     number_of,
     numbers,
     publish,
@@ -32,6 +31,7 @@ from brokerproof.suites.steps.core import (
     take,
 )
 from brokerproof.suites.steps.small_addresses import MESSAGES, limit_of, scratch_name
+from brokerproof.suites.steps.traces import judge_trace
 
 COST = "ARTEMIS-FLOW-producer-1"
 WITHIN_ROOM = "ARTEMIS-FLOW-producer-2"

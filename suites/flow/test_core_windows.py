@@ -20,13 +20,13 @@ from brokerproof.suites.steps.core import (
     CORE,
     FIXTURES,
     Window,
-    judge_trace,
     numbers,
     publish,
     queue,
     sized,
     take,
 )
+from brokerproof.suites.steps.traces import judge_trace
 
 BOUND = "ARTEMIS-FLOW-consumer-1"
 NOTHING_WAITS = "ARTEMIS-FLOW-consumer-2"

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from brokerproof.harness.model.finding import Finding, combine
-from brokerproof.harness.model.verdicts import Seen
-from brokerproof.suites.api import PATIENCE, Bench, Duration, Event, ms
+from brokerproof.suites.api import PATIENCE, Bench, Duration, ms
 from brokerproof.suites.api.openwire import OpenWirePeer, Structure, dispatch, queue
 from brokerproof.suites.steps.positive_control import beside
 
@@ -15,8 +12,6 @@ OPENWIRE = "openwire"
 """The capability: there is an acceptor ``openwire``."""
 QUIET: Duration = ms(300)
 """How long a surplus command is waited for, behind the last one that should come."""
-
-Oracle = Callable[[Sequence[Event], int], list[Finding]]
 
 
 def fresh_queue(target: Bench) -> Structure:
@@ -60,14 +55,3 @@ def publish(peer: OpenWirePeer, place: Structure, count: int) -> None:
     for number in range(count):
         message = peer.message(producer, place, b"content", properties={"number": number})
         peer.answered(peer.publish(message, response=True))
-
-
-def judge_trace(target: Bench, peer: OpenWirePeer, *oracles: Oracle) -> None:
-    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
-    not cite is left out."""
-    for oracle in oracles:
-        for finding in combine(oracle(target.events, peer.conn)):
-            if finding.requirement in target.cited and finding.seen is not Seen.NEVER_REACHED:
-                target.record_finding(
-                    finding.requirement, finding.seen is Seen.HELD, finding.detail
-                )

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from brokerproof.harness.oracles.openwire_acks import acks, producers
 from brokerproof.suites.api import PATIENCE, Bench, case, over
 from brokerproof.suites.api.openwire import OpenWirePeer, Structure, command, topic
-from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, judge_trace
+from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue
+from brokerproof.suites.steps.traces import judge_trace
 
 PRODUCER_ACKS = "OPENWIRE-ACK-1"
 ACKS_FOR_WINDOWS_ONLY = "OPENWIRE-ACK-2"

@@ -8,13 +8,11 @@ gives back what it has consumed, a producer with a window asks for more as its c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from brokerproof.harness.model.finding import Finding, combine
-from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.core.messages import Message
-from brokerproof.suites.api import PATIENCE, Bench, Duration, Event, RoutingType, ms
+from brokerproof.suites.api import PATIENCE, Bench, Duration, RoutingType, ms
 from brokerproof.suites.api.core import CorePeer, Packet, delivery, packet
 from brokerproof.suites.steps.positive_control import beside
 
@@ -22,8 +20,6 @@ QUIET: Duration = ms(300)
 """How long a surplus packet is waited for, behind the last one that should come."""
 CORE, FIXTURES = "core", "core-fixtures"
 """Capabilities: there is an acceptor ``core``; and the addresses of our broker.xml."""
-
-Oracle = Callable[[Sequence[Event], int], list[Finding]]
 
 
 def queue(
@@ -70,17 +66,6 @@ def take(target: Bench, peer: CorePeer, count: int, consumer: int = 0) -> list[P
     )
     peer.flush(consumer)
     return peer.delivered(consumer)
-
-
-def judge_trace(target: Bench, peer: CorePeer, *oracles: Oracle) -> None:
-    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
-    not cite is left out."""
-    for oracle in oracles:
-        for finding in combine(oracle(target.events, peer.conn)):
-            if finding.requirement in target.cited and finding.seen is not Seen.NEVER_REACHED:
-                target.record_finding(
-                    finding.requirement, finding.seen is Seen.HELD, finding.detail
-                )
 
 
 def bystander(target: Bench) -> AbstractContextManager[CorePeer]:

@@ -27,6 +27,7 @@ from brokerproof.suites.api import (
 )
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.strategies import near, periods
+from brokerproof.suites.steps.traces import signs_of_life
 from brokerproof.suites.stomp.byte_steps import tap
 
 SYNTAX = {"1.1": "STOMP11-HB-01", "1.2": "STOMP12-HB-01"}
@@ -53,17 +54,6 @@ def answered(peer: StompPeer) -> tuple[int, int]:
         return (0, 0)
     sx, sy = text.split(",")
     return int(sx), int(sy)
-
-
-def signs_of_life(target: Bench, peer: StompPeer, since: Instant) -> list[Instant]:
-    """When something arrived on the connection after ``since``."""
-    return [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, (HeartBeatReceived, FrameReceived))
-        and event.conn == peer.conn
-        and event.at_ns > since
-    ]
 
 
 def judge_number_of_beats(

@@ -9,9 +9,9 @@ import pytest
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.oracles import amqp_liveness
 from brokerproof.harness.protocols.amqp10.scripted_server import MECHANISMS
-from brokerproof.suites.amqp10.steps import judge_trace
 from brokerproof.suites.api import Bench, case, ms, seconds
 from brokerproof.suites.api.amqp10 import SASL_ID, frame
+from brokerproof.suites.steps.traces import judge_trace
 
 TRIAL = {"amqp10-client"}
 HEADER = "AMQP10-VER-01"

@@ -9,9 +9,10 @@ from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.clients.driver import body_of
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10.codec import composite
-from brokerproof.suites.amqp10.steps import QUIET, judge_trace
+from brokerproof.suites.amqp10.steps import QUIET
 from brokerproof.suites.api import Bench, case, seconds
 from brokerproof.suites.api.amqp10 import Frame, Link, frame, message
+from brokerproof.suites.steps.traces import judge_trace
 
 TRIAL = {"amqp10-client"}
 CREDIT = "AMQP10-CREDIT-09"
