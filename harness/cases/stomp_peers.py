@@ -40,11 +40,13 @@ class StompPeers(Connections):
         if over is not None:
             peer = StompPeer(self, over.conn, over.acceptor, version)
             peer.transaction = self._own_name(over.conn)
+            peer.unmet = self.target.identity.unmet
             peer.use(over.carry(peer))
             self.peers.append(peer)
             return peer
         peer = StompPeer(self, self.next_connection(), name, version)
         peer.transaction = self._own_name(peer.conn)
+        peer.unmet = self.target.identity.unmet
         self._connect(peer, certificate, plain)
         return peer
 

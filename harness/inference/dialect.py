@@ -157,6 +157,8 @@ def infer_dialect(target: Target, seed: int) -> Dialect:
         dialect.unmet |= {f"stomp {routing}": usual for routing in RoutingType}
     _heartbeats(probes, dialect)
     _transactions(probes, dialect)
+    if place is not None:
+        _receipts(probes, dialect, place)
     if queue is not None:
         _nack(probes, dialect, queue)
     if place is not None:
@@ -302,6 +304,34 @@ def _transactions(probes: Probes, dialect: Dialect) -> None:
     probes.asked(question)
     if refused:
         dialect.without("transactions", "refuses BEGIN")
+
+
+def _receipts(probes: Probes, dialect: Dialect, place: Place) -> None:
+    """Note what is not confirmed although it takes effect: only cases about RECEIPT wait for it."""
+    silent: list[str] = []
+
+    def question(bench: Bench) -> bool:
+        to, peer = _destination(place, bench), probes.client(bench)
+        asked = {
+            "BEGIN": (("transaction", "t"),),
+            "SUBSCRIBE": (("id", "0"), ("destination", to.name), *to.subscribe_headers),
+            "SEND": (("destination", to.name), *to.send_headers),
+        }
+        if "transactions" in dialect.absent:
+            del asked["BEGIN"]
+        for command, headers in asked.items():
+            peer.send(command, (*headers, ("receipt", command)))
+            bench.advance(QUIET)
+        peer.message(within=ANSWER)
+        for command in asked:
+            if not peer.watch_for(frame("RECEIPT", {"receipt-id": command}), within=ANSWER):
+                silent.append(command)
+        return peer.ended is None
+
+    if probes.asked(question):
+        reasons = {name: f"{name} with a receipt header is never confirmed" for name in silent}
+        dialect.unmet |= {f"stomp {name}": reason for name, reason in reasons.items()}
+        dialect.sentences.extend(reasons.values())
 
 
 def _nack(probes: Probes, dialect: Dialect, queue: Place) -> None:

@@ -72,7 +72,7 @@ class Identity:
     """The reasons for capabilities that the target lacks."""
     unmet: Mapping[str, str] = field(default_factory=dict)
     """Why a kind of place cannot be used to judge: a plain message did not pass through it. By
-    protocol and routing, as in "amqp ANYCAST"."""
+    protocol and routing, as in "amqp ANYCAST". "stomp SEND": why its RECEIPT never comes."""
     scope: frozenset[str] = frozenset()
     """Capabilities of which a case needs at least one to be judged here."""
     cases: frozenset[str] = frozenset()

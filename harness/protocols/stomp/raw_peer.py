@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from brokerproof.harness.model.time import Duration
@@ -13,6 +14,7 @@ from brokerproof.harness.protocols.conversation import (
     Judge,
     Match,
     Requirements,
+    Symptom,
 )
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
@@ -117,6 +119,8 @@ class StompPeer(StompInbox):
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
         super().__init__(judge, conn, acceptor, version)
         self.messages_seen = 0
+        self.unmet: Mapping[str, str] = {}
+        """See :attr:`Identity.unmet`: for a RECEIPT that never comes only its judge waits."""
 
     # Conversation
 
@@ -165,6 +169,8 @@ class StompPeer(StompInbox):
         proves: Requirements | None = None,
     ) -> Frame:
         """Send a frame with a receipt header and wait for its RECEIPT."""
+        if proves is None and (reason := self.unmet.get(f"stomp {command}")):
+            raise ControlFailed(reason, Symptom.UNMET)
         receipt = self.next_receipt()
         self.send(command, (*codec.header_list(headers), ("receipt", receipt)), body)
         return self.expect(frame("RECEIPT", {"receipt-id": receipt}), within=within, proves=proves)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,12 @@ from brokerproof.harness.inference import dialect
 from brokerproof.harness.inference.dialect import Dialect, infer_dialect
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.targets.target import Target
+from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.suites.stomp.test_receipts import (
     test_every_kind_of_frame_is_answered_with_one_receipt as every_receipt,
+)
+from brokerproof.suites.stomp.test_unsubscribe import (
+    test_nothing_comes_after_unsubscribe as unsubscribed,
 )
 from brokerproof.suites.units.drivers.executed_case import OtherIdentity, run_of
 from brokerproof.suites.units.drivers.targets import started
@@ -51,6 +56,28 @@ def test_without_any_place_nobody_is_accused(
     result = execute(run_of(target), Call(declared, "1.2", {}, declared.id("1.2")))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "no plain message passed through /queue/{name} or /topic/{name}" in result.detail
+
+
+def test_what_needs_a_receipt_that_never_comes_is_unmet_at_once(
+    broker: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribe = commands.COMMANDS["SUBSCRIBE"]
+
+    def unconfirmed(session: Any, item: Any) -> commands.After:
+        if after := subscribe(session, item):
+            after()
+        return commands.withheld
+
+    monkeypatch.setitem(commands.COMMANDS, "SUBSCRIBE", unconfirmed)
+    inferred = infer_dialect(broker, 1)
+    [reason] = inferred.unmet.values()
+    assert reason in inferred.sentences
+    target = OtherIdentity(broker, inferred.applied(broker.identity))
+    declared = of(unsubscribed)
+    assert declared is not None
+    result = execute(run_of(target), Call(declared, "1.2", {}, declared.id("1.2")))
+    assert (result.verdict, result.attempts) == (Verdict.INCONCLUSIVE, 1)
+    assert reason in result.detail
 
 
 def test_a_nack_that_is_confirmed_is_not_refused(broker: Target) -> None:
