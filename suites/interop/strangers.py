@@ -45,4 +45,4 @@ def test_a_broker_is_judged_by_its_address_alone(name: str, tmp_path: Path) -> N
         for finding in result.findings
         if finding.verdict is Verdict.FAIL
     }
-    assert accused == set(ACCUSED[name])
+    assert accused ^ set(ACCUSED[name]) <= set(KEPT["sometimes"].get(name, ()))
