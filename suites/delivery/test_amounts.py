@@ -52,6 +52,8 @@ OPENWIRE = Sentences(
     back="OPENWIRE-MSGACK-2",
     order_after_return=False,
 )
+PREFETCH = {"rabbitmq": "RABBITMQ-STOMP-prefetch-1", "activemq": "OPENWIRE-PREFETCH-1"}
+"""By family, the sentence on the prefetch of a STOMP subscription."""
 PROTOCOLS = ("stomp", "amqp", "core")
 """The protocols of Artemis whose clients share a queue."""
 
@@ -121,21 +123,32 @@ def test_a_history_of_openwire_of_any_length_is_conserved(
 # --- windows --------------------------------------------------------------------------------------
 
 
-def window_rounds(target: Bench, protocol: str, window: int, most: int, unit: int = 1) -> list[int]:
-    """Return how many of three times ``most`` messages, and some more, arrive in a window, each
-    round after all before are settled by one settlement."""
+def judge_windows(
+    target: Bench,
+    protocol: str,
+    window: int,
+    requirements: tuple[str, str],
+    **options: object,
+) -> None:
+    """Judge that ``window`` messages arrive, and as many after all before are settled by one
+    settlement, in each of three rounds. ``options`` are how the client settles."""
     name = target.fresh_name()
     producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
-    producer.send([b"%07d" % number for number in range(3 * most + 2)])
-    consumer.join(window * unit)
+    vars(consumer).update(options)
+    producer.send([b"%07d" % number for number in range(3 * window + 2)])
+    consumer.join(window)
     rounds = []
     for _ in range(3):
-        consumer.receive(most)
+        consumer.receive(window)
         target.advance(QUIET)
         consumer.receive(0)
         rounds.append(len(consumer.held))
         consumer.settle(len(consumer.held))
-    return rounds
+    target.used_amount("prefetch", window)
+    detail = f"prefetch {window}, {3 * window + 2} messages {options}: {rounds} arrived"
+    limit, used = requirements
+    target.record_finding(limit, max(rounds) <= window, detail)
+    target.record_finding(used, min(rounds) >= window, detail)
 
 
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
@@ -144,11 +157,7 @@ def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) ->
     """A consumer gets as many messages as its prefetch says, acknowledges them at once, and gets as
     many again."""
     window = amounts.at(target, position, least=1, most=2**16 - 1)
-    rounds = window_rounds(target, "amqp091", window, window)
-    target.used_amount("prefetch", window)
-    detail = f"prefetch {window}, {3 * window + 2} messages: {rounds} arrived in three rounds"
-    target.record_finding("AMQP091-QOS-01", max(rounds) <= window, detail)
-    target.record_finding("AMQP091-QOS-02", min(rounds) >= window, detail)
+    judge_windows(target, "amqp091", window, ("AMQP091-QOS-01", "AMQP091-QOS-02"))
 
 
 @case("OPENWIRE-PREFETCH-1", "OPENWIRE-PREFETCH-2", needs={"openwire"})
@@ -159,11 +168,27 @@ def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, positio
     # Three rounds of decoded messages are kept in memory.
     most = 2**15 - 1 if target.virtual else 2000
     window = amounts.at(target, position, least=1, most=most)
-    rounds = window_rounds(target, "openwire", window, window)
-    target.used_amount("prefetch", window)
-    detail = f"prefetch {window}, {3 * window + 2} messages: {rounds} arrived in three rounds"
-    target.record_finding("OPENWIRE-PREFETCH-1", max(rounds) <= window, detail)
-    target.record_finding("OPENWIRE-PREFETCH-2", min(rounds) >= window, detail)
+    judge_windows(target, "openwire", window, ("OPENWIRE-PREFETCH-1", "OPENWIRE-PREFETCH-2"))
+
+
+@case(*PREFETCH.values(), needs={"transactions", "stomp-1.2", "anycast"})
+@over(
+    examples=6,
+    always=lambda target: [{"position": SOME, "mode": "client-individual"}],
+    position=positions,
+    mode=st.sampled_from(["client", "client-individual"]),
+)
+def test_a_prefetch_is_filled_again_with_each_commit(
+    target: Bench, position: int, mode: str
+) -> None:
+    """A consumer of STOMP gets as many messages as its prefetch says, acknowledges them in a
+    transaction, and gets as many again when that is committed."""
+    rule = PREFETCH.get(target.profile.name, "")
+    others = tuple(set(PREFETCH.values()) - {rule})
+    target.record_not_applicable(others, "that prefetch is another broker's")
+    if rule:
+        window = amounts.at(target, position, least=1, most=200)
+        judge_windows(target, "stomp", window, (rule, rule), mode=mode, commits=True)
 
 
 def arrived_at(consumer: StompPeer, count: int) -> bool:

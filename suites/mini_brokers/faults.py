@@ -250,7 +250,7 @@ BROKERS = {
     ),
     "cumulative-ack": MiniBroker(
         Parts(CumulativeAck),
-        r"stomp\.(ack|nack)\.in_mode|acknowledged_message_stays_away",
+        r"stomp\.(ack|nack)\.in_mode",
         r"(SUB-1[13]|NACK-04) .*ACK names no delivery",
         r"-SUB-1[13]$|-NACK-04$",
     ),

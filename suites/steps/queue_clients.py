@@ -148,7 +148,11 @@ class QueueClient(ABC):
 
 
 class StompQueueClient(QueueClient):
-    """STOMP 1.2, in mode client."""
+    """STOMP 1.2."""
+
+    mode = "client"
+    commits = False
+    """True: it acknowledges in transactions."""
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)
@@ -186,7 +190,7 @@ class StompQueueClient(QueueClient):
             headers = {header: str(-1 if window is None else window * FRAME)}
         else:
             headers = {}
-        self.peer.subscribe(self.to, ack="client", headers=headers)
+        self.peer.subscribe(self.to, ack=self.mode, headers=headers)
 
     def taken(self) -> list[Arrived]:
         messages = self.peer.take_messages()
@@ -197,8 +201,15 @@ class StompQueueClient(QueueClient):
         return int(self.peer.messages_seen - self._seen)
 
     def settle(self, count: int) -> None:
-        if count:
-            self.peer.ack(self._last_of(count).handle, receipt=True)
+        settled, self.held = self.held[:count], self.held[count:]
+        self._transactions += 1
+        named = {"transaction": f"{self.peer.transaction}-{self._transactions}"}
+        if self.commits:
+            self.peer.request("BEGIN", named)
+        for message in settled[-1:] if self.mode == "client" else settled:
+            self.peer.ack(message.handle, named if self.commits else {}, receipt=True)
+        if self.commits:
+            self.peer.request("COMMIT", named)
 
     def stop(self) -> None:
         self.peer.request("UNSUBSCRIBE", {"id": "0"})

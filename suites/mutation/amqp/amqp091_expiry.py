@@ -1,9 +1,7 @@
 """Faults of RabbitMQ's lives: of messages, of queues, and of dead letters."""
 
-from dataclasses import replace
-
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, LimitedQueue
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.protocols.amqp091.dead_letters import methods
 from brokerproof.suites.mutation.mutant import Group
@@ -30,11 +28,13 @@ def what_is_requeued_lives_anew(reached, self, entries, outcome):
             self._expiry[entry.order] = self.now() + own
 
 
-@amqp091_expiry.before(LimitedQueue, "enqueue", breaks=f"{TTL}-03")
-def a_ttl_of_zero_is_none(reached, self, message, *_):
-    """A queue whose TTL is 0 keeps its messages."""
+@amqp091_expiry.override(LimitedQueue, "enqueue", breaks=f"{TTL}-03")
+def a_ttl_of_zero_passes_consumers_by(original, reached, self, message, *more):
+    """A message expires on its way into a queue whose TTL is 0."""
     if reached(self.limits.ttl == 0):
-        self.limits = replace(self.limits, ttl=None)
+        self.dead(self, message, EXPIRED)
+    else:
+        original(self, message, *more)
 
 
 @amqp091_expiry.skips(Topology, "used", breaks=f"{TTL}-05")

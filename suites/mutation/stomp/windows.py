@@ -1,6 +1,7 @@
 """Faults of consumer windows: what is charged, what is given back, and sizes that are special."""
 
 from collections import Counter
+from unittest import mock
 
 from brokerproof.harness.model.enums import AckMode
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
@@ -200,3 +201,17 @@ def unlimited_is_the_default(original, reached, session, frame):
 def counted_in_kilobytes(original, reached, self, size):
     """A window is taken for a number of kibibytes."""
     original(self, reached.instead(size, size * 1024 if size > 0 else size))
+
+
+# --- in transactions ------------------------------------------------------------------------------
+
+windows_activemq = Group("windows-activemq", "reference-activemq")
+
+
+@windows_activemq.override(COMMANDS, "ACK", breaks="OPENWIRE-PREFETCH-1", recreates="AMQ-7211")
+def acknowledged_in_a_transaction_keeps_its_room(original, reached, session, frame):
+    """A message that is acknowledged in a transaction still counts towards the prefetch."""
+    if not reached(frame.get("transaction") is not None):
+        return original(session, frame)
+    with mock.patch.object(ByteWindow, "give_back", lambda self, size: None):
+        return original(session, frame)
