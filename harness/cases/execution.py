@@ -46,7 +46,9 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.conversation import ControlFailed, Symptom
 from brokerproof.harness.results.records import Result, Unrecorded
 from brokerproof.harness.results.verdict import (
+    NEVER_JUDGED,
     WORST_FIRST,
+    behind_known,
     merge,
     never_reached,
     verdict_for,
@@ -57,7 +59,6 @@ from brokerproof.harness.worlds.bounds import Action, LimitReached
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
-NEVER_JUDGED = "the case never reached it"
 LATE: Duration = 500 * NS_PER_MS
 """A host that is so late may have failed a control itself: clients of ours have TTLs of 1 s, and
 send something every half of it."""
@@ -376,7 +377,6 @@ def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
 
 
 def _unjudged(run: Run, call: Call, record: ExampleRecord) -> bool:
-    """True if no example of ``record`` judged one of the requirements, which may be chance."""
     return any(row.detail == NEVER_JUDGED for row in _complete(binding(run, call), record))
 
 
@@ -394,9 +394,9 @@ def _batch(
     run: Run, call: Call, total: ExampleRecord, seed: int, played: int, *, last: bool
 ) -> int:
     """Draw every plan, then run them at the same time, each in a world of its own, numbered from
-    ``played``; return the next number. An example that the host left open is run once more, or one
-    of many would leave open the case. So are, in the ``last`` attempt, a few in which a control
-    failed, when the others are done and one by one: what failed may be a race of the broker.
+    ``played``; return the next number. An example that the host left open is run
+    once more. So are, in the ``last`` attempt, a few in which a control failed, one by one behind
+    the others: it may have been a race of the broker.
     """
     plans: list[dict[str, Any]] = []
 
@@ -554,7 +554,7 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
             judged.append(with_verdict(finding, verdict))
         else:
             judged.append(with_verdict(finding, Verdict.KNOWN, known.listed))
-    return tuple(judged)
+    return behind_known(judged)
 
 
 def _worst_sentence(judged: tuple[JudgedFinding, ...], worst: Verdict) -> str:

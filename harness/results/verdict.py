@@ -3,7 +3,8 @@ merge."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from brokerproof.harness.model.finding import Finding, JudgedFinding, ListedDeviation
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
@@ -23,6 +24,7 @@ LISTED: tuple[Verdict, ...] = (
 """The order in which people read verdicts: a violation before an error of ours, what a target lacks
 last."""
 
+NEVER_JUDGED = "the case never reached it"
 _ON_THE_BROKER = frozenset({Verdict.FAIL, Verdict.KNOWN, Verdict.WARN, Verdict.NOTE, Verdict.PASS})
 _VIOLATED = {
     Level.MUST: Verdict.FAIL,
@@ -61,6 +63,20 @@ def with_verdict(
         finding.uncertain,
         verdict=verdict,
         deviation=deviation,
+    )
+
+
+def behind_known(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
+    """Return ``judged`` in which what was never reached is a SKIP if a known deviation may have
+    ended the case before it: nobody can do anything about that here."""
+    is_known = any(
+        finding.verdict is Verdict.KNOWN and finding.seen is Seen.VIOLATED for finding in judged
+    )
+    return tuple(
+        replace(finding, verdict=Verdict.SKIP, detail="the case ended at a known deviation")
+        if is_known and finding.detail == NEVER_JUDGED
+        else finding
+        for finding in judged
     )
 
 

@@ -94,6 +94,20 @@ def test_an_expected_deviation_is_known_and_another_is_not(reference: Target) ->
         assert execute(run_of(reference, deviations=deviations), call).verdict is verdict
 
 
+def test_what_a_case_that_ended_at_a_known_deviation_never_reached_is_a_skip(
+    reference: Target,
+) -> None:
+    def function(target: Bench) -> None:
+        target.require(MUST, False, "gone")
+
+    case = made(function, MUST, OTHER_MUST)
+    found = execute(run_of(reference, deviations=(listed(MUST, "gone"),)), case)
+    assert found.verdict is Verdict.KNOWN
+    assert verdicts(found) == {MUST: "KNOWN", OTHER_MUST: "SKIP"}
+    found = execute(run_of(reference), case)
+    assert verdicts(found) == {MUST: "FAIL", OTHER_MUST: "INCONCLUSIVE"}
+
+
 def test_a_listed_deviation_beside_a_new_violation_is_known_and_the_new_one_fails(
     reference: Target,
 ) -> None:
