@@ -52,7 +52,7 @@ class Recorded(NamedTuple):
 
 
 @dataclass
-class _Connection:
+class FollowedConnection:
     """One connection: its stream, and what it speaks once that is known. Side 0 is the source of
     its first packet."""
 
@@ -197,7 +197,7 @@ class Converter:
 
     def __init__(self, first: int = 1, step: int = 1) -> None:
         self._number, self._step = first, step
-        self._open: dict[tuple[Endpoint, Endpoint], _Connection] = {}
+        self._open: dict[tuple[Endpoint, Endpoint], FollowedConnection] = {}
         self._over: OrderedDict[tuple[Endpoint, Endpoint], int] = OrderedDict()
         self._holed: set[tuple[Endpoint, Endpoint]] = set()
         self._packets = 0
@@ -240,7 +240,7 @@ class Converter:
             yield from self._sweep()
 
     @staticmethod
-    def _same(connection: _Connection, packet: Packet) -> bool:
+    def _same(connection: FollowedConnection, packet: Packet) -> bool:
         """True if a SYN is one of this connection, come again."""
         stream = connection.stream
         if stream.opener is not None:
@@ -261,8 +261,8 @@ class Converter:
             return False
         return True
 
-    def _new(self, key: tuple[Endpoint, Endpoint], packet: Packet) -> _Connection:
-        connection = _Connection(self._number, (packet.source, packet.target), packet.at)
+    def _new(self, key: tuple[Endpoint, Endpoint], packet: Packet) -> FollowedConnection:
+        connection = FollowedConnection(self._number, (packet.source, packet.target), packet.at)
         self._number += self._step
         self._open[key] = connection
         return connection
@@ -278,14 +278,14 @@ class Converter:
             if connection is None or not connection.stream.holed:
                 self._holed.discard(key)
 
-    def _forget(self, key: tuple[Endpoint, Endpoint], connection: _Connection) -> None:
+    def _forget(self, key: tuple[Endpoint, Endpoint], connection: FollowedConnection) -> None:
         del self._open[key]
         self._over[key] = connection.stream.first
         if len(self._over) > REMEMBERED:
             self._over.popitem(last=False)
 
     def _finished(
-        self, key: tuple[Endpoint, Endpoint], connection: _Connection
+        self, key: tuple[Endpoint, Endpoint], connection: FollowedConnection
     ) -> Iterator[Recorded]:
         del self._open[key]
         self._holed.discard(key)
@@ -298,6 +298,6 @@ class Converter:
             yield from self._finished(key, connection)
 
     @staticmethod
-    def _recorded(connection: _Connection, events: Iterable[Event]) -> Iterator[Recorded]:
+    def _recorded(connection: FollowedConnection, events: Iterable[Event]) -> Iterator[Recorded]:
         for event in events:
             yield Recorded(connection.broker, event)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from brokerproof.harness.catalogue import profiles
-from brokerproof.harness.catalogue.requirements import load
+from brokerproof.harness.catalogue.requirements import Requirement, load
 from brokerproof.harness.oracles.capture_gaps import OF_ALL
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations, expectations_of
 from brokerproof.harness.results.verdict import exit_code
@@ -19,10 +20,11 @@ from brokerproof.harness.trace.read import UnreadableTrace, row_count
 from brokerproof.reports.assembly.failures import in_one_sentence
 from brokerproof.reports.assembly.refusals import Refusal
 from brokerproof.reports.judging import small_recordings
-from brokerproof.reports.judging.capture_gaps import missing_in
+from brokerproof.reports.judging.capture_gaps import Missing, missing_in
 from brokerproof.reports.judging.conclusion import Conclusion, conclude, conclude_small, witness
 from brokerproof.reports.judging.judge import JUDGED_GROUPS, find_anomalies
 from brokerproof.reports.judging.recheck import MOST_IN_PROCESS
+from brokerproof.reports.judging.summary import CONNECTION
 from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources import Source, captures, segments
 from brokerproof.reports.spark import on_demand
@@ -50,17 +52,63 @@ def command(
         if not as_json:
             click.echo(f"judge: {name}", err=True)
 
-    level_of = Requirements(load().values()).level
-    guessed = profile is None
-    with in_one_sentence(), _readable(), ExitStack() as stack:
-        small = small_source(traces, whole=whole) if master is None else None
-        if small is not None:
-            source, named = small, profile or small.profile or "stomp"
-            ground = ground_of(named, guessed=guessed)
-            step(f"judging as {named}")
-            found = small_recordings.find_anomalies(source, ground)
-            conclusion, missing = conclude_small(found, level_of), found.missing
-        else:
+    with in_one_sentence(), readable():
+        judged = judge(traces, profile, whole=whole, master=master, step=step)
+    if as_json:
+        missing = {"unseen": [gap.as_data() for gap in judged.missing]}
+        clients = (
+            {"clients": as_data(judged.of_clients, judged.profile)} if judged.of_clients else {}
+        )
+        data = as_data(judged.conclusion, judged.profile)
+        click.echo(json.dumps({**data, **clients, **missing}, indent=1))
+    else:
+        click.echo(judged.text())
+    return judged.exit_code
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A recording's conclusion about the broker and, of a proxy's recording, about its clients."""
+
+    profile: str
+    conclusion: Conclusion
+    of_clients: Conclusion | None
+    missing: Sequence[Missing]
+    source: Source
+
+    @property
+    def exit_code(self) -> int:
+        halves = (self.conclusion, self.of_clients)
+        return exit_code(half.verdict for half in halves if half is not None)
+
+    def text(self) -> str:
+        lines = [text(self.conclusion, self.profile)]
+        lines += [f"not seen  {gap}" for gap in self.missing]
+        if not self.source.whole and any(wrong.kind in OF_ALL for wrong in self.conclusion.wrong):
+            lines.append(
+                "A connection that was not captured may explain it; --complete says that all of one"
+                " broker's are there."
+            )
+        if self.of_clients is not None:
+            lines.append(text(self.of_clients, f"{self.profile}, the clients"))
+        return "\n".join(lines)
+
+
+def judge(
+    traces: Sequence[str],
+    profile: str | None,
+    *,
+    whole: bool,
+    master: str | None,
+    step: Callable[[str], object],
+) -> Judged:
+    """Judge recordings, saying each ``step``. Raises what :func:`in_one_sentence` turns into a
+    refusal, and :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
+    catalogue = load()
+    level_of = Requirements(catalogue.values()).level
+    small = small_source(traces, whole=whole) if master is None else None
+    with ExitStack() as stack:
+        if small is None:
             on_demand.require("a recording of this size")
             from brokerproof.reports.spark.session import session
             from brokerproof.reports.spark.without_pandas import leave_pandas_out
@@ -69,30 +117,52 @@ def command(
             step("Spark starts")
             spark = stack.enter_context(session(master, brief=True, heap=HEAP))
             step("looking at the recording")
-            source = source_of(spark, traces, whole=whole)
-            named = profile or source.profile or "stomp"
-            step(f"judging as {named}")
-            judgement = find_anomalies(spark, source, ground_of(named, guessed=guessed))
+        source = small or source_of(spark, traces, whole=whole)
+        named = profile or source.profile or "stomp"
+        step(f"judging as {named}")
+        ground = ground_of(named, guessed=profile is None)
+
+        def concluded(source: Source) -> tuple[Conclusion, Sequence[Missing]]:
+            if small is not None:
+                found = small_recordings.find_anomalies(source, ground)
+                return conclude_small(found, level_of), found.missing
+            judgement = find_anomalies(spark, source, ground)
             step("anomalies and their witnesses")
-            conclusion, missing = conclude(judgement, level_of), missing_in(judgement.merged)
-        doubt = not source.whole and any(wrong.kind in OF_ALL for wrong in conclusion.wrong)
-    if as_json:
-        click.echo(
-            json.dumps(
-                {**as_data(conclusion, named), "unseen": [gap.as_data() for gap in missing]},
-                indent=1,
-            )
-        )
-        return exit_code([conclusion.verdict])
-    click.echo(text(conclusion, named))
-    for gap in missing:
-        click.echo(f"not seen  {gap}")
-    if doubt:
-        click.echo(
-            "A connection that was not captured may explain it; --complete says that all of one"
-            " broker's are there."
-        )
-    return exit_code([conclusion.verdict])
+            return conclude(judgement, level_of), missing_in(judgement.merged)
+
+        conclusion, missing = concluded(source)
+        of_clients = None
+        if source.proxied:
+            of_clients = on_clients(concluded(source.of_clients())[0], catalogue)
+        return Judged(named, conclusion, of_clients, missing, source)
+
+
+_SAME_DUTY = {"STOMP12-HB-07": "STOMP12-HB-09", "AMQP091-HB-02": "AMQP091-HB-07"}
+"""By a duty of brokers that of clients."""
+
+
+def on_clients(conclusion: Conclusion, catalogue: Mapping[str, Requirement]) -> Conclusion:
+    """Return what a conclusion on exchanged halves says about clients: what binds them."""
+
+    def requirement(row: Mapping[str, Any]) -> str:
+        named = _SAME_DUTY.get(row["requirement"], row["requirement"])
+        return named if named and catalogue[named].subject in ("client", "both") else ""
+
+    def words(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {**row, "what": row["what"].replace("the broker", "the client")}
+
+    wrong = [
+        replace(wrong, requirement=duty, first=words(wrong.first))
+        for wrong in conclusion.wrong
+        if (duty := requirement({"requirement": wrong.requirement}))
+    ]
+    listed = [
+        {**words(row), "requirement": duty}
+        for row in conclusion.listed
+        if (duty := requirement(row))
+    ]
+    groups = {kind: count for kind, count in conclusion.groups.items() if kind == CONNECTION}
+    return Conclusion(wrong, listed, groups)
 
 
 def small_source(traces: Sequence[str], *, whole: bool = False) -> Source | None:
@@ -194,7 +264,7 @@ def as_data(conclusion: Conclusion, profile: str) -> dict[str, object]:
     }
 
 
-class _readable:
+class readable:
     """Turns an unreadable trace or an unknown profile into a refusal."""
 
     def __enter__(self) -> None:

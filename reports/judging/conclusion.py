@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.finding import Finding, JudgedFinding
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results.verdict import merge, verdict_for
 from brokerproof.reports.judging.executors import Row, comparable
@@ -50,6 +50,27 @@ class Conclusion:
             return merge(wrong.verdict for wrong in self.wrong)
         judged = any(number for number, _ in self.groups.values())
         return Verdict.PASS if judged else Verdict.INCONCLUSIVE
+
+    @property
+    def findings(self) -> tuple[JudgedFinding, ...]:
+        """The findings of results, where a document has a requirement."""
+        return tuple(
+            JudgedFinding(
+                wrong.requirement,
+                Seen.VIOLATED,
+                f"{wrong.kind}: {wrong.first['what']}",
+                verdict=wrong.verdict,
+            )
+            for wrong in self.wrong
+            if wrong.requirement
+        )
+
+    @property
+    def detail(self) -> str:
+        """All that is wrong, in words."""
+        return "; ".join(
+            f"{wrong.kind} ×{wrong.count}: {wrong.first['what']}" for wrong in self.wrong
+        )
 
 
 def conclude(

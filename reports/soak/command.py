@@ -23,9 +23,7 @@ from brokerproof.harness.load import summary
 from brokerproof.harness.load.conductor import LoadOutcome, Progress
 from brokerproof.harness.load.local_drivers import LocalDrivers
 from brokerproof.harness.load.session import CASE, Session
-from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.time import NS_PER_S
-from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import exit_code
@@ -123,22 +121,11 @@ def _keep(
         (folder / VIOLATION).write_text(
             json.dumps(as_data(conclusion, profile), indent=1) + "\n", "utf-8"
         )
-    findings = tuple(
-        JudgedFinding(
-            wrong.requirement,
-            Seen.VIOLATED,
-            f"{wrong.kind}: {wrong.first['what']}",
-            verdict=wrong.verdict,
-        )
-        for wrong in conclusion.wrong
-        if wrong.requirement
-    )
+    findings = conclusion.findings
     summary.write_header(load, outcome, results, dataclasses.asdict(load.wishes))
     detail = summary.sentence(results)
     if conclusion.wrong:
-        detail += "; " + "; ".join(
-            f"{wrong.kind} ×{wrong.count}: {wrong.first['what']}" for wrong in conclusion.wrong
-        )
+        detail += f"; {conclusion.detail}"
     result = Result(
         CASE,
         load.target.identity.name,

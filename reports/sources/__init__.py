@@ -4,10 +4,12 @@ batches."""
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from brokerproof.harness.trace.columns import SCHEMA
 from brokerproof.reports.spark.schema import trace_schema
@@ -41,7 +43,10 @@ class Source:
     whole: bool = True
     """True if every connection of the broker is known to be in the recording."""
     captured: bool = False
-    """True if the events are captured packets, with the instants of the kernel that saw them."""
+    """True if the events are captured packets, with the instants of the kernel that saw them, or
+    those of a proxy."""
+    proxied: bool = False
+    """True if they were captured beside the application too, whose half can be judged."""
     load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
     """Fetches what workers cannot: returns the pieces as rows with ``place`` and the other keys
     that ``open`` needs."""
@@ -77,6 +82,10 @@ class Source:
         to fit into this process."""
         return [row for piece in self.pieces for batch in work(piece) for row in batch.to_pylist()]
 
+    def of_clients(self) -> Source:
+        """Return the recording with the halves exchanged: what clients did, a broker did."""
+        return replace(self, open=partial(_exchanged, self.open))
+
     def events(self, spark: SparkSession) -> DataFrame:
         """Return every event of the recording, with the trace's columns."""
         open_piece, schema = self.open, trace_schema()
@@ -93,3 +102,32 @@ def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [batch.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA
     )
+
+
+_PASSED = (("Frame", ""), ("HeartBeat", ""), ("Octets", "Unseen"))
+_EXCHANGED = {
+    "kind": {
+        **{f"{what}Sent{unseen}": f"{what}Received{unseen}" for what, unseen in _PASSED},
+        "OctetsSent": "OctetsRefused",
+        "ConnectionAbandoned": "ConnectionClosed",
+    },
+    "command": {"CONNECT": "CONNECTED", "STOMP": "CONNECTED"},
+}
+
+
+def _exchanged(
+    open_piece: Opener, piece: Piece, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    for batch in open_piece(piece, [*dict.fromkeys((*columns, *_EXCHANGED))]):
+        # Both halves keep the interval of tune-ok, which only a client says.
+        is_kept = pc.fill_null(
+            pc.equal(batch["command"].cast(pa.string()), "connection.tune-ok"), False
+        )
+        for name, pairs in _EXCHANGED.items():
+            both = {**{there: here for here, there in pairs.items()}, **pairs}
+            old = batch[name].cast(pa.string())
+            places = pc.index_in(old, pa.array(both))
+            new = pc.coalesce(pc.take(pa.array(both.values()), places), old)
+            place = batch.schema.get_field_index(name)
+            batch = batch.set_column(place, name, pc.if_else(is_kept, old, new))
+        yield batch.select(list(columns))

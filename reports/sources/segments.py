@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,7 +87,19 @@ def local(names: Iterable[str], parallel: int = 1) -> Source:
             paths.append(str(segment.path.resolve()))
             rows += segment.rows
         pieces.append({"place": len(pieces), "paths": paths})
-    return Source(pieces, read_files, _profile(names))
+    headers = _headers(names)
+    profiles = {
+        str(target.get("profile", "")) for header in headers for target in header["targets"]
+    }
+    proxied = any("proxy" in header for header in headers)
+    return Source(
+        pieces,
+        read_files,
+        profiles.pop() if len(profiles) == 1 else "",
+        whole=not proxied,
+        captured=proxied,
+        proxied=proxied,
+    )
 
 
 def files(names: Iterable[str]) -> list[Path]:
@@ -170,17 +183,13 @@ def _under(path: Path) -> Iterator[Path]:
     yield from segments
 
 
-def _profile(names: Iterable[str]) -> str:
-    """Return the profile that the run folders name, if all name one."""
-    profiles = set()
+def _headers(names: Iterable[str]) -> list[Mapping[str, Any]]:
+    """Return what the run folders of the segments say of themselves."""
+    headers: list[Mapping[str, Any]] = []
     for name in names:
         for folder in (Path(name), *Path(name).parents):
-            header = folder / "run.json"
-            if header.is_file():
-                try:
-                    targets = run_folder.read(folder, traces=False).get("targets", [])
-                except run_folder.BadRunFolder:
-                    break
-                profiles |= {str(target.get("profile", "")) for target in targets}
+            if (folder / run_folder.HEADER).is_file():
+                with suppress(run_folder.BadRunFolder):
+                    headers.append({"targets": [], **run_folder.read(folder, traces=False)})
                 break
-    return profiles.pop() if len(profiles) == 1 else ""
+    return headers

@@ -18,6 +18,7 @@ CLOCKS = {
         "becomes a script of its own, over sockets, that needs nothing of ours"
     ),
     "harness/cases/execution.py": "how long a case took, for the result",
+    "harness/proxy/relay.py": "notes when bytes came",
     "harness/results/run_folder.py": "when a run began, for its header",
     "harness/targets/certificates.py": "certificates are valid from a day to a day",
     "harness/targets/external/dialogue.py": "waits for the answer to a first CONNECT",
@@ -42,7 +43,6 @@ CLOCKS = {
 here."""
 
 SLEEPS = {
-    "benchmarks/bystander.py": "a load of slow peers lasts for a time",
     "harness/worlds/wake_up_lateness.py": "the canary wakes on purpose, to see how late",
     "reference_broker/runtime/asyncio_server.py": "lets writers flush before a close",
 }
