@@ -20,6 +20,7 @@ from brokerproof.harness.targets.artemis.broker import ArtemisProcess
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.local_process import started_at
 from brokerproof.harness.targets.managed_broker import ManagedBroker
+from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 from brokerproof.suites.soak.clients.client import ARTEMIS, RABBITMQ, SLASHES, Naming
 
@@ -250,7 +251,8 @@ def _rabbitmq(kind: str) -> Callable[[Path], Broker]:
     def start(folder: Path) -> Broker:
         config = folder / "rabbitmq.conf"
         config.write_text(f"{RABBITMQ_CONF}default_queue_type = {kind}\n")
-        broker = RabbitmqProcess(folder, config=config)
+        release = rabbitmq_release.find(rabbitmq_release.default_version())
+        broker = RabbitmqProcess(folder, config=config, release=release)
         # After 20 deliveries a quorum queue drops a message, and looking at it is one.
         policy = ("kept", ".*", '{"delivery-limit":-1}', "--apply-to", "quorum_queues")
         quorum = kind == "quorum"
