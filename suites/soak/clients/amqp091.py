@@ -32,8 +32,10 @@ class Amqp091Client(Client):
         self._counting = Counting()
         self._published = 0
         self._unconfirmed: dict[int, str] = {}
-        self._units: deque[tuple[str, Sequence[bytes], str]] = deque()
-        """Transactions, the first under way: nothing may follow tx.commit before its answer."""
+        self._work: deque[tuple[str, Sequence[bytes], str, bool]] = deque()
+        """Sends to come: order is promised within a channel only, so a channel waits for all that
+        the other has sent."""
+        self._committing = ""
         self._most = 0
         self.write(amqp091.protocol_header())
 
@@ -75,37 +77,39 @@ class Amqp091Client(Client):
                 for tag in tags:
                     if tag <= last:
                         yield from self._counting.part(self._unconfirmed.pop(tag))
+                self._go_on()
             case "tx.commit-ok":
-                yield Confirmed(self._units.popleft()[2])
-                self._commit_next()
+                reference, self._committing = self._committing, ""
+                yield Confirmed(reference)
+                self._go_on()
             case "basic.deliver":
                 yield Delivered(method["delivery-tag"], method.body, bool(method["redelivered"]))
             case "basic.nack" | "channel.close" | "connection.close":
                 raise Refused(method.brief())
 
     def _produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:
-        if unit:
-            self._units.append((address, bodies, reference))
-            if len(self._units) == 1:
-                self._commit_next()
-            return
-        self._counting.expect(reference, len(bodies))
-        for body in bodies:
-            self._publish(address, body, self._CONFIRMS)
-            self._published += 1
-            self._unconfirmed[self._published] = reference
+        self._work.append((address, bodies, reference, unit))
+        self._go_on()
 
-    def _publish(self, address: str, body: bytes, channel: int) -> None:
-        self._method("basic.publish", {"routing-key": address}, channel)
-        durable = {"delivery-mode": 2}
-        self.write(amqp091.encode_content(channel, body, durable, frame_max=self._most))
-
-    def _commit_next(self) -> None:
-        if self._units:
-            address, bodies, _ = self._units[0]
+    def _go_on(self) -> None:
+        while self._work and not self._committing:
+            address, bodies, reference, unit = self._work[0]
+            if unit and self._unconfirmed:
+                return
+            self._work.popleft()
+            channel = self._UNITS if unit else self._CONFIRMS
+            if not unit:
+                self._counting.expect(reference, len(bodies))
             for body in bodies:
-                self._publish(address, body, self._UNITS)
-            self._method("tx.commit", {}, self._UNITS)
+                self._method("basic.publish", {"routing-key": address}, channel)
+                durable = {"delivery-mode": 2}
+                self.write(amqp091.encode_content(channel, body, durable, frame_max=self._most))
+                if not unit:
+                    self._published += 1
+                    self._unconfirmed[self._published] = reference
+            if unit:
+                self._committing = reference
+                self._method("tx.commit", {}, channel)
 
     def _consume(self, queue: str, window: int) -> None:
         self._method("queue.declare", {"queue": queue, "durable": True})
