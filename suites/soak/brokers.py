@@ -44,7 +44,11 @@ ACTIVEMQ_XML = """<broker xmlns="http://activemq.apache.org/schema/core" brokerN
 <transportConnector name="amqp" uri="amqp://127.0.0.1:0"/>
 <transportConnector name="openwire" uri="tcp://127.0.0.1:0"/></transportConnectors></broker>
 """  # noqa: E501
-AMQP_WITHOUT_SASL = "amqp://127.0.0.1:0?transport.wireFormat.allowNonSaslConnections=true"
+REAL_AMQP = (
+    "amqp://127.0.0.1:0?transport.wireFormat.allowNonSaslConnections=true"
+    "&amp;transport.transformer=jms"
+)
+"""Other protocols then receive the body of an AMQP message, not its bytes on the wire."""
 REAL_ACTIVEMQ_XML = (
     """<beans xmlns="http://www.springframework.org/schema/beans"
 xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="http://www.springframework.org/schema/beans
@@ -57,7 +61,7 @@ http://activemq.apache.org/schema/core/activemq-core.xsd">
         'brokerName="b" useJmx="false" schedulerSupport="false" dataDirectory="${brokerproof.data}"'
         ' schedulePeriodForDiskUsageCheck="500"',
     )
-    .replace("amqp://127.0.0.1:0", AMQP_WITHOUT_SASL)
+    .replace("amqp://127.0.0.1:0", REAL_AMQP)
     .replace(
         "</destinationPolicy>",
         """</destinationPolicy><persistenceAdapter><kahaDB directory="${brokerproof.data}/kahadb"
