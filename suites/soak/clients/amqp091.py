@@ -113,8 +113,9 @@ class Amqp091Client(Client):
 
     def _consume(self, queue: str, window: int) -> None:
         self._method("queue.declare", {"queue": queue, "durable": True})
-        if window >= 0:
-            self._method("basic.qos", {"prefetch-count": max(1, window // 500)})
+        # Without a number a quorum queue keeps back what is beyond 2,000 messages.
+        count = 65535 if window < 0 else max(1, window // 500)
+        self._method("basic.qos", {"prefetch-count": count})
         self._method("basic.consume", {"queue": queue})
 
     def _acknowledge(self, handles: Sequence[Any], reference: str, unit: bool) -> None:
