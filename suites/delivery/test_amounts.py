@@ -147,7 +147,8 @@ def judge_windows(
     target.used_amount("prefetch", window)
     detail = f"prefetch {window}, {3 * window + 2} messages {options}: {rounds} arrived"
     limit, used = requirements
-    target.record_finding(limit, max(rounds) <= window, detail)
+    beyond = max(rounds) - window
+    target.record_finding(limit, beyond <= 0, f"{detail}, {beyond} beyond the prefetch")
     target.record_finding(used, min(rounds) >= window, detail)
 
 
