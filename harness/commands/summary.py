@@ -13,6 +13,7 @@ from rich.text import Text
 
 from brokerproof.harness.catalogue import cases, requirements
 from brokerproof.harness.catalogue.requirements import Catalogue
+from brokerproof.harness.commands.diff import plain
 from brokerproof.harness.commands.gate import Gated
 from brokerproof.harness.counterexamples import case_file
 from brokerproof.harness.model.verdicts import Verdict
@@ -113,7 +114,7 @@ def described(
     if cause.impact is not None and cause.verdict is Verdict.FAIL:
         yield _labelled("impact", cause.impact.words, width)
     for observed in cause.observed[:_MOST_OBSERVED]:
-        yield _labelled("observed", _plain(observed)[:_MOST_CHARACTERS] or "nothing", width)
+        yield _labelled("observed", plain(observed)[:_MOST_CHARACTERS] or "nothing", width)
     if requirement is not None:
         required = f"{requirement.required} ({requirement.source}, {requirement.level.words})"
         yield _labelled("required", required, width)
@@ -159,14 +160,14 @@ def compared(gated: Gated, width: int) -> Iterator[Text]:
     for lost in gated.lost_services[:MOST_CAUSES]:
         count = len(lost.cases)
         cases = f"{count} cases rely" if count > 1 else "1 case relies"
-        observed = _plain(lost.observed[0])[:_MOST_CHARACTERS]
+        observed = plain(lost.observed[0])[:_MOST_CHARACTERS]
         sentence = f"{lost.target} no longer gives what {cases} on: {observed}"
         yield _wrapped(sentence, width, "  ", "    ")
     for change in gated.worse[:MOST_CAUSES]:
         was, now_is = change.verdicts
         yield _wrapped(f"{was} → {now_is} in {change.case}", width, "  ", "    ")
         if change.b is not None:
-            yield _labelled("now", _plain(change.b.result.detail)[:_MOST_CHARACTERS], width)
+            yield _labelled("now", plain(change.b.result.detail)[:_MOST_CHARACTERS], width)
     if len(gated.worse) > MOST_CAUSES:
         yield Text(f"  and {len(gated.worse) - MOST_CAUSES} more: brokerproof diff lists them")
 
@@ -209,11 +210,3 @@ def _wrapped(text: str, width: int, first: str, others: str) -> Text:
         break_on_hyphens=False,
     )
     return Text("\n".join(lines))
-
-
-def _plain(text: str) -> str:
-    """``text`` on one line, without control characters: details quote what a broker sent."""
-    return "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for character in " ".join(text.split())
-    )

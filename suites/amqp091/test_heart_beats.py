@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp091.steps import QUIET
+from brokerproof.suites.amqp091.steps import QUIET, heartbeats
 from brokerproof.suites.api import (
     Bench,
     Duration,
-    HeartBeatReceived,
-    Instant,
     case,
     ms,
     over,
     seconds,
 )
-from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.steps.silence import unread_for
 
 SERVER_HEARTBEATS = "AMQP091-HB-02"
@@ -27,14 +24,6 @@ HEARTBEATS_DISABLED = "AMQP091-HB-06"
 
 REAL_S = 1
 """Seconds: the interval in real time. One second is the least there is."""
-
-
-def _beats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant]:
-    return [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
-    ]
 
 
 def _interval(target: Bench, virtual_s: int) -> int:
@@ -54,7 +43,7 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
     for _ in range(7):
         target.advance(half)
         peer.beat()
-    beats = _beats(target, peer, since)
+    beats = heartbeats(target, peer, since)
     target.judge_count(
         RABBITMQ_HEARTBEATS,
         "heart-beats in seven halves of the interval",
@@ -145,7 +134,7 @@ def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: 
     peer = target.amqp091(heartbeat=0)
     since = target.now()
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))
-    beats = _beats(target, peer, since)
+    beats = heartbeats(target, peer, since)
     target.record_finding(
         HEARTBEATS_DISABLED, not beats, f"{len(beats)} heart-beats arrived, and none was wanted"
     )

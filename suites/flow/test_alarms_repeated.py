@@ -13,19 +13,23 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, queue_of
+from brokerproof.suites.amqp091.steps import (
+    QUIET,
+    bodies,
+    drained,
+    eventually,
+    heartbeats,
+    queue_of,
+)
 from brokerproof.suites.api import (
     Bench,
     Duration,
-    HeartBeatReceived,
-    Instant,
     Requirements,
     case,
     ms,
     over,
     seconds,
 )
-from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.flow.test_alarms import BLOCKED, UNBLOCKED
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
@@ -114,14 +118,6 @@ def blocked_through(
             target.clear_alarm(alarm)
 
 
-def _beats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant]:
-    return [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
-    ]
-
-
 def note(target: Bench, episodes: Sequence[Episode]) -> None:
     if len(episodes) > 1:
         target.reached(AGAIN)
@@ -199,7 +195,7 @@ def test_alarms_come_again_and_clients_live(
         "heartbeats of 2 s, behind its alarms",
     )
     if not told:
-        beats = [began, *_beats(target, peer, began)]
+        beats = [began, *heartbeats(target, peer, began)]
         target.judge_period(SERVER_HEARTBEATS, "between two heart-beats", beats, (0, INTERVAL))
 
 

@@ -15,17 +15,13 @@ ERRORS = pa.schema([(name, pa.string()) for name in ("run", "target", "case", "w
 def errors_of(
     cases: Sequence[CaseRow], unreadable: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """``run, target, case, what, detail``: ``what`` is ``case`` (verdict ERROR) or ``octets``
-    (unreadable bytes)."""
+    """``run, target, case, what, detail``, by case: ``what`` is ``case`` (verdict ERROR) or
+    ``octets`` (unreadable bytes)."""
     broken = [
-        {
-            "run": row.run,
-            "target": row.target,
-            "case": row.case,
-            "what": "case",
-            "detail": row.detail,
-        }
+        {"run": row.run, "target": row.target, "case": row.case}
+        | {"what": "case", "detail": row.detail}
         for row in cases
         if row.verdict == "ERROR"
     ]
-    return [*broken, *unreadable]
+    in_order = sorted(unreadable, key=lambda row: (row["run"], row["target"], row["case"]))
+    return [*broken, *in_order]

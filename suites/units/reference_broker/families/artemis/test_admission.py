@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from brokerproof.harness.model.broker_io import Effect, ResumeReading, StopReading
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
 from brokerproof.reference_broker.settings.settings import (
     AddressSetting,
@@ -30,15 +29,6 @@ def of(policy: FullPolicy, messages: int) -> Driver:
     driver = Driver(limited(policy, max_size_messages=messages))
     driver.connect(1)
     return driver
-
-
-def reading(effects: list[Effect], conn: int = 1) -> list[type]:
-    """Return the requests to stop or resume reading a connection."""
-    return [
-        type(effect)
-        for effect in effects
-        if isinstance(effect, StopReading | ResumeReading) and effect.conn == conn
-    ]
 
 
 def numbered(*numbers: int, destination: str = "q") -> str:

@@ -139,10 +139,11 @@ def test_errors_are_broken_cases_and_unreadable_bytes() -> None:
         for case, verdict, detail in (("c1", "ERROR", "control failed"), ("c2", "FAIL", "too late"))
     ]
     unreadable = {"run": "r", "target": "t", "case": "c", "what": "octets", "detail": "not UTF-8"}
-    found = errors_of(rows, [unreadable])
+    found = errors_of(rows, [unreadable | {"case": "d"}, unreadable])
     assert [(row["case"], row["what"], row["detail"]) for row in found] == [
         ("c1", "case", "control failed"),
         ("c", "octets", "not UTF-8"),
+        ("d", "octets", "not UTF-8"),
     ]
 
 
