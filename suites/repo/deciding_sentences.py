@@ -36,6 +36,7 @@ its verdict is KNOWN, and the exit code stays 0. Each family has a page:
 INDEX_FOOT = """
 A page has a heading for each broken requirement, the worst [impact](../verdicts.md#impact) first,
 and below it the cases that show it, with the cause. Words in quotation marks are the document's.
+An entry holds for the releases in parentheses; *sometimes* means not in every run.
 
 `python -m brokerproof.suites.repo.deciding_sentences` writes the pages from the catalogue and
 `fixtures/brokers/<family>/known_deviations.toml`.
@@ -115,9 +116,9 @@ def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
 def _shown_by(showing: Entry, usual: str) -> str:
     limits = dict[str, list[str]]()
     for deviation in showing:
-        limit = "" if deviation.versions == usual else f", releases `{deviation.versions or 'all'}`"
+        limit = "" if deviation.versions == usual else f" (`{deviation.versions or 'all'}`)"
         limit += f", target `{deviation.target}`" if deviation.target else ""
-        limit += ", not in every run" * deviation.sometimes
+        limit += ", sometimes" * deviation.sometimes
         limit += ", may end the broker" * deviation.harm
         case = f"`{deviation.case}`" if deviation.case else "every case"
         limits.setdefault(limit, []).append(case)
