@@ -21,6 +21,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.commands import errors, report_process
 from brokerproof.harness.commands.load_options import lasting
 from brokerproof.harness.model.time import NS_PER_S
@@ -59,15 +60,16 @@ def proxy(listen: str, target: str, lasts: str | None, report: bool, **options: 
         here = endpoint.read(listen, Path())
         there = endpoint.read(target, Path())
         tls = _offered(options["certificate"], options["key"])
+        profiles.load(options["profile"] or "any")
         run_folder.create(folder, command=run_folder.command_line(), seed=0, effort="normal")
         with run_folder.alone(folder):
             watch = Watch(folder, there, tls)
-            watch.begin()
+            watch.begin(options["profile"] or "")
             asyncio.run(watch.run(here, None if time is None else time / NS_PER_S))
             code = watch.conclude(options["profile"])
     except endpoint.BadEndpoint as problem:
         raise errors.Usage(f"--listen or --target: {problem}") from None
-    except (run_folder.BadRunFolder, TlsFailed) as problem:
+    except (run_folder.BadRunFolder, TlsFailed, profiles.UnknownProfile) as problem:
         raise errors.Usage(str(problem)) from None
     if report:
         with report_process.ReportProcess(report_process.command(folder, quiet=False)) as writing:
@@ -106,11 +108,11 @@ class Watch:
         self._began, self._problem = relay.now(), ""
         self._recorder: asyncio.StreamWriter
 
-    def begin(self) -> None:
+    def begin(self, profile: str) -> None:
         """Raises :class:`brokerproof.harness.results.run_folder.BadRunFolder`."""
         about = {"kind": "proxy", "clock": "REAL", "capabilities": [], "absent": {}}
         about |= {"broker": "unknown", "version": "", "configuration": "unknown"}
-        about |= {"endpoint": self._there.where, "profile": ""}
+        about |= {"endpoint": self._there.where, "profile": profile}
         targets = [{**about, "name": name} for name in (self._name, APPLICATION)]
         run_folder.write_header_field(self._folder, "targets", targets)
         run_folder.write_header_field(self._folder, "proxy", {"target": self._there.where})
@@ -126,6 +128,7 @@ class Watch:
         try:
             server = await self._relay.listen(here.host, here.port)
         except OSError as problem:
+            (self._folder / RESERVE).unlink(missing_ok=True)
             raise errors.SetUp(
                 f"{here.where}: cannot be listened on ({problem.strerror})"
             ) from None

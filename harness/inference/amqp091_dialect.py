@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.inference.dialect import ANSWER, Dialect, Questions
-from brokerproof.harness.protocols.amqp091.raw_peer import either, method
+from brokerproof.harness.protocols.amqp091.raw_peer import method
+from brokerproof.harness.protocols.conversation import either
 from brokerproof.harness.targets.target import Target
 
 UNDECLARED = "amqp091-undeclared"

@@ -122,6 +122,13 @@ class Match(Generic[F]):
         return self.words
 
 
+def either(*matches: Match[F]) -> Match[F]:
+    return Match(
+        " or ".join(map(str, matches)),
+        lambda candidate: any(match.accepts(candidate) for match in matches),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The end of a connection by the broker: when, and how."""

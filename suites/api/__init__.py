@@ -7,7 +7,13 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.model.enums import Clock, CloseHow, RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, ms, seconds
-from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Match, Requirements
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    ControlFailed,
+    Match,
+    Requirements,
+    either,
+)
 from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 from brokerproof.harness.trace.events import Event, FrameReceived, HeartBeatReceived
 from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
@@ -36,6 +42,7 @@ __all__ = [
     "Target",
     "Where",
     "case",
+    "either",
     "ms",
     "over",
     "seconds",

@@ -8,7 +8,6 @@ from brokerproof.harness.protocols.amqp10.raw_peer import (
     SASL_ID,
     AmqpPeer,
     Node,
-    either,
     ending,
     frame,
 )
@@ -20,6 +19,7 @@ from brokerproof.harness.protocols.amqp10.types import (
     symbol,
     uint,
 )
+from brokerproof.harness.protocols.conversation import either
 
 __all__ = [
     "HEADER",

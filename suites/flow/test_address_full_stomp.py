@@ -13,11 +13,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.artemis_management import Admin
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, either, over
 from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect
-from brokerproof.suites.steps.refusals import bystander, either, refusal
+from brokerproof.suites.steps.refusals import bystander, refusal
 from brokerproof.suites.steps.small_addresses import MESSAGES, MULTICAST, limit_of
 
 POLICIES = "ARTEMIS-PAGING-8"

@@ -17,13 +17,12 @@ from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.harness.protocols.amqp10.codec import fields_of, name_of
 from brokerproof.suites.amqp10 import transaction_steps
 from brokerproof.suites.amqp10.steps import collect, granted
-from brokerproof.suites.api import Bench, Match, Target, case, over
+from brokerproof.suites.api import Bench, Match, Target, case, either, over
 from brokerproof.suites.api.amqp10 import Frame, Node
 from brokerproof.suites.api.core import Packet
 from brokerproof.suites.api.stomp import ERROR, Destination, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.core import CORE, FIXTURES, sized
-from brokerproof.suites.steps.refusals import either
 from brokerproof.suites.steps.small_addresses import MESSAGES, limit_of, threshold_of
 
 POLICIES = "ARTEMIS-PAGING-8"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from brokerproof.harness.protocols.stomp.codec import header_list
-from brokerproof.suites.api import PATIENCE, Bench, Match, Requirements, ms
+from brokerproof.suites.api import PATIENCE, Bench, Requirements, either, ms
 from brokerproof.suites.api.stomp import ERROR, Frame, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.positive_control import beside
 
@@ -141,13 +141,6 @@ def error_from(peer: StompPeer) -> Frame | None:
     peer.send("BEGIN", {"transaction": f"{peer.transaction}-{probe}", "receipt": probe})
     answer = peer.watch_for(either(ERROR, frame("RECEIPT", {"receipt-id": probe})))
     return answer if answer is not None and ERROR.accepts(answer) else None
-
-
-def either(*matches: Match[Frame]) -> Match[Frame]:
-    return Match(
-        " or ".join(map(str, matches)),
-        lambda candidate: any(match.accepts(candidate) for match in matches),
-    )
 
 
 def _describe(peer: StompPeer, command: str, answer: Frame | None, receipt: str) -> str:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import HeaderList
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, case, either, over
 from brokerproof.suites.api.stomp import CONNECTED, ERROR, Frame, StompPeer, frame
-from brokerproof.suites.steps.refusals import bystander, either, error_from
+from brokerproof.suites.steps.refusals import bystander, error_from
 
 MAY_SEND_ERROR = {"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"}
 CLOSE_AFTER_ERROR = "STOMP12-ERR-02"

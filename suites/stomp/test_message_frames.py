@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from brokerproof.suites.api import PATIENCE, Bench, FrameReceived, RoutingType, case
+from brokerproof.suites.api import PATIENCE, Bench, FrameReceived, RoutingType, case, either
 from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import collect, held, numbered, publish_all
-from brokerproof.suites.steps.refusals import bystander, either, offend
+from brokerproof.suites.steps.refusals import bystander, offend
 
 DESTINATION = {"1.0": "STOMP10-MESSAGE-01", "1.1": "STOMP11-MSG-01", "1.2": "STOMP12-MSG-01"}
 SUBSCRIPTION = {"1.1": "STOMP11-MSG-03", "1.2": "STOMP12-MSG-04"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from brokerproof.suites.api import PATIENCE, Bench, Match, case
+from brokerproof.suites.api import PATIENCE, Bench, Match, case, either
 from brokerproof.suites.api.stomp import CONNECTED, ERROR, MESSAGE, Frame, StompPeer, frame
 from brokerproof.suites.steps.boundaries import (
     ANY,
@@ -21,7 +21,7 @@ from brokerproof.suites.steps.boundaries import (
     Replaced,
     over_boundaries,
 )
-from brokerproof.suites.steps.refusals import QUIET, bystander, either
+from brokerproof.suites.steps.refusals import QUIET, bystander
 
 ADMITTED = "STOMP12-CONNECT-01"
 TURNED_AWAY = "STOMP12-CONNECT-03"

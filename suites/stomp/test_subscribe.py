@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, either
 from brokerproof.suites.api.stomp import ERROR, MESSAGE, Destination, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
@@ -19,7 +19,7 @@ from brokerproof.suites.steps.queues import (
     publish_all,
     receive,
 )
-from brokerproof.suites.steps.refusals import QUIET, bystander, either, refused
+from brokerproof.suites.steps.refusals import QUIET, bystander, refused
 
 DELIVERED = {"1.0": "STOMP10-SUBSCRIBE-02", "1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
 HEADER_MISSING = "STOMP10-READING-HEADER-01"

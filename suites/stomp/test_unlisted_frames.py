@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, either, over
 from brokerproof.suites.api.stomp import ERROR, frame
 from brokerproof.suites.steps.queues import QUIET
-from brokerproof.suites.steps.refusals import bystander, either, error_from
+from brokerproof.suites.steps.refusals import bystander, error_from
 
 MAY_SEND_ERROR = {"1.1": "STOMP11-ONCE-02", "1.2": "STOMP12-CLIENT-02"}
 SEND_ANSWERED = {"1.1": "STOMP11-SEND-07", "1.2": "STOMP12-SEND-07"}

@@ -27,6 +27,7 @@ from brokerproof.harness.protocols.conversation import (
     Match,
     Requirements,
     Symptom,
+    either,
 )
 
 CAPABILITIES: dict[str, bool] = {
@@ -55,13 +56,6 @@ def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[
         return all(candidate.get(key) == value for key, value in expected.items())
 
     return Match(words if channel is None else f"{words} on channel {channel}", accepts)
-
-
-def either(*matches: Match[Method]) -> Match[Method]:
-    return Match(
-        " or ".join(map(str, matches)),
-        lambda candidate: any(match.accepts(candidate) for match in matches),
-    )
 
 
 def require_channels(peer: Amqp091Peer, count: int) -> None:

@@ -81,13 +81,6 @@ def ending(what: str, condition: str | None = None) -> Match[Frame]:
     )
 
 
-def either(*matches: Match[Frame]) -> Match[Frame]:
-    return Match(
-        " or ".join(map(str, matches)),
-        lambda candidate: any(match.accepts(candidate) for match in matches),
-    )
-
-
 ANY_BUT_FLOW: Match[Frame] = Match("frame but flow", lambda frame: frame.name != "flow")
 """A flow may come at any time, asked for or not."""
 

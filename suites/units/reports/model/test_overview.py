@@ -64,6 +64,7 @@ def test_a_failure_in_real_time_was_repeated_on_a_host_of_known_lateness(tmp_pat
     ("verdict", "targets", "certainty"),
     [
         (Verdict.FAIL, [{"name": "t", "clock": "REAL"}], "seen again when the case was repeated"),
+        (Verdict.FAIL, [{"name": "t", "clock": "REAL", "kind": "proxy"}], ""),
         (
             Verdict.FAIL,
             [{"name": "t", "clock": "VIRTUAL"}],
@@ -72,7 +73,7 @@ def test_a_failure_in_real_time_was_repeated_on_a_host_of_known_lateness(tmp_pat
         (Verdict.FAIL, [{"name": "t"}], ""),
         (Verdict.ERROR, [{"name": "t", "clock": "REAL"}], ""),
     ],
-    ids=["no canary", "virtual", "no clock", "an error of ours"],
+    ids=["no canary", "proxy", "virtual", "no clock", "an error of ours"],
 )
 def test_no_more_is_said_than_the_run_recorded(
     tmp_path: Path, verdict: Verdict, targets: list[dict[str, str]], certainty: str

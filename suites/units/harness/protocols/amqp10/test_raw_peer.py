@@ -18,11 +18,10 @@ from brokerproof.harness.protocols.amqp10.raw_peer import (
     RECEIVER,
     SENDER,
     Node,
-    either,
     ending,
     frame,
 )
-from brokerproof.harness.protocols.conversation import ControlFailed, Violated
+from brokerproof.harness.protocols.conversation import ControlFailed, Violated, either
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import (
     FrameSent,
