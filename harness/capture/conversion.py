@@ -2,8 +2,8 @@
 events.
 
 A connection that carries none of the protocols is left out and counted; one of which only the
-beginning can be read (TLS) is reported as unseen. Memory is what waits for missing packets,
-unfinished frames, and a little for each open connection."""
+beginning can be read (TLS) is reported as unseen. Memory holds only packets after
+gaps, unfinished frames, and a little for each open connection."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ class Stream:
         return any(half.holed for half in self.halves)
 
     def feed(self, side: int, packet: Packet) -> Sequence[Piece]:
-        """Return what a packet of that side completes, in order."""
+        """Return what a packet from ``side`` completes, in order."""
         if self.smooth and not packet.flags & (SYN | FIN | RST) and not packet.cut:
             usual = self._usual(self.halves[side], self.halves[1 - side], packet)
             if usual is not None:

@@ -37,8 +37,8 @@ class Amqp091Peers(Connections):
     ) -> Amqp091Peer:
         """An AMQP 0-9-1 peer that is logged in, with channels 1 to ``channels`` open.
 
-        ``options`` are for its tune-ok, and ``capabilities`` those of its client-properties. That
-        it gets so far is a control, not a finding.
+        ``options`` are for its tune-ok, and ``capabilities`` those of its client-properties.
+        Reaching this state is a control, not a finding.
         """
         from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
 

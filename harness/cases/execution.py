@@ -211,8 +211,8 @@ def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
         return f"judges what the documents of {' and '.join(sorted(map(str, vendors)))} say"
     if call.case.harm and not (identity.started_here or run.allow_harm):
         return (
-            f"a broker that fails this case is harmed ({call.case.harm}), and this one was not"
-            " started by brokerproof; --allow-harm runs it all the same"
+            f"failing this case harms a broker ({call.case.harm}), and brokerproof did not start"
+            " this one; --allow-harm runs the case anyway"
         )
     return ""
 

@@ -110,8 +110,7 @@ class StompPeers(Connections):
         threads: bool | None = None,
         proves: Requirements | None = None,
     ) -> StompPyPeer:
-        """stomp.py, connected: with its own threads and socket in real time, without in virtual
-        time.
+        """stomp.py, connected, with its own threads and socket except in virtual time.
 
         ``heart_beat`` is in milliseconds; ``threads`` chooses otherwise where both forms are
         possible.

@@ -208,7 +208,7 @@ class TargetHealth:
     def _stop_for(self, failure: ProbeFailure, occasion: str) -> None:
         if failure.fault is Fault.CLOSES and (tries := self._closed_before_one_passes(failure)):
             share = f"{tries} of {tries + 1} plain messages failed"
-            self._stop(f"{self._name} is unstable: {share}, over {_text(failure)}; {occasion}")
+            self._stop(f"{self._name} is unstable: {share} over {_text(failure)}; {occasion}")
         fault = f"{self._name} {self._fault(failure)}: {TRIES} of {TRIES} plain messages failed"
         reason = f"{fault}, the last one over {_text(failure)}; {occasion}"
         if failure.fault in (Fault.GONE, Fault.SILENT):

@@ -57,8 +57,8 @@ class Gated:
         return {course.value.lower(): courses[course] for course in Course}
 
     def recorded(self) -> dict[str, Any]:
-        """Return the comparison as the header of the run has it: worse cases first. Its report is
-        written without the baseline's folder, so the baseline's facts are kept too."""
+        """Return the comparison as the run's header stores it: cases that got worse first. Its
+        report is written without the baseline's folder, so the baseline's facts are kept too."""
         header = self.baseline.header
         changes = [change for change in self.differences if change.course is not Course.SAME]
         return {

@@ -403,7 +403,7 @@ class RealWorld:
                 data = connection.recv(_READ)
                 if not data:
                     tls.failed = (
-                        "the connection ended before TLS was agreed on; does this port speak TLS?"
+                        "the connection ended during the TLS handshake; does this port speak TLS?"
                     )
                     break
                 tls.receive(data)
@@ -411,7 +411,7 @@ class RealWorld:
                 if self.now() > deadline and not tls.established:
                     raise TimeoutError("timed out")
         except OSError as problem:
-            tls.failed = tls.failed or f"the connection broke before TLS was agreed on ({problem})"
+            tls.failed = tls.failed or f"the connection broke during the TLS handshake ({problem})"
         if tls.failed and not tolerant:
             host, port = connection.getpeername()[:2] if connection.fileno() >= 0 else ("?", 0)
             connection.close()

@@ -58,7 +58,7 @@ class ThreadBridge:
             self._handle(*self._events.popleft())
         if self._full:
             most = self._world.bounds.most_events
-            raise LimitReached("connection_frames", f"a client has more than {most:,} events")
+            raise LimitReached("connection_frames", f"more than {most:,} client events are waiting")
 
     def close(self) -> None:
         if self._open:

@@ -92,7 +92,7 @@ class Tls:
                     f"{shown}: the key is encrypted; give one without a passphrase, readable by you"
                 ) from None
             raise TlsFailed(
-                f"{file or self.authority}: no such certificates in PEM ({problem})"
+                f"{file or self.authority}: cannot load PEM certificates ({problem})"
             ) from None
         return made
 

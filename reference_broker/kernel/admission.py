@@ -48,7 +48,7 @@ class AdmissionControl:
         return True
 
     def wait_for_change(self, address: str, on_room: Callable[[], None]) -> None:
-        """Call ``on_room`` once when ``address`` has room, and another size than now."""
+        """Call ``on_room`` once when ``address`` has room and its size has changed."""
 
     def forget(self, on_room: Callable[[], None]) -> None:
         """Do not call ``on_room`` any more: its producer is gone, or waits no longer."""

@@ -1,5 +1,5 @@
-"""False frames: missing fields, wrong types, impossible sizes, unknown handles and channels, ids
-and windows that cannot be. Whatever ends, ends with an error, and other connections still work."""
+"""Invalid frames: missing fields, wrong types, impossible sizes, ids and windows, unknown handles
+and channels. Whatever ends, ends with an error, and other connections still work."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ DOUBTFUL = (
 
 
 def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -> None:
-    """Send what cannot be, or omit what is mandatory."""
+    """Send what is impossible, or omit what is mandatory."""
     session, payload = link.session, messages.message(b"strange")
     match kind:
         case "a next-incoming-id from the future":

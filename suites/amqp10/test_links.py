@@ -160,8 +160,8 @@ def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> N
 @case(RECEIVERS_INITIAL_COUNT_IGNORED, needs={"amqp"})
 @over(examples=8, given=st.sampled_from([1, 7, WRAP - 1]))
 def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given: int) -> None:
-    """A receiver's attach has an initial-delivery-count, which only a sender sets. Credit counts
-    from the sender's own."""
+    """A receiver's attach has an initial-delivery-count, which only a sender sets. Credit is
+    counted from the sender's."""
     node = target.node()
     fill(target, node, numbered(4))
     peer = target.amqp()

@@ -31,7 +31,7 @@ MOST = 2**32 - 1
 )
 def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> None:
     """A queue gets a message with a TTL of a minute, one of weeks and another of a minute. A
-    consumer that attaches then gets all three."""
+    consumer that attaches afterwards gets all three."""
     node, peer = target.node(), target.amqp()
     link = peer.sender(node)
     for number, ttl_ms in enumerate((MINUTE, ttl, MINUTE)):

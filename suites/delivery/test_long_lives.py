@@ -2,7 +2,7 @@
 
 A connection agrees on signs of life, gives its own, and in each interval sends a message, receives
 it and settles it, but for the middle third of its life, in which nothing but signs of life passes.
-What was agreed before holds behind it. The number of intervals in the month is the greatest amount
+What was agreed still holds afterwards. The number of intervals in the month is the greatest amount
 that the effort allows (:mod:`brokerproof.suites.steps.amounts`), as far as the broker agrees on
 intervals of that length; so all that counts, counts as far.
 """

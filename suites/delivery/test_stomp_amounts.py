@@ -87,7 +87,7 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
 @case(ATOMIC, needs={"transactions", "anycast"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_transactions_is_open(target: Bench, version: str, position: int) -> None:
-    """Any number of transactions is open at once, each with one SEND. Every other one is committed
+    """Any number of transactions may be open, each with one SEND. Every other one is committed
     and the others are aborted: what arrives is of those that were committed."""
     count = amounts.at(target, position, least=2, most=2000)
     peer, to = target.stomp(version), target.destination()

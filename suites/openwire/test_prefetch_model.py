@@ -51,7 +51,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Consume:
-    """A consumer begins on one of two connections. With a limit of 0 it pulls."""
+    """A consumer starts on one of two connections. With a limit of 0 it pulls."""
 
     connection: int
     limit: int
@@ -465,9 +465,9 @@ def unread(target: Target) -> tuple[str, ...]:
 def test_consumers_do_what_the_model_says(
     target: Bench, hindered_by: list[str], rounds: int, steps: list[Step]
 ) -> None:
-    """Consumers of a queue begin and end on two connections while limits, acknowledgements and
-    pulls change as drawn and other clients hinder. After each step the messages that are out are
-    those of the model. In the end all that was not acknowledged can be had.
+    """Consumers of a queue start and stop on two connections, with randomly drawn limits,
+    acknowledgements and pulls, while other clients interfere. After each step the messages that are
+    out are those of the model. In the end all that was not acknowledged can be had.
 
     One scenario: the requirements are the model.
     """

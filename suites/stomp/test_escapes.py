@@ -200,7 +200,7 @@ def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> N
 
 @case(VALUE_1_0)
 def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench) -> None:
-    """A 1.2 client sends a header value with an escaped LF and text like a second header behind it.
+    """A 1.2 client sends a header value with an escaped LF followed by what resembles a header.
     A 1.0 subscriber gets no message, or one in which that text is no header."""
     consumer, to = target.stomp("1.0"), target.destination()
     consumer.subscribe(to)

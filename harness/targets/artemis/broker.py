@@ -164,7 +164,7 @@ class ArtemisProcess(JavaBroker):
                     f"{path}, line {number}: is not LOGIN = PASSCODE with a plain passcode"
                 )
             return login, passcode
-        raise SetUpFailed(f"{path}: names no user; write one as LOGIN = PASSCODE")
+        raise SetUpFailed(f"{path}: no user; add one as LOGIN = PASSCODE")
 
     def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
         self._make(*(self._folder / name for name in ("etc", "log", "data", "tmp")))

@@ -164,7 +164,7 @@ def amqp091(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) ->
         except NotSpoken:
             if greeted is None:
                 raise
-            raise Refused(f"{where} closed the connection at the login over AMQP 0-9-1") from None
+            raise Refused(f"{where} closed the connection during the AMQP 0-9-1 login") from None
         raise AssertionError("items() ends with an exception")
 
 

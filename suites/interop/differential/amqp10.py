@@ -1,4 +1,4 @@
-"""AMQP 1.0: an open and a few performatives of a grammar with mistakes in them.
+"""AMQP 1.0: an open and a few generated performatives with deliberate mistakes.
 
 A transcript leaves out what brokers may choose: ids, texts, further fields, and flows that nobody
 asked for. Of errors it has the condition only where a sentence of the standard names it. Behind an

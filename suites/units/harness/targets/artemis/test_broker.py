@@ -148,7 +148,7 @@ def test_files_beside_the_configuration_come_before_ours(installed: Path, tmp_pa
     ("text", "sentence"),
     [
         ("ann\n", r"properties, line 1: is not LOGIN"),
-        ("# none\n", "names no user"),
+        ("# none\n", "no user; add one"),
         ("a = ENC(x)\n", "plain passcode"),
     ],
 )

@@ -350,7 +350,7 @@ def test_activemq_gets_its_file(docker: Docker, tmp_path: Path) -> None:
     assert docker.created["Env"] == [
         "JAVA_TOOL_OPTIONS=-Dbrokerproof.data=/opt/apache-activemq/data"
     ], "ACTIVEMQ_OPTS is the image's own"
-    with pytest.raises(SetUpFailed, match="nobody can make this broker short of memory"):
+    with pytest.raises(SetUpFailed, match="this broker cannot be made short of memory"):
         target.raise_alarm(target.world(0, None, lambda _: None), "memory")
 
 
