@@ -69,10 +69,8 @@ def show(
             _print(console, described(cause, catalogue, titles, console.width))
         if len(grouped) > MOST_CAUSES:
             more = sum(len(cause.cases) for cause in grouped[MOST_CAUSES:])
-            _print(
-                console,
-                [Text(f"and {len(grouped) - MOST_CAUSES} more causes of {verdict} ({more} cases)")],
-            )
+            words = f"and {len(grouped) - MOST_CAUSES} more causes of {verdict} ({more} cases)"
+            _print(console, [Text(words)])
         if verdict is Verdict.FAIL:
             for sentence in passing:
                 _print(console, [Text(f"KNOWN deviation passes: {sentence}")])
@@ -102,7 +100,8 @@ def described(
     head = Text(cause.verdict.value, style=_STYLES[cause.verdict])
     requirement = None
     if cause.finding is None or cause.is_unmet:
-        yield head.append(f"  {cause.target}", style="default not bold")
+        unmet = "A precondition was not met · " * cause.is_unmet
+        yield head.append(f"  {unmet}{cause.target}", style="default not bold")
     else:
         place = f"{cause.finding.requirement} · {cause.target} · {cause.area.label}"
         requirement = catalogue.get(cause.finding.requirement)
@@ -112,16 +111,15 @@ def described(
         if requirement is not None:
             yield _wrapped(place, width, "  ", "    ")
     if cause.impact is not None and cause.verdict is Verdict.FAIL:
-        yield _labelled("impact", cause.impact.words, width)
+        yield _labelled("at worst", cause.impact.words, width)
     for observed in cause.observed[:_MOST_OBSERVED]:
-        yield _labelled("observed", plain(observed)[:_MOST_CHARACTERS] or "nothing", width)
+        yield _labelled("observed", _shortened(observed) or "nothing", width)
     if requirement is not None:
         required = f"{requirement.required} ({requirement.source}, {requirement.level.words})"
         yield _labelled("required", required, width)
     for name, case in _cases(cause):
         if titles.get(name):
-            room = max(width, _NARROWEST) - 11
-            yield _labelled("case", textwrap.shorten(titles[name], room, placeholder=" …"), width)
+            yield _labelled("case", titles[name], width)
             yield _wrapped(case, width, " " * 11, " " * 13)
         else:
             yield _labelled("case", case, width)
@@ -160,14 +158,14 @@ def compared(gated: Gated, width: int) -> Iterator[Text]:
     for lost in gated.lost_services[:MOST_CAUSES]:
         count = len(lost.cases)
         cases = f"{count} cases rely" if count > 1 else "1 case relies"
-        observed = plain(lost.observed[0])[:_MOST_CHARACTERS]
+        observed = _shortened(lost.observed[0])
         sentence = f"{lost.target} no longer gives what {cases} on: {observed}"
         yield _wrapped(sentence, width, "  ", "    ")
     for change in gated.worse[:MOST_CAUSES]:
         was, now_is = change.verdicts
         yield _wrapped(f"{was} → {now_is} in {change.case}", width, "  ", "    ")
         if change.b is not None:
-            yield _labelled("now", plain(change.b.result.detail)[:_MOST_CHARACTERS], width)
+            yield _labelled("now", _shortened(change.b.result.detail), width)
     if len(gated.worse) > MOST_CAUSES:
         yield Text(f"  and {len(gated.worse) - MOST_CAUSES} more: brokerproof diff lists them")
 
@@ -177,12 +175,15 @@ def next_steps(
 ) -> Iterator[str]:
     """Yield commands that go on from here; none if every case passed."""
     failed = [cause for cause in causes.group(results, Verdict.FAIL) if cause.finding is not None]
+    retry = f"  brokerproof run --last-failed {shlex.quote(str(folder))}"
     if not failed:
+        if causes.group(results, Verdict.INCONCLUSIVE):
+            yield from ("To repeat what stayed undecided, on a quiet host:", retry)
         return
     first = failed[0]
     assert first.finding is not None
     yield "Read what is required and how to contest it:"
-    yield f"  brokerproof explain {first.finding.requirement}"
+    yield f"  brokerproof requirements {first.finding.requirement}"
     kept = folder / case_file.FOLDER
     for case in first.cases:
         path = kept / f"{case_file.slug(first.target, case)}{case_file.SUFFIX}"
@@ -192,8 +193,12 @@ def next_steps(
             yield f"  brokerproof replay --target {shlex.quote(target)} \\"
             yield f"    {shlex.quote(str(path))}"
             break
-    yield "After a repair, run only what failed:"
-    yield f"  brokerproof run --last-failed {shlex.quote(str(folder))}"
+    yield from ("After a repair, repeat what failed or stayed undecided:", retry)
+
+
+def _shortened(text: str) -> str:
+    text = plain(text)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} …"
 
 
 def _labelled(label: str, text: str, width: int) -> Text:
@@ -208,5 +213,6 @@ def _wrapped(text: str, width: int, first: str, others: str) -> Text:
         initial_indent=first,
         subsequent_indent=others,
         break_on_hyphens=False,
+        break_long_words=False,
     )
     return Text("\n".join(lines))

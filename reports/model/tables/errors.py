@@ -23,5 +23,4 @@ def errors_of(
         for row in cases
         if row.verdict == "ERROR"
     ]
-    in_order = sorted(unreadable, key=lambda row: (row["run"], row["target"], row["case"]))
-    return [*broken, *in_order]
+    return broken + sorted(unreadable, key=lambda row: (row["run"], row["target"], row["case"]))

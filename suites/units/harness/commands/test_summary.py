@@ -52,7 +52,7 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     assert lines[:5] == [
         "FAIL  A SEND in a transaction takes effect only with COMMIT",
         "  STOMP12-SEND-02 · broker · protocol basics",
-        "  impact   duplicate: messages may be processed twice",
+        "  at worst duplicate: messages may be processed twice",
         "  observed got 'x', not 'y'",
         "  required “SEND supports a transaction header which allows for transactional",
     ]
@@ -64,7 +64,7 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     assert "  heartbeats and TTL    broken        2 of 2 requirements" in lines
     assert "  windows and credit    undecided     1 requirement, 1 undecided" in lines
     assert "  paging and order      not judged    the target has no paging" in lines
-    assert "  brokerproof explain STOMP12-SEND-02" in lines
+    assert "  brokerproof requirements STOMP12-SEND-02" in lines
     assert lines[-1] == "  brokerproof run --last-failed run"
 
 
@@ -158,7 +158,10 @@ def test_cases_that_did_not_come_to_judge_by_one_reason_are_one_cause(tmp_path: 
     [cause] = causes.group([*unmet, other], Verdict.INCONCLUSIVE)
     assert len(cause.cases) == 4
     lines = rendered(unmet, tmp_path)
-    assert lines[:2] == ["INCONCLUSIVE  broker", f"  observed {reason}"]
+    assert lines[:2] == [
+        "INCONCLUSIVE  A precondition was not met · broker",
+        f"  observed {reason}",
+    ]
     assert not any("required" in line for line in lines)
 
 

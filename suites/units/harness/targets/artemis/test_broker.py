@@ -14,18 +14,9 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_releases import JavaReleases
 from brokerproof.suites.units.drivers import toml_tables
 from brokerproof.suites.units.drivers.executables import fake_java
+from brokerproof.suites.units.harness.targets.artemis.test_config import config
 
 TABLES = toml_tables.beside(__file__)
-
-
-def config(path: Path, *acceptors: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = "\n".join(acceptors)
-    path.write_text(
-        '<configuration xmlns="urn:activemq">\n<core xmlns="urn:activemq:core">\n<acceptors>\n'
-        f"{lines}\n</acceptors>\n</core>\n</configuration>\n"
-    )
-    return path
 
 
 @pytest.mark.parametrize(
