@@ -82,9 +82,8 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
             proves=PREFETCH_LIMIT,
             why=f"{prefetch} wait for acknowledgement",
         )
-        target.record_finding(
-            PREFETCH_REPLENISHED, tags[-1] == (part + 1) * prefetch, f"the tags are {tags}"
-        )
+        fine = tags == sorted({*tags})
+        target.record_finding(PREFETCH_REPLENISHED, fine, f"part {part}: the tags are {tags}")
         for tag in tags[-1:] if multiple else tags:
             peer.ack(tag, multiple=multiple)
 
