@@ -545,7 +545,8 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
         peer = client(target, who)
         fields = (("id", "0"), ("destination", topic.name), *topic.subscribe_headers, (NAME, "s"))
         receipt = offend(peer, "SUBSCRIBE", (*fields, ("selector", f"colour = '{colour}'")))
-        if got and refusal(peer, receipt) is not None:
+        refused = refusal(peer, receipt) is not None
+        if got and refused:
             target.record_behaviour("stomp.durable-with-another-selector", "refuses")
             target.record_not_applicable(SELECTED, "the other selector is refused")
             return
