@@ -93,7 +93,7 @@ def find_anomalies(
 def promised(life: Lifetime) -> Duration | None:
     """Return the interval at which the broker has to show that it lives; None: it need not."""
     asked, agreed = heart_beat(life.asked), heart_beat(life.agreed)
-    return max(asked[1], agreed[0]) * NS_PER_MS if asked[1] and agreed[0] else None
+    return beat_interval(agreed[0], asked[1]) or None
 
 
 def _beats(life: Lifetime) -> Iterator[Anomaly]:
@@ -168,9 +168,19 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
 
 def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
     """The two numbers of a heart-beat header in milliseconds; 0,0 without one that can be read."""
-    first, _, second = headers.get("heart-beat", "").partition(",")
+    return readable_heart_beat(headers) or (0, 0)
+
+
+def readable_heart_beat(headers: Mapping[str, str]) -> tuple[int, int] | None:
+    """The same, but None for a header that cannot be read."""
+    first, _, second = headers.get("heart-beat", "0,0").partition(",")
     sent, requested = whole_number(first), whole_number(second)
-    return (0, 0) if sent is None or requested is None else (sent, requested)
+    return None if sent is None or requested is None else (sent, requested)
+
+
+def beat_interval(sender_ms: int, receiver_ms: int) -> Duration:
+    """The agreed interval of what one side sends and the other asks for, in ns; 0: none."""
+    return max(sender_ms, receiver_ms) * NS_PER_MS if sender_ms and receiver_ms else 0
 
 
 def lifetimes(events: Iterable[Event]) -> dict[int, Lifetime]:

@@ -13,7 +13,11 @@ from dataclasses import dataclass, field
 
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
 from brokerproof.harness.oracles.amqp091_rules import allowed
-from brokerproof.harness.oracles.connection_lifetimes import heart_beat, surely_silent
+from brokerproof.harness.oracles.connection_lifetimes import (
+    beat_interval,
+    heart_beat,
+    surely_silent,
+)
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
@@ -66,7 +70,7 @@ class _Window:
 
 @dataclass
 class Pair:
-    """One connection, followed event by event."""
+    """What the two halves of one connection owe each other."""
 
     halves: Mapping[str, _Half] = field(default_factory=lambda: {CLIENT: _Half(), BROKER: _Half()})
     _windows: dict[str, _Window] = field(default_factory=dict)
@@ -141,8 +145,7 @@ class Pair:
                 self._asked = heart_beat(headers)
             case "CONNECTED":
                 (can, wants), (sends, asks) = self._asked, heart_beat(headers)
-                client.due = max(can, asks) * NS_PER_MS if can and asks else 0
-                broker.due = max(sends, wants) * NS_PER_MS if sends and wants else 0
+                client.due, broker.due = beat_interval(can, asks), beat_interval(sends, wants)
                 client.last = event.at_ns
             case "connection.tune-ok":
                 client.due = broker.due = number(headers, "heartbeat") * NS_PER_S

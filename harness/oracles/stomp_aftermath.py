@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.model.wire_numbers import whole_number
+from brokerproof.harness.oracles.connection_lifetimes import beat_interval, readable_heart_beat
 from brokerproof.harness.oracles.linger import Linger
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
@@ -111,16 +111,12 @@ class _Connection:
     @property
     def client_interval(self) -> Duration:
         """Interval of the client's heartbeats, in ns; 0: none were agreed on."""
-        return _interval(self.promised[0], self.agreed[1])
+        return beat_interval(self.promised[0], self.agreed[1])
 
     @property
     def server_interval(self) -> Duration:
         """Interval of the server's heartbeats, in ns; 0: none were agreed on."""
-        return _interval(self.agreed[0], self.promised[1])
-
-
-def _interval(sender_ms: int, receiver_ms: int) -> Duration:
-    return max(sender_ms, receiver_ms) * NS_PER_MS if sender_ms and receiver_ms else 0
+        return beat_interval(self.agreed[0], self.promised[1])
 
 
 def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
@@ -197,18 +193,11 @@ def _note_agreement(connection: _Connection, event: FrameSent | FrameReceived) -
     headers = dict(reversed(event.headers))
     if event.command == "CONNECTED" and isinstance(event, FrameReceived):
         connection.version = headers.get("version") or "1.0"
-        connection.agreed = _pair(headers) or (0, 0)
+        connection.agreed = readable_heart_beat(headers) or (0, 0)
     elif event.command in ("CONNECT", "STOMP") and isinstance(event, FrameSent):
-        promised = _pair(headers)
+        promised = readable_heart_beat(headers)
         connection.promised = promised or (0, 0)
         connection.is_unclear = promised is None
-
-
-def _pair(headers: dict[str, str]) -> tuple[int, int] | None:
-    """None if the numbers cannot be read. Without the header they are 0."""
-    first, _, second = headers.get("heart-beat", "0,0").partition(",")
-    sends, wants = whole_number(first), whole_number(second)
-    return None if sends is None or wants is None else (sends, wants)
 
 
 def _sent(connection: _Connection, event: FrameSent) -> None:

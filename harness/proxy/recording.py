@@ -113,7 +113,7 @@ def _opened(conn: int, at: Instant, about: dict[str, Any]) -> FollowedConnection
 
 
 def main(arguments: list[str]) -> int:
-    """The run folder, and the name of the target."""
+    """``arguments`` are the run folder and the name of the target."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the relay says when the tape is over
     recording = Recording(Path(arguments[0]), arguments[1])
     os.nice(5)  # the application's traffic goes first

@@ -66,7 +66,6 @@ class Tape:
             self.flush()
 
     def flush(self) -> None:
-        """Write a file of what was noted."""
         records, self._records, self._size, self._since = self._records, [], 0, 0
         if not records or not self._on:
             return

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.harness.targets.client import packages
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.java_runtime import find_java
+from brokerproof.harness.targets.local_process import free_ports, listens
 
 WORD = "stranger:"
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -47,8 +47,7 @@ def options_for(target: str, log: Path) -> Iterator[list[str]]:
     if not target.startswith(WORD):
         yield ["--target", target]
         return
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
+    (port,) = free_ports(1)
     name, _, version = target.removeprefix(WORD).partition("@")
     if name not in NAMES:
         raise SetUpFailed(f"{target}: there is no such stranger; known are {', '.join(NAMES)}")
@@ -71,14 +70,9 @@ def _running(command: list[str], port: int, log: Path) -> Iterator[None]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
-        while process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            except OSError:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(0.2)
-            else:
-                break
+        while process.poll() is None and not listens("127.0.0.1", port):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
         if process.poll() is not None:
             said = [*filter(str.strip, log.read_text("utf-8", "replace").splitlines()), "nothing"]
             raise SetUpFailed(f"it ended with {process.returncode} and said {said[-2:][0]}")
