@@ -10,12 +10,9 @@ from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, SASL, frame
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    Attach,
     Begin,
     Close,
-    Detach,
     End,
-    Flow,
     Open,
     SaslChallenge,
     SaslInit,
@@ -40,22 +37,6 @@ def condition(frames: list[Any]) -> str:
     assert error is not None, frames
     assert "AMQP10-" in error.description
     return str(error.condition)
-
-
-def test_one_acceptor_for_both_protocols() -> None:
-    desk = Desk()
-    amqp, stomp, slow = Peer(desk, "both"), Peer(desk, "both"), Peer(desk, "both")
-    amqp.raw(b"AM")
-    assert amqp.headers == []
-    amqp.raw(headers.AMQP[2:])
-    assert amqp.headers == [headers.AMQP]
-    desk.feed(stomp.conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
-    assert desk.take(stomp.conn).startswith(b"CONNECTED\n")
-    desk.run(seconds(11))
-    assert slow.conn in desk.closed
-    assert desk.take(slow.conn) == b""
-    assert amqp.conn in desk.closed, "its first frame never came"
-    assert stomp.conn not in desk.closed
 
 
 # --- SASL -----------------------------------------------------------------------------------------
@@ -205,16 +186,6 @@ def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
     assert [type(frame.value) for frame in other.begin(1)] == [Begin], "others are not touched"
 
 
-def test_after_our_close_everything_is_ignored_until_theirs() -> None:
-    peer = Peer(Desk()).ready()
-    peer.send(Open(container_id="again"))
-    assert peer.begin(1) == []
-    assert peer.raw(frame(70, b"\0\x53\x99\x45") + frame(0, b"", 1)) == []
-    assert peer.desk.closed == []
-    assert peer.send(Close(), channel=3) == []
-    assert peer.desk.closed == [peer.conn]
-
-
 # --- silence --------------------------------------------------------------------------------------
 
 
@@ -247,17 +218,3 @@ def test_the_peers_channel_max_limits_the_channels_of_our_answers() -> None:
     assert peer.send(End(), channel=9)[0].channel == 0
     assert peer.begin(8)[0].channel == 0
     assert condition(peer.begin(3)) == "amqp:resource-limit-exceeded"
-
-
-def test_begin_where_a_session_is_and_frames_where_none_is() -> None:
-    for performative, channel in (
-        (Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1), 0),
-        (Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1, remote_channel=0), 1),
-        (End(), 1),
-        (Flow(incoming_window=0, next_outgoing_id=0, outgoing_window=0), 1),
-        (Detach(handle=0), 1),
-        (Attach(name="a", handle=0, role=True), 1),
-    ):
-        peer = Peer(Desk()).ready()
-        assert condition(peer.send(performative, channel=channel)).startswith("amqp:")
-        assert peer.desk.observed[-1].startswith("AMQP10-SESS-")

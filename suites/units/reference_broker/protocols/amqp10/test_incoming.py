@@ -13,7 +13,6 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     RECEIVER,
-    SENDER,
     Detach,
     Disposition,
     End,
@@ -175,10 +174,3 @@ def test_an_address_that_may_not_be_made_is_refused_message_by_message() -> None
     peer.attach_sender(None)
     (answer,) = peer.transfer(0, Properties(to="a").encode() + message("one"))
     assert answer.value.state.error.condition == "amqp:not-found"
-
-
-def test_sender_role_of_a_disposition_is_heard_and_changes_nothing() -> None:
-    peer = Peer(Desk()).ready()
-    peer.attach_sender()
-    peer.transfer(0)
-    assert peer.send(Disposition(role=SENDER, first=0, last=2**31 - 1, settled=True)) == []

@@ -9,11 +9,9 @@ from brokerproof.reference_broker.kernel.queue import MOST_SERVED
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
     Declared,
-    Received,
     Source,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    SENDER,
     Attach,
     Detach,
     End,
@@ -83,16 +81,6 @@ def test_a_drain_is_answered_behind_all_turns_of_a_deep_queue() -> None:
     *rest, answer = peer.read()
     assert bodies(rest) == [f"m{MOST_SERVED}"]
     assert (answer.value.delivery_count, answer.value.link_credit) == (count + 1, 0)
-
-
-def test_a_state_that_is_no_outcome_settles_nothing() -> None:
-    _, peer = stocked(1)
-    peer.attach_receiver()
-    peer.flow(1)
-    assert settle(peer, 0, Received(section_number=0, section_offset=5), settled=False) == []
-    assert settle(peer, 0, None, settled=False) == []
-    assert settle(peer, 0, Accepted(), settled=False)[0].value.role is SENDER
-    assert error_of(settle(peer, 1, Accepted(), last=0), End) == "amqp:invalid-field"
 
 
 def test_declared_is_no_outcome_of_a_message() -> None:

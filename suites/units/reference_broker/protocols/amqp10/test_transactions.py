@@ -1,6 +1,5 @@
 """Transactions over AMQP, where the cases of suites/amqp10 do not look: odd orders and bytes."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,9 +23,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Disposition,
     Transfer,
 )
-from brokerproof.reference_broker.settings.quotas import Quotas
 from brokerproof.suites.units.drivers.amqp10 import (
-    AMQP,
     Desk,
     Frame,
     Peer,
@@ -184,16 +181,6 @@ def test_bytes_for_the_coordinator_that_mean_nothing(data: bytes) -> None:
 def test_a_controller_that_does_not_know_rejected_is_told_by_a_detach() -> None:
     peer = Controller(Desk(), source=Source(outcomes=("amqp:accepted:list", "amqp:declared:list")))
     assert error_of(peer.ask(Discharge(txn_id=b"nobody")), Detach) == "amqp:transaction:unknown-id"
-
-
-def test_open_transactions_are_limited() -> None:
-    peer = Controller(Desk(replace(AMQP, quotas=Quotas(transactions=1000))))
-    for _ in range(1000):
-        last = peer.declare()
-    (state,) = states(peer.ask(Declare()))
-    assert state.error.condition == "amqp:resource-limit-exceeded"
-    assert peer.discharge(last) == Accepted()
-    assert peer.declare()
 
 
 def test_a_coordinator_answers_a_sender_only() -> None:

@@ -92,20 +92,6 @@ def test_an_acceptor_knows_core_by_its_first_bytes(protocols: tuple[str, ...]) -
     assert names(made) == ["create-session-response"]
 
 
-def test_the_other_protocols_of_an_acceptor_are_still_known() -> None:
-    driver = Driver(Settings(acceptors=(Acceptor("all", protocols=("CORE", "AMQP", "STOMP")),)))
-    driver.open(1, acceptor="all")
-    effects = driver.feed(1, b"AMQP\0\1\0\0")
-    assert any(b"AMQP\0\1\0\0" in getattr(effect, "data", b"") for effect in effects)
-    driver.open(2, acceptor="all")
-    (connected,) = frames(driver.feed(2, "CONNECT\naccept-version:1.2\nhost:h\n\n\0"), 2)
-    assert connected.command == "CONNECTED"
-    driver = Driver(Settings(acceptors=(Acceptor("two", protocols=("CORE", "AMQP")),)))
-    driver.open(3, acceptor="two")
-    driver.feed(3, b"CONNECT\n")
-    assert driver.closed == [3]
-
-
 def test_artemis_own_client_is_served() -> None:
     """Bytes of release 2.56.0's client, replayed: sessions, queries, the creation of a queue,
     credit, messages."""

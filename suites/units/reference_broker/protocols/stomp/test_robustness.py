@@ -10,15 +10,13 @@ from brokerproof.harness.model.broker_io import (
     Close,
     PeerGone,
     TimerFired,
-    WritePaused,
-    WriteResumed,
 )
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.fuzz.speakers import FAMILIES
-from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, patient, send, subscribe
+from brokerproof.suites.units.drivers.broker import Driver, patient, subscribe
 
 
 @patient
@@ -48,16 +46,6 @@ def test_input_for_connections_that_are_not_there() -> None:
     assert broker.handle(0, PeerGone(5, CloseHow.RESET)) == []
     assert broker.handle(0, TimerFired()) == []
     assert broker.next_deadline() is None
-
-
-def test_a_peer_that_does_not_read_subscribes_and_waits() -> None:
-    driver = Driver().connected(1, 2)
-    driver.feed(1, send("a") + send("b"))
-    driver.broker.handle(0, WritePaused(2))
-    assert [
-        frame.command for frame in frames(driver.feed(2, subscribe(headers="receipt:r\n")), 2)
-    ] == ["RECEIPT"]
-    assert bodies(driver.broker.handle(0, WriteResumed(2)), 2) == ["a", "b"]
 
 
 def test_many_connections_come_and_go_without_leaving_anything() -> None:

@@ -1,8 +1,6 @@
 """STOMP over WebSocket in the broker: the upgrade, the states of the connection, and what it never
 keeps."""
 
-from dataclasses import replace
-
 import pytest
 
 from brokerproof.harness.model.broker_io import (
@@ -106,19 +104,6 @@ def connected(acceptor: Acceptor = ACCEPTOR) -> Wire:
     assert wire.said == [("BINARY", b"CONNECTED")]
     wire.heard.clear()
     return wire
-
-
-@pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_request_and_frames_may_come_in_any_pieces(step: int) -> None:
-    wire = Wire()
-    whole = request() + websocket_codec.encode(Op.BINARY, CONNECT, mask=MASK)
-    for at in range(0, len(whole), step):
-        wire.feed_bytes(whole[at : at + step])
-    assert wire.reply.status == 101
-    assert wire.reply.values("sec-websocket-accept") == [
-        websocket_codec.accept(websocket_codec.key(b"k"))
-    ]
-    assert wire.said == [("BINARY", b"CONNECTED")]
 
 
 @pytest.mark.parametrize(
@@ -248,9 +233,3 @@ def test_a_peer_that_does_not_read_gets_no_messages() -> None:
     assert wire.said == [("BINARY", b"RECEIPT")]
     wire._take(wire.broker.handle(0, WriteResumed(1)))
     assert wire.said == [("BINARY", b"RECEIPT"), ("BINARY", b"MESSAGE")]
-
-
-def test_an_acceptor_for_amqp_too_takes_websocket() -> None:
-    wire = opened(replace(ACCEPTOR, protocols=("AMQP", "STOMP")))
-    wire.frame(Op.TEXT, CONNECT)
-    assert wire.said == [("BINARY", b"CONNECTED")]
