@@ -68,7 +68,7 @@ def init_target(
         addresses, login, passcode_env = _asked()
     text = _detected(addresses, login, passcode_env, like)
     out.write_text(text, "utf-8")
-    click.echo(f"{out} was written; brokerproof run --target {out}")
+    click.echo(f"{out} was written; brokerproof run {out}")
 
 
 def _asked() -> tuple[tuple[str, ...], str | None, str | None]:

@@ -25,12 +25,13 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
 
 
 @click.command()
+@click.argument("named", nargs=-1, metavar="[TARGET]...")
 @click.option(
     "--target",
     "targets",
     multiple=True,
     metavar="NAME|FILE|HOST:PORT|URL",
-    help="Repeat for several; `brokerproof targets` lists names.",
+    help="The same as TARGET; `brokerproof targets` lists names.",
 )
 @click.option(
     "--endpoint",
@@ -123,6 +124,7 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option("--no-report", is_flag=True, help="Write no report (later: brokerproof report RUN).")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run(
+    named: tuple[str, ...],
     targets: tuple[str, ...],
     endpoints: tuple[str, ...],
     like: str | None,
@@ -148,9 +150,11 @@ def run(
     no_report: bool,
     as_json: bool,
 ) -> int:
-    """Judge targets. Without arguments: every suite on the embedded reference broker, in virtual
-    and in real time."""
+    """Judge each TARGET. Without arguments: every suite on the embedded reference broker, in
+    virtual and in real time."""
     from brokerproof.harness.commands import judging
+
+    targets += named
 
     if endpoints or like is not None:
         targets = (judging.with_endpoints(targets, endpoints, like),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import textwrap
 from collections import Counter
@@ -28,6 +29,8 @@ MOST_CAUSES = 12
 _MOST_CASES = 4
 _MOST_OBSERVED = 2
 _NARROWEST = 40
+_MOST_ABSENT = 4
+_ABSENT = re.compile(r"the target has no ([\w.-]+)")
 _MOST_CHARACTERS = 400
 """Characters of an observation: a case may quote a whole frame."""
 _STYLES = {
@@ -79,8 +82,10 @@ def show(
         listed = ", ".join(
             f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict]
         )
+        heading = Text(f"{target}, {counts.total()} cases: {listed}", style="bold")
         lines = [area_line(area, console.width) for area in areas]
-        _print(console, [Text(f"{target}: {listed}", style="bold"), *lines])
+        lines += absent(latest, target, console.width)
+        _print(console, [heading, *lines])
     for line in next_steps(folder, latest, targets):
         # A command is copied: it is not broken at the margin.
         console.print(line, soft_wrap=True, markup=False, highlight=False)
@@ -142,6 +147,25 @@ def area_line(area: AreaState, width: int) -> Text:
     indent = " " * len(line)
     line.append(_wrapped(area.why, width, indent, indent).plain.removeprefix(indent))
     return line
+
+
+def absent(results: Iterable[Result], target: str, width: int) -> Iterator[Text]:
+    """Yield what the skipped cases of ``target`` need most; none if nothing is missing."""
+    needed = Counter(
+        found[1]
+        for result in results
+        if result.target == target and result.verdict is Verdict.SKIP
+        if (found := _ABSENT.match(result.detail))
+    )
+    if needed:
+        named = ", ".join(f"{name} ({count})" for name, count in needed.most_common(_MOST_ABSENT))
+        more = " and others" if len(needed) > _MOST_ABSENT else ""
+        yield _wrapped(
+            f"SKIP: cases that need {named}{more}; `brokerproof capabilities` explains these names",
+            width,
+            "  ",
+            "    ",
+        )
 
 
 def compared(gated: Gated, width: int) -> Iterator[Text]:

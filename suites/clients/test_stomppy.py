@@ -403,7 +403,7 @@ def test_in_mode_client_individual_an_ack_covers_one(
     target.record_finding(
         INDIVIDUAL_ACK[version],
         held_alone,
-        f"of m0 to m4 {named(settled)} acknowledged; the next consumer got {left!r}",
+        f"{named(settled)} acknowledged, of m0 to m4; the next consumer got {left!r}",
     )
 
 

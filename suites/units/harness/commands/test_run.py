@@ -117,7 +117,7 @@ TARGET = (
 )
 def test_a_wrong_target_file_is_named(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "my.target.toml").write_text(text)
-    ran = here("run", "--target", "my.target.toml", "--out", "x", cwd=tmp_path)
+    ran = here("run", "my.target.toml", "--out", "x", cwd=tmp_path)
     assert ran.returncode == 4
     assert "my.target.toml" in ran.stderr
     assert words in " ".join(ran.stderr.split())

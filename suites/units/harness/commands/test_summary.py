@@ -78,6 +78,7 @@ def test_cases_beyond_the_first_four_are_counted() -> None:
 def test_a_long_reason_is_wrapped_below_itself() -> None:
     reason = "the target has no paging (give it an address whose policy is PAGE, and its size)"
     lines = rendered([result("p.x", "ARTEMIS-PAGING-1", Verdict.SKIP, reason)], Path("run"))
+    assert "  SKIP: cases that need paging (1); `brokerproof capabilities` explains these" in lines
     assert lines[1] == "  paging and order      not judged    the target has no paging (give it an"
     assert lines[2] == " " * 38 + "address whose policy is PAGE, and its"
 
@@ -96,7 +97,11 @@ def test_an_area_with_a_known_deviation_is_not_kept() -> None:
 
 def test_what_passed_needs_no_next_step() -> None:
     lines = rendered([kept(name) for name in ("CONNECT-01", "SEND-01", "SUB-01")], Path("run"))
-    assert lines == ["broker: 3 PASS", "  protocol basics       kept          3 requirements", ""]
+    assert lines == [
+        "broker, 3 cases: 3 PASS",
+        "  protocol basics       kept          3 requirements",
+        "",
+    ]
 
 
 def kept(name: str) -> Result:
