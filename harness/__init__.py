@@ -1,1 +1,1 @@
-"""Drives clients against any target, records what crossed the wire, judges it."""
+"""Drives clients against any target, records the traffic, and judges it."""

@@ -1,8 +1,7 @@
-"""The areas of the mission, and the area of each requirement.
+"""The areas of the mission, and the area to which each requirement belongs.
 
-A report and a run's last lines state for each area if a broker keeps it, because "1,043 of 1,108
-cases" answers no question that a broker's user has.
-"""
+The report and the end of a run state for each area whether the broker keeps it, because "1,043 of
+1,108 cases" does not answer a user's question."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from brokerproof.harness.model.enums import StrEnum
 
 
 class Area(StrEnum):
-    """A part of the mission; in the order in which areas are reported."""
+    """A part of the mission, in the order of reports."""
 
     HEARTBEAT = "heartbeat"
     WINDOW = "window"
@@ -29,7 +28,7 @@ class Area(StrEnum):
 
     @property
     def label(self) -> str:
-        """The area in a reader's words."""
+        """The area's name in reports."""
         return str(_TABLE[self]["label"])
 
 
@@ -40,14 +39,14 @@ _IDS = tuple((Area(name), "|".join(_TABLE[name]["ids"])) for name in _TABLE["pat
 
 @functools.cache
 def area_of(requirement: str) -> Area:
-    """Return the area of a requirement, by its id. What no pattern names is protocol basics."""
+    """Return the area of a requirement id; protocol basics if no pattern matches."""
     return next((area for area, ids in _IDS if re.search(ids, requirement)), Area.PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A part of an area without which it cannot be said to be kept: judged if a requirement whose
-    id matches ``ids`` was. ``protocol`` is one that the target speaks; empty for any target."""
+    """A part of an area that must be judged before the area counts as kept. It is judged if a
+    requirement matching ``ids`` was. It applies to targets that speak ``protocol`` (empty: all)."""
 
     protocol: str
     words: str
@@ -68,21 +67,21 @@ CORES: dict[Area, Sequence[Core]] = {
 
 
 def rule_of(requirement: str) -> str:
-    """Return whose rule it is: a protocol's, as people write its name, or a vendor's; empty for
-    any other."""
+    """Return the owner of the rule: the usual name of a protocol or a vendor; empty for any
+    other."""
     if vendor := _VENDOR.match(requirement):
         return vendor[1]
     return next((name for name, ids in _PROTOCOLS.items() if re.match(ids, requirement)), "")
 
 
 def core_of(area: Area, rules: Iterable[str]) -> list[Core]:
-    """Return the core of ``area`` on a target that is judged by these rules."""
+    """Return the core of ``area`` for a target judged by these rules."""
     judged_by = {"", *rules}
     return [core for core in CORES[area] if core.protocol in judged_by]
 
 
 def silence_of(area: Area, rules: Iterable[str]) -> str:
-    """Return why there is nothing to judge in ``area`` by these rules; empty if there is."""
+    """Return why these rules leave nothing to judge in ``area``; empty if they do not."""
     rules = set(rules)
     protocols = [name for name in _PROTOCOLS if name in rules]
     if not protocols or any(core.protocol for core in core_of(area, rules)):

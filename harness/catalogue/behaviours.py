@@ -1,8 +1,7 @@
-"""Behaviours: what a broker does where a text leaves it open, by name and value.
+"""Behaviours: named choices that the specifications leave to the broker.
 
-They are listed in ``fixtures/behaviours.toml``. A behaviour is no promise and gets no verdict; it
-is there to be compared, between releases and between brokers.
-"""
+``fixtures/behaviours.toml`` lists them. A behaviour is not a promise and has no verdict; it is
+recorded to compare releases and brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Something that a text leaves to the broker."""
+    """A choice that a specification leaves to the broker."""
 
     name: str
     """``PROTOCOL.what``."""
@@ -41,8 +40,8 @@ class Behaviour:
     """The text that leaves it open, or that is silent."""
 
     def value(self, observed: str | int | None) -> str:
-        """Return ``observed`` as it is recorded; no text, or an empty one, is ``none``. Raises
-        ``ValueError`` for a value that is not listed, or a number without a unit."""
+        """Return ``observed`` in the form that is recorded; None and empty text become ``none``.
+        Raises ``ValueError`` for an unlisted value or a number without a unit."""
         if self.unit == "text" and observed in (None, ""):
             return "none"
         if self.unit == "text" or (self.unit and isinstance(observed, int)):
@@ -55,7 +54,7 @@ class Behaviour:
 
 @functools.cache
 def listed() -> Mapping[str, Behaviour]:
-    """Every behaviour by name. Raises :class:`BadData` for a damaged list."""
+    """Every behaviour by name. Raises :class:`BadData` for an invalid list."""
     path = Path(str(files("brokerproof.fixtures"))) / "behaviours.toml"
     values, _ = read(path)
     return {name: _behaviour(path, name, row) for name, row in values.items()}

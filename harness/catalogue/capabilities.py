@@ -1,9 +1,8 @@
-"""Capabilities: the names by which a case says what a broker must be able to do, and a target that
-it can.
+"""Capabilities: the names by which cases state what they need from a broker, and targets what they
+offer.
 
-They are listed in ``fixtures/capabilities.toml``. Names that begin with ``x-`` are free for suites
-and targets of others.
-"""
+``fixtures/capabilities.toml`` lists them. Names that begin with ``x-`` are free for third-party
+suites and targets."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class BadCapabilities(OneSentence):
 
 
 class UnknownCapability(BadCapabilities):
-    """A name that is no capability, and the nearest one."""
+    """A name is not a capability. The message suggests the nearest one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,8 @@ class Capability:
     """True if only brokers that brokerproof starts have it."""
 
     def advice(self, profile: str) -> str:
-        """Return how to configure a target of that profile, so that the cases that need it run."""
+        """Return how to configure a target of that profile so that cases needing this capability
+        run."""
         if not self.family or profile == self.family:
             return self.configure
         if profile in _families():
@@ -74,8 +74,8 @@ def _families() -> frozenset[str]:
 
 @functools.cache
 def listed() -> Mapping[str, Capability]:
-    """Every capability by name. Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for a
-    damaged list."""
+    """Every capability by name. Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for
+    an invalid list."""
     path = Path(str(files("brokerproof.fixtures"))) / "capabilities.toml"
     values, _ = read(path)
     return {name: _capability(path, name, row) for name, row in sorted(values.items())}
@@ -123,9 +123,9 @@ def check_reasons(reasons: Mapping[str, object], offered: Iterable[str]) -> None
 def missing(
     names: Iterable[str], absent: Mapping[str, str] | None = None, profile: str = ""
 ) -> str:
-    """Return the sentence of a SKIP: the capabilities that a target has not got, each with the
-    reason or with what to configure. ``absent`` gives reasons that are known of this target, and
-    ``profile`` its family: nothing need be configured for what belongs to another one."""
+    """Return the sentence of a SKIP: the capabilities that a target lacks, each with the reason or
+    the required configuration. ``absent`` has the known reasons for this target. ``profile`` is its
+    family: capabilities of other families need no configuration."""
     reasons = []
     for name in sorted(names):
         known = listed().get(name)

@@ -1,9 +1,7 @@
-"""Facts of a case that the catalogue needs: its name, the requirements it cites, and its
-description.
+"""The facts about a case that the catalogue needs: name, cited requirements and description.
 
-The cases themselves are made by ``brokerproof.harness.cases.case``; they register when their module
-is imported. Nothing is run here.
-"""
+``brokerproof.harness.cases.case`` creates the cases, which register when their module is imported.
+Nothing runs here."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ _RENAMED = (
 
 
 def current_name(case: str) -> str:
-    """The name that a case has today, for one recorded under a former suite."""
+    """The current name of a case that was recorded under a former suite."""
     for former, current in _RENAMED:
         if case.startswith(former):
             return current + case.removeprefix(former)
@@ -49,7 +47,7 @@ def current_name(case: str) -> str:
 
 
 class Registered(Protocol):
-    """A registered case, as far as it matters here."""
+    """The part of a registered case that the catalogue uses."""
 
     @property
     def name(self) -> str: ...
@@ -69,8 +67,8 @@ class Registered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CaseInfo:
-    """A case: ``requirements`` in the order of its versions, ``versions`` empty when it is no
-    matter of versions."""
+    """A case: ``requirements`` in the order of its versions, ``versions`` empty if it does not
+    depend on them."""
 
     id: str
     suite: str
@@ -83,7 +81,7 @@ class CaseInfo:
 
     @property
     def summary(self) -> str:
-        """The first paragraph of its docstring on one line."""
+        """The first paragraph of its docstring, on one line."""
         return _first_paragraph(self.doc)
 
 
@@ -97,7 +95,7 @@ def _first_paragraph(doc: str) -> str:
 
 
 def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
-    """Return the catalogue's facts of each case, by name and in the order of names."""
+    """Return the catalogue's facts about each case, sorted by name."""
     infos = (
         CaseInfo(
             id=registration.name,
@@ -117,14 +115,14 @@ def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
 
 
 def citations(cases: Mapping[str, CaseInfo]) -> dict[str, tuple[str, ...]]:
-    """The requirements by case, as :mod:`brokerproof.harness.catalogue.coverage` takes them."""
+    """Requirements by case, as :mod:`brokerproof.harness.catalogue.coverage` expects them."""
     return {name: case.requirements for name, case in cases.items()}
 
 
 def import_suites(
     packages: Sequence[str] = CONFORMANCE, parent: str = "brokerproof.suites"
 ) -> list[str]:
-    """Imports every ``test_*`` module of these packages, so that their cases register; returns the
+    """Import every ``test_*`` module of these packages so that their cases register; return the
     modules' names.
 
     Raises ``ImportError`` for a package that does not exist, and whatever a module raises when it

@@ -1,10 +1,7 @@
-"""Maps requirements to the cases that cite them, and keeps the list of those that no case cites
-yet.
+"""Maps requirements to the cases that cite them, and maintains the list of uncited ones.
 
-The list, ``fixtures/requirements/uncovered.toml``, only shrinks: an entry is a testable MUST or DOC
-without a case, with the reason. Whatever gains a case leaves the list; whatever is new gets a case
-or a reason.
-"""
+Each entry of ``fixtures/requirements/uncovered.toml`` is a testable MUST or DOC without a case, and
+the reason. Requirements that gain a case leave the list; new ones need a case or a reason."""
 
 from __future__ import annotations
 
@@ -26,12 +23,10 @@ _ENTRY = {"id": Key(str), "reason": Key(str)}
 def coverage(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """For each requirement, in the order of the catalogue, the cases that cite it, in the order
-    given.
+    """The cases that cite each requirement, in catalogue order; the cases in the given order.
 
-    ``cases`` has the requirement ids by case. Ids that the catalogue does not have are left out:
-    see :func:`unknown`.
-    """
+    ``cases`` has the requirement ids by case. Ids missing from the catalogue are omitted: see
+    :func:`unknown`."""
     citing: dict[str, list[str]] = {requirement: [] for requirement in catalogue}
     for case, cited in cases.items():
         for requirement in dict.fromkeys(cited):
@@ -51,8 +46,7 @@ def uncovered(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[
 
 
 def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[str]:
-    """One sentence for each case that cites an id that the catalogue does not have, or cannot be
-    tested."""
+    """One sentence for each case that cites an unknown or untestable id."""
     sentences = []
     for case, cited in cases.items():
         for cited_id in cited:
@@ -70,8 +64,8 @@ def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[st
 
 
 def load_listed(path: Path | None = None) -> dict[str, str]:
-    """The reasons of the list by requirement id (default: the shipped list). Raises ``BadData``; no
-    file is not an entry."""
+    """The listed reasons by requirement id (default: the shipped list). Raises ``BadData``; a
+    missing file counts as an empty list."""
     path = folder_of_package() / UNCOVERED if path is None else path
     if not path.exists():
         return {}
@@ -88,8 +82,8 @@ def load_listed(path: Path | None = None) -> dict[str, str]:
 def disagreements(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]], listed: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Return the contradictions between the list and the cases: what is missing in the list (ids),
-    and what should leave it (sentences)."""
+    """Return where the list contradicts the cases: ids missing from it, and sentences about entries
+    to remove."""
     owed = {requirement.id for requirement in uncovered(catalogue, cases)}
     citing = coverage(catalogue, cases)
     missing = [
@@ -119,10 +113,9 @@ def entry(requirement: str, reason: str) -> str:
 def rewritten(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]], reasons: Mapping[str, str]
 ) -> str:
-    """The whole list as it should be now, in the order of the catalogue.
+    """The whole list as it should be now, in catalogue order.
 
-    Raises ``KeyError`` for the first requirement that belongs there and has no reason in
-    ``reasons``.
+    Raises ``KeyError`` for the first requirement that needs a reason and has none in ``reasons``.
     """
     head = (
         "# Testable MUST and DOC requirements that no case cites yet, each with its reason. This"

@@ -1,7 +1,6 @@
-"""Known deviations: where a broker family is known not to keep a requirement, why, and where that
-can be read.
+"""Known deviations: requirements that a broker family is known to violate, with reason and source.
 
-A broker's deviation never bends a case. It goes into
+A case is never adapted to a broker's deviation. The deviation is listed in
 ``fixtures/brokers/<family>/known_deviations.toml``, one ``[[deviation]]`` each::
 
     requirement = "STOMP11-ENC-09, STOMP12-ENC-10"   # the sentences that it breaks
@@ -16,9 +15,8 @@ A broker's deviation never bends a case. It goes into
     control = true                          # of a case, without a requirement: what fails is a control, or a flood reaches a limit, so the case cannot be put to the broker
     harm = true                             # the broker may not survive the case: there it is run last, alone, and the next case on a broker started anew
 
-A finding that the entry does not expect is a new finding, and an entry that no longer shows
-fails the run, unless it says ``sometimes``.
-"""  # noqa: E501
+A finding that no entry expects is new, and an entry that no longer shows fails the run unless it
+says ``sometimes``."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -53,8 +51,8 @@ _DEVIATION = {
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One requirement of an entry; empty ``case`` or ``versions`` mean any, and only the entry of a
-    control has no ``requirement``."""
+    """One requirement of an entry; empty ``case`` or ``versions`` match any, and only a control's
+    entry has no ``requirement``."""
 
     case: str
     requirement: str
@@ -87,7 +85,7 @@ class Deviation:
 
 
 def load(path: Path, target: str | None = None) -> list[Deviation]:
-    """The deviations of one file: all of them, or those that speak of the target of that name.
+    """The deviations of one file: all of them, or those that apply to the named target.
 
     Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first wrong entry.
     """
@@ -102,8 +100,8 @@ def load(path: Path, target: str | None = None) -> list[Deviation]:
 
 
 def of_target(file: Path | None, profile: str, target: str) -> list[Deviation]:
-    """Return the deviations that hold for a target of that name: those of its ``file``, and those
-    that installed packages list for its profile. Raises ``BadData``."""
+    """Return the deviations of the named target: those in its ``file`` and those that installed
+    packages list for its profile. Raises ``BadData``."""
     folders = extensions.folders(extensions.DEVIATIONS).values()
     others = [folder / f"{profile}.toml" for folder in folders]
     paths = [*([] if file is None else [file]), *(path for path in others if path.is_file())]
@@ -111,11 +109,10 @@ def of_target(file: Path | None, profile: str, target: str) -> list[Deviation]:
 
 
 def covers(deviation: Deviation, case: str, requirement: str, broker_version: str) -> bool:
-    """True if ``deviation`` is about this requirement in this case on this version, whatever the
+    """True if ``deviation`` concerns this requirement in this case on this version, whatever the
     finding.
 
-    A version that is not known (no number in it) is covered only by an entry for every version.
-    """
+    An unknown version (without a number) is covered only by entries for every version."""
     if deviation.requirement != requirement:
         return False
     if deviation.case and not _pattern(deviation.case).fullmatch(case):
@@ -124,15 +121,15 @@ def covers(deviation: Deviation, case: str, requirement: str, broker_version: st
 
 
 def _shows(deviation: Deviation, detail: str) -> bool:
-    """True if the deviation's ``expected`` matches all of ``detail``; a broker's own words in it
-    may have several lines."""
+    """True if the deviation's ``expected`` matches all of ``detail``; quotations from a broker may
+    span several lines."""
     return re.fullmatch(deviation.expected, detail, re.DOTALL) is not None
 
 
 def match(
     deviations: Iterable[Deviation], case: str, requirement: str, detail: str, broker_version: str
 ) -> Deviation | None:
-    """The first deviation that covers the finding and expects what it says, or None."""
+    """The first deviation that covers the finding and expects its wording, or None."""
     for deviation in deviations:
         if deviation.control or not covers(deviation, case, requirement, broker_version):
             continue
@@ -144,8 +141,8 @@ def match(
 def match_control(
     deviations: Iterable[Deviation], case: str, detail: str, broker_version: str
 ) -> Deviation | None:
-    """The first deviation by which a control of the case is known to fail, or the case to reach a
-    limit, in the way that ``detail`` says, or None."""
+    """The first deviation that expects a control of the case to fail, or the case to reach a limit,
+    as in ``detail``; or None."""
     for deviation in deviations:
         if (
             deviation.control
@@ -157,7 +154,7 @@ def match_control(
 
 
 def does_harm(deviations: Iterable[Deviation], case: str, broker_version: str) -> bool:
-    """True if a broker of that version is known not to survive the case."""
+    """True if the case is known to kill a broker of that version."""
     return any(
         deviation.harm and covers(deviation, case, deviation.requirement, broker_version)
         for deviation in deviations
@@ -167,12 +164,11 @@ def does_harm(deviations: Iterable[Deviation], case: str, broker_version: str) -
 def not_shown(
     listed: Iterable[Deviation], held: Iterable[tuple[str, str, bool]], version: str
 ) -> list[Deviation]:
-    """The deviations that were looked for and did not show: every finding they cover held.
+    """The deviations that were tested but did not show: every finding they cover held.
 
-    ``held`` has the case, the requirement, and whether it held, of each finding of a run on a
-    broker of that version. A deviation that no finding covers was not looked for, and one that
-    shows only ``sometimes`` need not.
-    """
+    ``held`` has case, requirement and whether it held, for each finding of a run on a broker of
+    that version. A deviation without a finding was not tested, and a ``sometimes`` deviation need
+    not show."""
     findings = list(held)
     return [
         deviation
@@ -190,9 +186,9 @@ def not_shown(
 
 
 def _deviations(entry: Entry) -> list[Deviation]:
-    """The checked entry, once for each requirement that it names."""
+    """The checked entry, once for each requirement it names."""
     texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
-    texts["case"] = current_name(texts["case"])  # lists of users may have a former name
+    texts["case"] = current_name(texts["case"])  # users' lists may use a former name
     sometimes, control, harm = (
         bool(entry.values.get(key)) for key in ("sometimes", "control", "harm")
     )
@@ -231,7 +227,7 @@ def _check(deviation: Deviation) -> None:
         ) from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python may read otherwise one day
+            warnings.simplefilter("error")  # what future Python may read differently
             re.compile(deviation.expected)
     except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as problem:
         raise BadData(
@@ -256,7 +252,7 @@ def _check(deviation: Deviation) -> None:
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
-    """``*`` and ``?`` as in file names. Brackets are themselves: case ids have them."""
+    """``*`` and ``?`` as in file names. Brackets are literal, as case ids contain them."""
     return re.compile(
         "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in glob),
         re.DOTALL,

@@ -1,6 +1,6 @@
-"""Suites, requirement files and known deviations of other installed packages.
+"""Suites, requirement files and known deviations from other installed packages.
 
-A package declares them as entry points, each with the package that holds the files::
+A package declares them as entry points, each naming the package that has the files::
 
     [project.entry-points."brokerproof.suites"]
     acme = "acme_cases"                    # its test_*.py have conformance cases, named acme.…
@@ -11,8 +11,7 @@ A package declares them as entry points, each with the package that holds the fi
     [project.entry-points."brokerproof.deviations"]
     acme = "acme_cases.deviations"         # its PROFILE.toml holds for brokers of that profile
 
-``brokerproof init-suite`` writes such a package. Nothing of it is imported here.
-"""
+``brokerproof init-suite`` creates such a package. Nothing is imported from it here."""
 
 from __future__ import annotations
 
@@ -30,13 +29,13 @@ DEVIATIONS = "brokerproof.deviations"
 
 @functools.cache
 def suites() -> dict[str, str]:
-    """Return the packages of conformance cases by the name of their suite."""
+    """Return the packages of conformance cases by suite name."""
     return {point.name: point.value for point in _points(SUITES)}
 
 
 def suite_of(module: str) -> tuple[str, str]:
-    """Return the suite of a module of conformance cases, and the rest of the module's name. A
-    package that declares no suite is its own suite."""
+    """Return the suite of a conformance module, and the rest of the module's name. A package that
+    declares no suite is itself the suite."""
     for suite, package in suites().items():
         if module.startswith(f"{package}."):
             return suite, module.removeprefix(f"{package}.")
@@ -45,8 +44,8 @@ def suite_of(module: str) -> tuple[str, str]:
 
 
 def folders(group: str) -> dict[str, Path]:
-    """Return the folders of the packages of ``group`` by the names of their entry points. Raises
-    :class:`BadData` for one that is not installed."""
+    """Return the package folders of ``group`` by entry point name. Raises :class:`BadData` for a
+    package that is not installed."""
     return {point.name: _folder(point) for point in _points(group)}
 
 

@@ -1,10 +1,9 @@
-"""Profiles: the parameters and capabilities that are expected of a broker family.
+"""Profiles: the parameters and capabilities expected of a broker family.
 
 ``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities``, ``[not_offered]`` and
-``[parameters]``. ``[not_offered]`` gives the reason for each capability that the family's brokers
-lack, and the place in manual or source that states it. A parameter's value is the family's default;
-a target file or the broker's own configuration overrides it. ``_ms`` parameters are milliseconds.
-"""
+``[parameters]``. ``[not_offered]`` states for each capability that the family lacks the reason and
+its place in the manual or source. Parameter values are the family's defaults; a target file or the
+broker's own configuration overrides them. ``_ms`` parameters are milliseconds."""
 
 from __future__ import annotations
 
@@ -31,15 +30,15 @@ _PROFILE = {
 
 
 class UnknownProfile(BadData):
-    """There is no profile of that name: one sentence with the names there are."""
+    """There is no such profile. The message lists the existing names."""
 
 
 class MissingParameter(LookupError):
-    """A parameter that nobody stated: one sentence with what to add."""
+    """A parameter is not stated. The message says what to add."""
 
 
 class Stated(dict[str, Any]):
-    """Parameters that were stated; one that was not is a :class:`MissingParameter`."""
+    """Stated parameters. Looking up any other raises :class:`MissingParameter`."""
 
     def __missing__(self, name: str) -> Any:
         raise MissingParameter(
@@ -63,7 +62,7 @@ class Profile:
 
     @property
     def vendor(self) -> str:
-        """The profile that the vendor's documents name."""
+        """The profile that the vendor's documents belong to."""
         return self.family or self.name
 
     def __post_init__(self) -> None:
@@ -71,13 +70,13 @@ class Profile:
 
 
 def names(folder: Path | None = None) -> list[str]:
-    """The names of the profiles there are, in alphabetical order."""
+    """The names of all profiles, sorted."""
     return sorted(path.stem for path in _folder(folder).glob("*.toml"))
 
 
 def load(name: str, folder: Path | None = None) -> Profile:
-    """The profile of that name (default folder: the shipped one), or the one in the file ``name``,
-    if it ends in .toml.
+    """Load a profile by name (default folder: the shipped one), or from the file ``name`` if it
+    ends in .toml.
 
     Raises :class:`UnknownProfile`, and :class:`~brokerproof.harness.catalogue.tables.BadData` for a
     file that is not a profile.

@@ -1,4 +1,4 @@
-"""The releases that an atlas is made of: ``fixtures/releases.toml``, or a file like it."""
+"""The releases in an atlas: ``fixtures/releases.toml`` or a similar file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Release:
         return re.sub(r"[^a-z0-9.]+", "-", self.name.lower())
 
     def outcome(self, atlas: Path) -> dict[str, Any]:
-        """Return what ``atlas run`` said of it; empty if it said nothing."""
+        """Return what ``atlas run`` reported for it; empty if nothing."""
         try:
             return dict(json.loads((atlas / "runs" / f"{self.slug}.json").read_text("utf-8")))
         except (OSError, ValueError):
@@ -44,7 +44,7 @@ class Release:
 
 
 def load(path: Path | None = None) -> list[Release]:
-    """Return the releases in ``path``, or those that come along. Raises ``BadData``."""
+    """Return the releases in ``path`` (default: the shipped list). Raises ``BadData``."""
     path = path or Path(str(files("brokerproof.fixtures"))) / "releases.toml"
     found = []
     for entry in entries(path, "broker", _KEYS, *read(path)):

@@ -1,4 +1,4 @@
-"""The list of requirements and the explanation of one, as text and as data for ``--json``."""
+"""Lists requirements and explains single ones, as text and as data for ``--json``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWS = {
 
 
 class UnknownSource(Exception):
-    """``--source`` names no document: one sentence with the names there are."""
+    """``--source`` names no document. The message lists the existing names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def coverage(self) -> str:
-        """``covered``, ``uncovered`` (owes a case and has none), ``optional`` (owes none, has none)
+        """``covered``, ``uncovered`` (needs a case, has none), ``optional`` (needs none, has none)
         or ``untestable``."""
         if self.cases:
             return "covered"
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def why_not(self) -> str:
-        """Why it has no case; empty if it has one, or nobody said."""
+        """Why it has no case; empty if it has one or no reason is stated."""
         return "" if self.cases else self.requirement.why_not or self.listed
 
 
@@ -62,13 +62,11 @@ def rows(
     source: str | None = None,
     uncovered: bool = False,
 ) -> list[Row]:
-    """Return the rows of ``list``, in the order of the catalogue. Raises :class:`UnknownSource`.
+    """Return the rows of ``list``, in catalogue order. Raises :class:`UnknownSource`.
 
-    ``source`` is a file's name, a document's name or its prefix (``stomp12``, ``STOMP 1.2``,
-    ``STOMP12``), or the group of several (``seeds``), in any case; ``uncovered`` keeps only
-    requirements that owe a case and have none. ``listed`` has the reasons of the uncovered list by
-    id.
-    """
+    ``source`` is a file name, a document name or prefix (``stomp12``, ``STOMP 1.2``, ``STOMP12``),
+    or a group (``seeds``); case is ignored. ``uncovered`` keeps only requirements that need a case
+    and have none. ``listed`` has the reasons of the uncovered list by id."""
     documents = None if source is None else _documents(catalogue, source)
     citing = coverage(catalogue, citations(cases))
     reasons = listed or {}
@@ -128,7 +126,7 @@ def rows_text(listed: Sequence[Row], width: int = 100) -> str:
 
 
 def totals(listed: Sequence[Row]) -> str:
-    """One line: how many requirements, and how many of each coverage."""
+    """One line with the number of requirements in total and by coverage."""
     counts = {
         kind: sum(row.coverage == kind for row in listed)
         for kind in ("covered", "uncovered", "optional", "untestable")
@@ -169,7 +167,7 @@ def explanation(
 
 
 def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
-    """``explain`` for people; ``facts`` are those of :func:`explanation`, ``width`` is in
+    """``explain`` as text; ``facts`` are those of :func:`explanation`, ``width`` is in
     characters."""
 
     def wrapped(text: str, indent: str = "  ", label: str = "") -> str:
@@ -218,7 +216,7 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
 
 
 def _file(requirement: Requirement) -> str:
-    """Return the file of a requirement: below the repository, or where a package has it."""
+    """Return the file of a requirement, relative to the repository if it is there."""
     path = Path(requirement.where.rpartition(", ")[0])
     if path.parent == folder_of_package():
         return f"fixtures/requirements/{path.name}"
@@ -226,7 +224,7 @@ def _file(requirement: Requirement) -> str:
 
 
 def contest(facts: Mapping[str, Any]) -> str:
-    """Return the paragraph on objecting to a requirement or to a verdict that rests on it."""
+    """Return the paragraph on how to dispute a requirement or a verdict based on it."""
     return (
         "To contest it: compare the statement with the source. If we misread it, change"
         f" {facts['id']} in {facts['catalogue_file']} and quote the sentence in the pull request."
@@ -290,6 +288,6 @@ def _documents(catalogue: Catalogue, source: str) -> list[Document]:
 
 
 def _spelled(catalogue: Catalogue, requirement: str) -> str:
-    """The id as the catalogue spells it: people type small letters."""
+    """The id in the catalogue's spelling: people type lower case."""
     folded = {name.casefold(): name for name in catalogue}
     return folded.get(requirement.strip().casefold(), requirement)

@@ -1,21 +1,20 @@
-"""The requirement catalogue: every normative sentence that verdicts rest on, by id.
+"""The requirement catalogue: every normative sentence that verdicts are based on, by id.
 
-One TOML file of ``fixtures/requirements/`` is one document: a ``[document]`` table that says which,
-with a fragment for each section in ``[document.anchors]``, and one ``[[requirement]]`` per
-statement, in our own words. ``quotation`` has the document's deciding words;
-``suites/repo/quotations.py`` compares them with its text.
+Each TOML file of ``fixtures/requirements/`` describes one document: a ``[document]`` table
+identifies it, ``[document.anchors]`` has a URL fragment for each section, and each
+``[[requirement]]`` is one statement in our own words. ``quotation`` has the decisive words of the
+document; ``suites/repo/quotations.py`` compares them with its text.
 
-``level`` is how strongly the statement binds and ``verb`` the document's own word for it. Level
-READING marks our interpretation of a text that is silent or ambiguous; its ``note`` says what the
-text leaves open. ``releases`` is the range of a vendor's releases whose manual has the sentence.
-``subject`` is the party that the duty binds: ``server``, ``client``, or ``both`` where the sentence
-binds the frame itself or either end. A duty of clients alone is judged where a client is on trial,
-never on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a
-clock (``wire+time``), in the broker's ``files``, or nowhere (``none``).
+``level`` is the strength of the statement and ``verb`` the document's own word for it. READING
+marks our interpretation of a silent or ambiguous text; its ``note`` says what the text leaves open.
+``releases`` is the range of vendor releases whose manual has the sentence. ``subject`` is the party
+bound: ``server``, ``client``, or ``both`` if the sentence binds the frame itself or either end.
+Duties of clients alone are judged only when a client is on trial, never on a broker. ``observe`` is
+where a violation shows: on the ``wire``, on the wire with a clock (``wire+time``), in the broker's
+``files``, or nowhere (``none``).
 
-``title`` is the statement as a heading: at most 60 characters, no period, unique within its
-document. ``impact`` is what a breach does to an application, the worst that is likely.
-"""
+``title`` is the statement as a heading: at most 60 characters, no period, unique in its document.
+``impact`` is the worst likely effect of a violation on an application."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ _REQUIREMENT = {
 
 
 class UnknownRequirement(KeyError):
-    """An id that the catalogue does not have: one sentence, with the nearest ids that it has."""
+    """An id is not in the catalogue. The message suggests the nearest ids."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -104,7 +103,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One normative sentence. See the module's text for the fields."""
+    """One normative sentence. The module's docstring describes the fields."""
 
     id: str
     document: Document
@@ -135,22 +134,22 @@ class Requirement:
 
     @property
     def version(self) -> str:
-        """The protocol version that it belongs to, or ``*``."""
+        """The protocol version to which it belongs, or ``*``."""
         return self.document.version
 
     @property
     def profile(self) -> str | None:
-        """The profile of the brokers that it speaks of; None when it speaks of all."""
+        """The profile of the brokers it concerns; None: all brokers."""
         return self.document.profile
 
     @property
     def heading(self) -> str:
-        """The title, or the statement of a row that has none."""
+        """The title, or the statement if there is none."""
         return self.title or self.statement
 
     @property
     def required(self) -> str:
-        """What is required: the document's own words in quotation marks, or else ours."""
+        """The required behaviour: the document's own words in quotation marks, or else ours."""
         return f"“{self.quotation}”" if self.quotation else self.statement
 
     @property
@@ -168,10 +167,10 @@ class Requirement:
 
 
 def in_range(versions: str, broker_version: str) -> bool:
-    """True if the first number in ``broker_version`` is in the range ``versions``, such as
-    ``>=2.6, <2.60``.
+    """True if the first number in ``broker_version`` is in the range ``versions``, such as ``>=2.6,
+    <2.60``.
 
-    An empty range holds every version. A version without a number is in the empty range only.
+    An empty range contains every version. A version without a number is in the empty range only.
     """
     if not versions:
         return True
@@ -182,7 +181,7 @@ def in_range(versions: str, broker_version: str) -> bool:
 
 
 class Catalogue(Mapping[str, Requirement]):
-    """Every requirement by id, in the order of the files and within them."""
+    """Every requirement by id, in file order."""
 
     def __init__(
         self, documents: tuple[Document, ...], requirements: Mapping[str, Requirement]
@@ -200,7 +199,7 @@ class Catalogue(Mapping[str, Requirement]):
         return len(self._by_id)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the catalogue as plain values, which :meth:`from_json` takes."""
+        """Return the catalogue as plain values for :meth:`from_json`."""
         return {
             "documents": [
                 {**_values(document), "anchors": dict(document.anchors)}
@@ -214,8 +213,8 @@ class Catalogue(Mapping[str, Requirement]):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Catalogue:
-        """Return the catalogue that :meth:`to_json` made. Raises ``KeyError``, ``TypeError`` or
-        ``ValueError`` for other values."""
+        """Return the catalogue from the values of :meth:`to_json`. Raises ``KeyError``,
+        ``TypeError`` or ``ValueError`` for other values."""
         documents = {
             row["name"]: Document(**{**row, "anchors": MappingProxyType(row["anchors"])})
             for row in values["documents"]
@@ -234,7 +233,7 @@ class Catalogue(Mapping[str, Requirement]):
         return cls(tuple(documents.values()), requirements)
 
     def find(self, requirement: str) -> Requirement:
-        """The requirement of that id. Raises :class:`UnknownRequirement`, which names the nearest
+        """The requirement with that id. Raises :class:`UnknownRequirement`, which names the nearest
         ids."""
         requirement_row = self._by_id.get(requirement)
         if requirement_row is None:
@@ -249,7 +248,7 @@ def _values(record: Document | Requirement) -> dict[str, Any]:
 
 
 def folder_of_package() -> Path:
-    """The folder of the requirement files that come with brokerproof."""
+    """The folder of the requirement files shipped with brokerproof."""
     return Path(str(files("brokerproof.fixtures"))) / "requirements"
 
 
@@ -257,8 +256,7 @@ def load(folder: Path | None = None) -> Catalogue:
     """Read every requirement file of ``folder`` (default: the shipped one and those of installed
     packages).
 
-    Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first thing that is wrong.
-    """
+    Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first error."""
     folders = [folder or folder_of_package()]
     if folder is None:
         folders += extensions.folders(extensions.REQUIREMENTS).values()

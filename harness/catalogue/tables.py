@@ -1,9 +1,8 @@
-"""TOML files read strictly: every key known, every value of its type, every complaint one sentence
-with file and line.
+"""Reads TOML files strictly: all keys must be known and values well typed; each error is one
+sentence with file and line.
 
-``tomllib`` forgets lines. Entries of an array of tables stand in the order of their headers, so the
-n-th entry is found at the n-th ``[[name]]``.
-"""
+``tomllib`` does not report line numbers. Tables of an array are in header order, so the n-th entry
+is at the n-th ``[[name]]``."""
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ _NESTED = re.compile(r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*\.[ \t]*){40}")
 
 
 class BadData(OneSentence):
-    """A data file is not what it should be: one sentence with the file, the line or entry, and what
-    would be right."""
+    """A data file is invalid. The message is one sentence with the file, the line or entry, and
+    what is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that an entry may have: its type, and whether it must be there."""
+    """A key of an entry: its type, and whether it is mandatory."""
 
     kind: type
     required: bool = True
@@ -39,13 +38,13 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One checked table and where it stands (``stomp12.toml, line 17``)."""
+    """One checked table and its position (``stomp12.toml, line 17``)."""
 
     values: Mapping[str, Any]
     where: str
 
     def text(self, key: str) -> str:
-        """The value of a text key, without blanks around it; empty when the key is absent."""
+        """The stripped value of a text key; empty if the key is absent."""
         return str(self.values.get(key, "")).strip()
 
 
@@ -59,8 +58,8 @@ _NAMES = {
 
 
 def read(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the values of a TOML file, and its text. Raises :class:`BadData` for a file that is
-    missing or is not TOML."""
+    """Return the values and the text of a TOML file. Raises :class:`BadData` if it is missing or
+    not TOML."""
     try:
         text = input_file.read_text(path, MOST_BYTES)
     except BadInput as problem:
@@ -77,7 +76,8 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _check(path: Path, value: Any, depth: int) -> None:
-    """Raise :class:`BadData` for numbers and nesting that TOML allows and nothing here expects."""
+    """Raise :class:`BadData` for numbers and nesting that are valid TOML but never expected
+    here."""
     if depth > MOST_DEPTH:
         raise BadData(f"{path}: is nested deeper than {MOST_DEPTH} levels")
     if isinstance(value, float) and not math.isfinite(value):
@@ -92,8 +92,8 @@ def _check(path: Path, value: Any, depth: int) -> None:
 def entries(
     path: Path, name: str, keys: Mapping[str, Key], values: Mapping[str, Any], text: str
 ) -> Iterator[Entry]:
-    """The ``[[name]]`` tables of a file that :func:`read` has read. Raises :class:`BadData` at the
-    first wrong one."""
+    """The ``[[name]]`` tables of a file that :func:`read` has read. Raises :class:`BadData` for the
+    first invalid one."""
     rows = values.get(name, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadData(f"{path}: {name} should be an array of tables, each begun by [[{name}]]")
@@ -121,7 +121,7 @@ def table(where: str, keys: Mapping[str, Key], row: Mapping[str, Any], name: str
 
 
 def only(path: Path, values: Mapping[str, Any], *allowed: str) -> None:
-    """Raise :class:`BadData` when a file has a top-level key besides ``allowed``."""
+    """Raise :class:`BadData` if a file has a top-level key that is not ``allowed``."""
     for key in values:
         if key not in allowed:
             raise BadData(f"{path}: unknown key {key!r}; this file has {', '.join(allowed)}")

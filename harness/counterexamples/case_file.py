@@ -1,5 +1,5 @@
-"""``*.case.jsonl``: a header line that says what failed and how to run it again, then the
-conversation, step by step."""
+"""``*.case.jsonl``: a header that says what failed and how to run it again, then the conversation,
+one step a line."""
 
 from __future__ import annotations
 
@@ -36,22 +36,21 @@ FOLDER = "counterexamples"
 
 
 class BadCaseFile(OneSentence):
-    """A file is not a case file of this version: one sentence with the file, the line and what is
-    wrong."""
+    """A file is not a case file of this version. The message is one sentence with the file, the
+    line and the error."""
 
 
 @dataclass
 class CaseFile:
-    """The content of a case file. ``conversation`` is None where no bytes were kept; the header
-    says why."""
+    """The content of a case file. ``conversation`` is None if no bytes were kept; the header says
+    why."""
 
     header: dict[str, Any]
     conversation: Composed | None = field(default=None)
 
 
 def slug(target: str, case: str) -> str:
-    """The name under which the counterexample of a case on a target is kept: readable, and never
-    that of another."""
+    """A readable and unique file name for the counterexample of a case on a target."""
     digest = hashlib.sha256(f"{target}\0{case}".encode()).hexdigest()[:8]
     return (
         re.sub(r"[^A-Za-z0-9]+", "-", f"{target}-{case}").strip("-")[:90].strip("-").lower()
@@ -60,13 +59,12 @@ def slug(target: str, case: str) -> str:
 
 
 def path_of(folder: Path, target: str, case: str) -> Path:
-    """Return the file of a case's counterexample in the run ``folder``."""
+    """Return the path of a case's counterexample in the run ``folder``."""
     return folder / FOLDER / f"{slug(target, case)}{SUFFIX}"
 
 
 def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
-    """Return a digest that changes with the function's code, not with its docstring, place or
-    layout."""
+    """Return a digest of the function's code that ignores docstring, position and layout."""
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
         for node in ast.walk(parsed):
@@ -119,7 +117,7 @@ def _lines(talk: Composed) -> Iterator[dict[str, Any]]:
 
 
 def read(path: Path) -> CaseFile:
-    """The case in ``path``. Raises :class:`BadCaseFile`."""
+    """Read the case in ``path``. Raises :class:`BadCaseFile`."""
     try:
         text = input_file.read_text(path).removesuffix("\n")
     except BadInput as problem:
@@ -127,7 +125,7 @@ def read(path: Path) -> CaseFile:
             f"{path}: {problem}; it should be a {SUFFIX} file of brokerproof"
         ) from None
     values = []
-    # Not splitlines: a JSON text may hold U+2028 and its like.
+    # Not splitlines: JSON text may contain U+2028 and other line separators.
     for number, line in enumerate(text.split("\n") if text else (), 1):
         try:
             values.append(strict_json.loads(line))
@@ -194,7 +192,7 @@ def _number_of(values: Mapping[str, Any], key: str, most: int) -> float:
 
 
 def _check_step(line: Line, came: Mapping[int, list[Came]]) -> None:
-    """Raise for a step that the player could not play: ``KeyError``, ``TypeError`` or
+    """Raise for a step that the player cannot play: ``KeyError``, ``TypeError`` or
     ``ValueError``."""
     fields = line.about
     if line.verb != "pause" and (type(line.conn) is not int or line.conn not in came):

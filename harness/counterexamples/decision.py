@@ -1,9 +1,8 @@
-"""Judges a conversation that was played again by what was expected when it was recorded.
+"""Judges a replayed conversation by the expectation recorded with it.
 
-This file needs Python 3.11 and nothing else but ``player.py``, with which it is copied into every
-script of a counterexample. :data:`PROMISES` names the expectations that can be found to be met:
-for others a script can only see the same behaviour once more.
-"""
+This file needs only Python 3.11 and ``player.py``; both are copied into every script of a
+counterexample. :data:`PROMISES` lists the expectations that can be confirmed as met. For others a
+script can only recognise the recorded behaviour."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ sentence."""
 
 
 def decide(expected: Mapping[str, Any], recorded: Mapping[str, Any], player: Player) -> Decision:
-    """Judge what ``player`` has received by what was ``expected``, or, where that cannot be
-    checked here, by what was ``recorded``."""
+    """Judge what ``player`` received by what was ``expected`` or, if that cannot be checked here,
+    by what was ``recorded``."""
     judge = _JUDGES.get(expected["kind"])
     if judge is None or not decidable(expected):
         return _compare(recorded, player)
@@ -38,7 +37,8 @@ def decide(expected: Mapping[str, Any], recorded: Mapping[str, Any], player: Pla
 
 
 def decidable(expected: Mapping[str, Any]) -> bool:
-    """True if an expectation can be checked without the case, so that a fix can be confirmed."""
+    """True if the expectation can be checked without the case, so that a script can confirm a
+    fix."""
     return expected["kind"] in _JUDGES and expected.get("decidable", True)
 
 
@@ -109,8 +109,8 @@ def _bodies(bodies: Sequence[bytes]) -> str:
 
 
 def _window(expected: Mapping[str, Any], player: Player) -> Decision:
-    """Deliveries may begin while the unsettled bytes are below the window, 0 allows one, and a
-    negative window any number."""
+    """A delivery may begin while fewer bytes than the window are unsettled; 0 allows one delivery,
+    a negative window any number."""
     conn: int = expected["conn"]
     window: int = expected["window"]
     settlements = [settled for settled in player.settled if settled.conn == conn]
@@ -144,7 +144,7 @@ def _window(expected: Mapping[str, Any], player: Player) -> Decision:
 
 
 def _signs(expected: Mapping[str, Any], player: Player) -> Decision:
-    """The gaps between signs of life, heartbeats and frames, from the mark ``since`` on."""
+    """The gaps between heartbeats or frames after the mark ``since``."""
     low, high, since = expected["lo_s"], expected["hi_s"], player.marks.get("since")
     if since is None:
         return None, f"{expected['words']}: the first sign of life did not arrive"
@@ -212,7 +212,7 @@ def _fits(frame: Came, expected: Mapping[str, Any], player: Player) -> bool:
 
 
 def _compare(recorded: Mapping[str, Any], player: Player) -> Decision:
-    """Without an expectation that can be checked here: the same behaviour is the same violation."""
+    """For expectations that cannot be checked here: the same behaviour is the same violation."""
     for conn, frames in recorded["came"].items():
         came = player.came.get(int(conn), [])
         now = [_essence(frame.command, frame.headers, frame.body, player) for frame in came]
@@ -244,7 +244,7 @@ def _compare(recorded: Mapping[str, Any], player: Player) -> Decision:
 def _essence(
     command: str, headers: Sequence[tuple[str, str]], body: bytes, player: Player | None
 ) -> tuple[str, list[tuple[str, str]], bytes]:
-    """A frame without what differs from run to run."""
+    """A frame without the parts that differ from run to run."""
     if command == "ERROR":
         return command, [], b""
     new, old = (
@@ -284,8 +284,8 @@ def main(
     fields: Mapping[str, Any],
     kind: Callable[..., Player] = Player,
 ) -> int:
-    """The command line of a script: plays, prints, judges. Returns 0 (the expectation is met), 1
-    (it is violated again) or 2 (unknown)."""
+    """Play and judge the conversation of a script. Return 0 (expectation met), 1 (violated again)
+    or 2 (unknown)."""
     parser = argparse.ArgumentParser(description=fields["what"])
     first, *others = fields["acceptors"]
     parser.add_argument("address", metavar="HOST:PORT", help=f"the broker's acceptor ({first})")
@@ -309,7 +309,7 @@ def main(
     except ImportError as problem:
         show(f"{problem}; install it with: pip install stomp.py")
         return 2
-    except Exception:  # Python would exit with 1, which here accuses the broker
+    except Exception:  # Python would exit with 1, which would accuse the broker
         traceback.print_exc()
         show("The script failed, which says nothing about the broker.")
         return 2

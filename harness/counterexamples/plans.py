@@ -1,10 +1,9 @@
-"""Drawn arguments as JSON and back, without evaluating anything.
+"""Converts drawn arguments to JSON and back without evaluating code.
 
-Dataclasses and enumerations are named as ``module:Class`` and looked up among the modules of ours
-that are imported already; nothing is imported, and nothing but such a class is ever called. What
-has no JSON form of its own, such as one of a table of malformed frames, is named by its place in
-that table: ``module:TABLE`` and an index.
-"""
+Dataclasses and enumerations are named as ``module:Class`` and looked up in our modules that are
+already imported. Nothing is imported, and only such classes are called. A value without a JSON
+form, such as an entry in a table of malformed frames, is named by its table and index:
+``module:TABLE``."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ PACKAGES = ("brokerproof.suites.", "brokerproof.harness.")
 
 
 class Unstorable(Exception):
-    """A value has no form that could be read back: one sentence that names its type."""
+    """A value has no form that could be read back. The message names its type."""
 
 
 class Unrestorable(OneSentence):
-    """A stored plan names something that does not exist here (any more): one sentence."""
+    """A stored plan names something that does not exist here, or no longer does."""
 
 
 def encode(value: Any) -> Any:
@@ -74,7 +73,7 @@ def _encode_dataclass(value: Any) -> Any:
 
 
 def decode(stored: Any) -> Any:
-    """The value behind :func:`encode`'s result. Raises :class:`Unrestorable`."""
+    """The inverse of :func:`encode`. Raises :class:`Unrestorable`."""
     if not isinstance(stored, (dict, list)):
         return stored
     if isinstance(stored, list):
@@ -83,7 +82,7 @@ def decode(stored: Any) -> Any:
         return _decode(stored)
     except Unrestorable:
         raise
-    except Exception as problem:  # a class of ours may refuse what it is given in any way
+    except Exception as problem:  # our classes may refuse arguments in any way
         raise Unrestorable(f"stored arguments do not fit this version: {problem!r:.200}") from None
 
 
@@ -119,7 +118,7 @@ def _decode(stored: Mapping[str, Any]) -> Any:
 
 
 def _shown(value: object) -> str:
-    """A value in words that are the same in every process."""
+    """A textual form of a value that is the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
 
 

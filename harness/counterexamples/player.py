@@ -1,12 +1,10 @@
-"""Plays a recorded STOMP conversation again, byte for byte, and keeps what arrives this time.
+"""Replays a recorded STOMP conversation byte for byte and keeps what arrives.
 
-This file needs Python 3.11 and nothing else. It is used by ``brokerproof replay`` and is copied
-into every script of a counterexample, with ``decision.py``, which judges what arrived.
+This file needs only Python 3.11. ``brokerproof replay`` uses it, and it is copied into every script
+of a counterexample, with ``decision.py``, which judges what arrived.
 
-What cannot be the same twice is filled in while playing: the ids by which ACK and NACK name a
-message come from the MESSAGE that arrived this time, and destination names get a new mark of the
-same length.
-"""
+Values that differ between runs are filled in during replay: ACK and NACK take their ids from the
+MESSAGE received this time, and destination names get a new suffix of the same length."""
 
 from __future__ import annotations
 
@@ -24,14 +22,14 @@ PATIENCE_S = 10.0
 
 
 def show(text: str = "") -> None:
-    """A line on standard output, at once."""
+    """Print a line and flush it."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 class Ref(NamedTuple):
-    """Bytes that are known only while playing: a header of the ``nth`` MESSAGE (from 1) that
-    arrived on ``conn``."""
+    """Bytes that are known only during replay: a header of the ``nth`` MESSAGE (from 1) on
+    ``conn``."""
 
     conn: int
     nth: int
@@ -39,7 +37,7 @@ class Ref(NamedTuple):
 
 
 class Secret(NamedTuple):
-    """Bytes ``start`` to ``end`` of the login or the passcode that was given."""
+    """Bytes ``start`` to ``end`` of the given login or passcode."""
 
     name: str
     start: int = 0
@@ -50,8 +48,8 @@ Part = bytes | Ref | Secret
 
 
 class Came(NamedTuple):
-    """A frame, in the escapes of the wire. ``at`` is in seconds; ``size`` is in bytes and counts
-    the NUL and an end of line that came directly behind it."""
+    """A frame, still escaped. ``at`` is in seconds; ``size`` is in bytes and includes the NUL and
+    an end of line directly after it."""
 
     at: float
     command: str
@@ -73,7 +71,7 @@ class Came(NamedTuple):
 
 
 class Frames:
-    """Cuts bytes into frames without judging them; what is not a frame stays where it is."""
+    """Splits bytes into frames without judging them; an incomplete frame stays in the buffer."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -104,11 +102,11 @@ class Frames:
 
 
 class Diverged(Exception):
-    """The conversation took another course before the point that decides: one sentence."""
+    """The conversation took another course before the decisive point: one sentence."""
 
 
 class Settled(NamedTuple):
-    """An ACK or NACK of the ``nth`` MESSAGE (from 1) of ``conn``, sent when ``seen`` MESSAGEs had
+    """An ACK or NACK of the ``nth`` MESSAGE (from 1) of ``conn``, sent after ``seen`` MESSAGEs had
     arrived there."""
 
     conn: int
@@ -117,12 +115,12 @@ class Settled(NamedTuple):
 
 
 class Player:
-    """The verbs of a recorded conversation, over sockets. ``say`` gets a line for every step.
+    """Performs the steps of a recorded conversation over sockets. ``say`` receives a line for each
+    step.
 
-    ``recorded`` is what arrived when it was recorded: ``came`` has the frames of each connection
-    (command, headers, body), and ``ended`` the connections that the broker ended. Verbs raise
-    :class:`Diverged`.
-    """
+    ``recorded`` is what arrived in the recording: ``came`` has the frames of each connection
+    (command, headers, body), and ``ended`` the connections that the broker ended. Steps raise
+    :class:`Diverged`."""
 
     def __init__(
         self,
@@ -172,7 +170,7 @@ class Player:
         self._tell(conn, f"opened to {acceptor}")
 
     def send(self, conn: int, *parts: Part, mark: str = "") -> None:
-        """Write these bytes in one go. ``mark`` gives the moment a name."""
+        """Write these bytes in one call. ``mark`` names the moment."""
         if self._begin_send(conn, parts, mark):
             self._write(conn, b"".join(self._bytes_of(part) for part in parts))
 
@@ -186,11 +184,10 @@ class Player:
         within: float = PATIENCE_S,
         mark: str = "",
     ) -> None:
-        """Wait until the frame that was number ``count`` on this connection when this was recorded
-        has arrived, ``within`` so many seconds of our last step. ``like`` is how it looked.
+        """Wait for the frame that was number ``count`` on this connection in the recording, at most
+        ``within`` seconds from our last step. ``like`` is the recorded frame.
 
-        A frame that is ``needed`` belongs to the way to the point that decides.
-        """
+        A ``needed`` frame is required to reach the decisive point."""
         self._step += 1
         began = self.now()
         self._wait(
@@ -209,8 +206,8 @@ class Player:
         self._tell(conn, f"… did not arrive this time: {like}")
 
     def ends(self, conn: int, how: str, *, within: float = PATIENCE_S, mark: str = "") -> None:
-        """Wait until the broker ends the connection, as it did once (``how``), ``within`` so many
-        seconds of our last step."""
+        """Wait until the broker ends the connection as it did in the recording (``how``), at most
+        ``within`` seconds from our last step."""
         self._step += 1
         began = self.now()
         self._wait(max(began, self._acted_at + within), lambda: conn in self.ended)
@@ -222,14 +219,14 @@ class Player:
             self.marks[mark] = self.ended[conn][0]
 
     def pause(self, seconds: float) -> None:
-        """Let time pass. What was waited in vain since our last step counts."""
+        """Let time pass. Time spent waiting in vain since our last step counts."""
         self._step += 1
         left = max(0.0, seconds - self._in_vain)
         self._say(f"{self.now():9.3f}  pause of {left:g} s")
         self._wait(self.now() + left, lambda: False)
 
     def leave(self, conn: int, how: str) -> None:
-        """End the connection from our side: EOF (in order) or RESET."""
+        """End the connection from our side: EOF (orderly) or RESET."""
         self._act()
         self._tell(conn, f"ended by us ({how})")
         self._gone.add(conn)
@@ -245,7 +242,7 @@ class Player:
             self._tell(conn, f"← {frame.line()}")
 
     def closed(self, conn: int, how: str) -> None:
-        """The broker's end went away."""
+        """Note that the broker ended the connection."""
         self.ended[conn] = (self.now(), how)
         self._tell(conn, f"✕ ended by the broker ({how})")
 
@@ -253,7 +250,7 @@ class Player:
         return [frame for frame in self.came.get(conn, ()) if frame.command == "MESSAGE"]
 
     def renamed(self, data: bytes) -> bytes:
-        """Recorded bytes with this run's mark instead of the recorded one."""
+        """Recorded bytes, with this run's suffix in destination names."""
         return data.replace(self.mark, self.new_mark) if self.mark else data
 
     def _act(self) -> None:
@@ -262,7 +259,7 @@ class Player:
         self._answered_from = {conn: len(frames) for conn, frames in self.came.items()}
 
     def _begin_send(self, conn: int, parts: Sequence[Part], mark: str) -> bool:
-        """Note a step that writes ``parts``; return True if the connection can be written to."""
+        """Note a step that writes ``parts``; return True if the connection is writable."""
         for part in parts:
             if isinstance(part, Ref) and self._referred(part) is None:
                 raise self._diverged(
@@ -283,7 +280,7 @@ class Player:
         return conn not in self._gone and conn not in self.ended
 
     def _find(self, conn: int, count: int) -> Came | None:
-        """The frame that is now what number ``count`` of ``conn`` was when this was recorded."""
+        """The received frame that corresponds to frame ``count`` of ``conn`` in the recording."""
         then = self._recorded.get(conn, [])[:count]
         if len(then) < count:
             return None
@@ -296,7 +293,7 @@ class Player:
         return _key(frame) == (command, self.renamed(value))
 
     def _diverged(self, conn: int, wanted: str) -> Diverged:
-        """The exception of a conversation that cannot go on as it was recorded."""
+        """The exception for a conversation that cannot continue as recorded."""
         since = self.came.get(conn, [])[self._answered_from.get(conn, 0) :]
         instead = "; ".join(frame.line()[:200] for frame in since[:3]) or "nothing"
         if len(since) > 3:
@@ -321,12 +318,12 @@ class Player:
     def _tell(self, conn: int, text: str) -> None:
         self._say(f"{self.now():9.3f}  {conn}  {text}")
 
-    # sockets; ``brokerproof replay`` has others
+    # sockets; ``brokerproof replay`` uses others
 
     _began = 0.0
 
     def now(self) -> float:
-        """Seconds since the first look at the clock."""
+        """Seconds since the first call."""
         now = time.monotonic()
         self._began = self._began or now
         return now - self._began
@@ -341,9 +338,9 @@ class Player:
         try:
             self._sockets[conn].sendall(data)
         except BrokenPipeError:
-            pass  # the broker's end is gone; reading says how
+            pass  # the broker ended it; reading says how
         except OSError:
-            self._reset.add(conn)  # the kernel tells that once: reading ends as if in order
+            self._reset.add(conn)  # the kernel reports this once; reads then see an orderly end
 
     def _wait(self, deadline: float, ready: Callable[[], bool]) -> None:
         while not ready() and (left := deadline - self.now()) > 0:
@@ -376,7 +373,7 @@ class Player:
 
 
 def _key(frame: Came) -> tuple[str, bytes]:
-    """The command and what tells a frame from others of its kind in every run."""
+    """The command, and what distinguishes a frame from similar ones in every run."""
     if frame.command == "RECEIPT":
         return frame.command, (frame.get("receipt-id") or "").encode("utf-8", "surrogateescape")
     return frame.command, frame.body if frame.command == "MESSAGE" else b""

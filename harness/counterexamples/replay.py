@@ -1,4 +1,4 @@
-"""Runs a kept counterexample again: the case itself with the same arguments, or, if it changed, its
+"""Replays a saved counterexample: the case with the same arguments or, if the case changed, its
 bytes."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ATTEMPTS = 3
 
 @dataclass
 class Answer:
-    """``how`` is "case" or "bytes"; ``why`` says why it was not the case."""
+    """``how`` is "case" or "bytes"; ``why`` says why not "case"."""
 
     answer: str
     detail: str
@@ -52,15 +52,14 @@ class Answer:
 
 
 class Changed(Exception):
-    """The case cannot be run as it was: one sentence."""
+    """The case cannot be run as it was then: one sentence."""
 
 
 def import_home(name: str) -> None:
-    """Imports the conformance module that has the case ``name`` (``flow.consumer_window.x``), so
-    that it registers.
+    """Import the conformance module of case ``name`` (``flow.consumer_window.x``) so that it
+    registers.
 
-    Raises :class:`Changed` when there is none, or when it cannot be imported.
-    """
+    Raises :class:`Changed` if there is none or it cannot be imported."""
     suite, *middle = current_name(name).split(".")[:-1]
     packages = {suite: f"brokerproof.suites.{suite}" for suite in CONFORMANCE} | extensions.suites()
     if suite not in packages or not middle or not all(part.isidentifier() for part in middle):
@@ -101,7 +100,7 @@ def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
 def run_case(
     run: Run, file: CaseFile, call: Call, plan: Mapping[str, Any], say: Callable[[str], None]
 ) -> Answer:
-    """Run the case again and compare what it says of the requirements that were violated."""
+    """Run the case again and compare its findings on the violated requirements."""
     named = frozenset(requirement["id"] for requirement in file.header["requirements"])
     if lack := run.target.identity.lack_of(call.case.needs):
         return Answer(ERROR, lack, "case")
@@ -139,7 +138,7 @@ def run_case(
 
 
 def run_bytes(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -> Answer:
-    """Play the recorded bytes and judge by the recorded expectation."""
+    """Replay the recorded bytes and judge by the recorded expectation."""
     if file.conversation is None:
         return Answer(ERROR, f"its bytes were not kept: {file.header.get('octets')}", "octets", why)
     try:
@@ -150,7 +149,7 @@ def run_bytes(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) ->
 
 
 def step_lines(events: list[Event]) -> Iterator[str]:
-    """The steps of a run, a line each; heartbeats are counted, not listed."""
+    """The steps of a run, one line each; heartbeats are only counted."""
     began = events[0].at_ns if events else 0
     beats = 0
     for event in events:

@@ -1,9 +1,8 @@
-"""From the bytes of an example to the steps of a script: what to send, what to wait for, how long
-to pause.
+"""Turns the bytes of an example into the steps of a script: what to send, what to wait for, how
+long to pause.
 
-What arrived between two of our steps is waited for (a real broker answers in its own time); what
-was left of the time after it was a pause on purpose.
-"""
+The script waits for what arrived between two of our steps, since a real broker answers in its own
+time. Time left after that was an intentional pause."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ _SHORTEST_MARK = 6
 
 @dataclass
 class Line:
-    """One step: a verb of the player, its connection, and what belongs to it."""
+    """One step: a method of the player, its connection, and its arguments."""
 
     at: Instant
     verb: str
@@ -56,7 +55,7 @@ class Line:
 
 @dataclass
 class Composed:
-    """The steps of a conversation, what came in it, and what was expected."""
+    """The steps of a conversation, what arrived, and what was expected."""
 
     lines: list[Line]
     expected: dict[str, Any]
@@ -67,7 +66,8 @@ class Composed:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The frames that arrived and the connections that the broker ended, for a player."""
+        """The frames that arrived and the connections that the broker ended, in the player's
+        form."""
         came = {
             conn: [(frame.command, frame.headers, frame.body) for frame in frames]
             for conn, frames in self.came.items()
@@ -76,7 +76,7 @@ class Composed:
 
 
 def compose(log: ByteLog, violation: Violation, identity: Identity, *, virtual: bool) -> Composed:
-    """The conversation up to ``violation``. The login and the passcode are taken out."""
+    """The conversation up to ``violation``, without login and passcode."""
     steps = log.steps[: violation.steps]
     secret = _without_secrets(steps, identity)
     readers: dict[int, Frames] = {}
@@ -149,7 +149,7 @@ def _remember(ids: dict[bytes, Ref], conn: int, frame: Came, before: list[Came])
 
 
 def _with_ids(part: Part, ids: Mapping[bytes, Ref]) -> list[Part]:
-    """An ACK or NACK with references where it names a message."""
+    """An ACK or NACK with references in place of message ids."""
     if not isinstance(part, bytes) or not part.lstrip(b"\r\n").startswith(
         (b"ACK\n", b"NACK\n", b"ACK\r\n", b"NACK\r\n")
     ):
@@ -161,10 +161,9 @@ def _with_ids(part: Part, ids: Mapping[bytes, Ref]) -> list[Part]:
 
 
 def _without_secrets(steps: list[Step], identity: Identity) -> dict[int, list[Part]]:
-    """Return the parts of each write, by its position; a secret may be spread over several writes.
+    """Return the parts of each write, by its position; a secret may span several writes.
 
-    The passcode is found anywhere, also as a part of a wrong one, unless it could be guessed.
-    """
+    The passcode is replaced everywhere, even within a wrong one, unless it is guessable."""
     patterns = {
         name: rb"(?:^|\n)" + name.encode() + b":(" + re.escape(value.encode()) + rb")(?=[\r\n])"
         for name, value in (("login", identity.login), ("passcode", identity.passcode))
@@ -206,7 +205,7 @@ def _cut(data: bytes, begin: int, hidden: list[tuple[int, int, str]]) -> Iterato
 
 
 def _heard_at(steps: list[Step], expectation: Expectation | None) -> int | None:
-    """The connection on which bytes arrived at the instant from which signs of life count."""
+    """The connection on which bytes arrived at the instant from which heartbeats are counted."""
     if expectation is None or expectation.kind != "signs":
         return None
     conns = (
@@ -278,13 +277,13 @@ def _fits(frame: Came, expected: Mapping[str, Any]) -> bool:
 
 
 def _own(line: Line) -> bool:
-    """True for a step of ours: the broker answers to it."""
+    """True for a step of ours, to which the broker responds."""
     return line.verb in ("open", "send", "leave")
 
 
 def _give_time(lines: list[Line], expected: Mapping[str, Any], end: Instant) -> None:
-    """Lengthen the waits for frames that arrived late, and for those expected later than they
-    arrived. What should not have come is waited for only as long as the case looked."""
+    """Lengthen the waits for frames that arrived late or were expected later than they arrived. For
+    frames that should not have arrived, wait only as long as the case did."""
     longest = expected.get("hi_s") or expected.get("lo_s") or 0.0
     last = next((place for place in reversed(range(len(lines))) if _own(lines[place])), 0)
     own = lines[0].at if lines else 0
@@ -308,8 +307,8 @@ def _should_not_come(line: Line, expected: Mapping[str, Any]) -> bool:
 
 
 def _mark_needed(lines: list[Line], expected: Mapping[str, Any]) -> None:
-    """Mark the frames without which the conversation is another before it comes to the point: the
-    answers before our last step, except for those that the expectation judges."""
+    """Mark the frames without which the conversation cannot reach the decisive point: all answers
+    before our last step, except those that the expectation judges."""
     if not decidable(expected):
         return
     last = next((place for place in reversed(range(len(lines))) if _own(lines[place])), 0)
@@ -336,7 +335,7 @@ def _mark_needed(lines: list[Line], expected: Mapping[str, Any]) -> None:
 
 
 def mark_decidable(expected: dict[str, Any], lines: list[Line]) -> None:
-    """Note for a time whether the steps between which it was measured were found."""
+    """For a time, note whether the steps between which it was measured were found."""
     if expected["kind"] == "duration":
         marks = {line.about.get("mark") for line in lines}
         expected["decidable"] = {"since", "until"} <= marks and "lo_s" in expected
@@ -346,7 +345,7 @@ def mark_decidable(expected: dict[str, Any], lines: list[Line]) -> None:
 
 
 def _mark_times(lines: list[Line], expectation: Expectation | None, conn: int | None) -> None:
-    """Name the steps between which the time was measured, where they can be found."""
+    """Mark the steps between which the time was measured, if they can be found."""
     if expectation is None or expectation.since is None:
         return
     if expectation.kind == "signs":
@@ -368,5 +367,5 @@ def _nearest(lines: list[Line], instant: Instant) -> Line | None:
         for line in lines
         if line.verb in ("send", "receive", "ends") and abs(line.at - instant) <= NEAR
     ]
-    # Where a broker says ERROR and closes at once, another may only close.
+    # One broker sends ERROR and closes; another may only close.
     return min(near, key=lambda step: (abs(step.at - instant), step.verb != "ends"), default=None)

@@ -1,5 +1,5 @@
-"""Stand-alone scripts of a counterexample, for a broker's maintainers: nothing of brokerproof is
-needed to run them."""
+"""Writes stand-alone scripts of a counterexample, which a broker's maintainers can run without
+brokerproof."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OURS = "brokerproof."
 
 
 class Inexpressible(Exception):
-    """A conversation cannot be written so: one sentence, which goes into the case file."""
+    """A conversation cannot be written in this form: one sentence for the case file."""
 
 
 def raw(header: Mapping[str, Any], talk: Composed) -> str:
@@ -42,7 +42,7 @@ def _program(
     steps: list[str],
     kind: str,
 ) -> list[str]:
-    """The source of ``modules`` and the conversation, which a player of ``kind`` plays."""
+    """The source of ``modules`` and of the conversation, for a player of ``kind``."""
     opening = {
         "what": f"{header['case']}: {header['detail']}",
         "acceptors": talk.acceptors,
@@ -77,8 +77,8 @@ def _program(
 
 
 def _source(modules: Sequence[ModuleType]) -> Iterator[str]:
-    """The lines of ``modules`` as one module: the imports of all, then what they define. Docstrings
-    of modules and imports of ours are left out."""
+    """The lines of ``modules`` merged into one module: all imports, then the definitions. Module
+    docstrings and our own imports are omitted."""
     whole: set[str] = set()
     names: dict[str, set[str]] = {}
     definitions: list[str] = []
@@ -130,7 +130,7 @@ def _head(header: Mapping[str, Any], talk: Composed, needs: str) -> list[str]:
 
 
 def _exits(expected: Mapping[str, Any]) -> str:
-    """The meaning of the exit codes of a script with this expectation."""
+    """What a script's exit codes mean for this expectation."""
     if not decision.decidable(expected):
         return (
             "Exit 1: the broker does exactly what it did when this was recorded, so it is violated"
@@ -194,7 +194,7 @@ def _pieces(parts: tuple[Part, ...]) -> Iterator[str]:
 
 
 def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
-    """The parts as source, line by line; True where the next one continues the same bytes."""
+    """The parts as source lines; True if the next line continues the same bytes."""
     for part in parts:
         if isinstance(part, Ref):
             yield f"Ref({part.conn}, {part.nth}, {part.header!r})", False
@@ -241,8 +241,8 @@ _CLIENT = frozenset(
 
 
 def stompy(header: Mapping[str, Any], talk: Composed, versions: Mapping[int, str]) -> str:
-    """The conversation through stomp.py. Raises :class:`Inexpressible` where its frames would not
-    be the same."""
+    """The conversation through stomp.py. Raises :class:`Inexpressible` if stomp.py would write
+    other frames."""
     _check_length(talk)
     if talk.expected["kind"] in ("duration", "signs"):
         raise Inexpressible("the measurement is a time, which stomp.py's threads would blur")
@@ -266,7 +266,7 @@ def _through_stomp_py(line: Line, versions: Mapping[int, str]) -> Iterator[str]:
 
 
 def _stomp_py_frame(line: Line, version: str) -> str:
-    """``send_frame`` for a write that is one whole frame which stomp.py writes alike."""
+    """``send_frame`` for a write of one whole frame that stomp.py would write identically."""
     texts: dict[str, str] = {}
     data = b""
     for number, part in enumerate(line.parts):

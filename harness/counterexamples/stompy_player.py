@@ -1,8 +1,7 @@
-"""Plays a recorded STOMP conversation again through stomp.py.
+"""Replays a recorded STOMP conversation through stomp.py.
 
-This file needs Python 3.11, stomp.py, and ``player.py``, with which it is copied into every
-``*_stompy.py`` script.
-"""
+This file needs Python 3.11, stomp.py and ``player.py``; the two files are copied into every
+``*_stompy.py`` script."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ class _Listener:
 
 
 class StompPyPlayer(Player):
-    """The verbs of a recorded conversation, through connections of stomp.py."""
+    """Performs the steps of a recorded conversation through stomp.py connections."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -33,7 +32,7 @@ class StompPyPlayer(Player):
         """Notified by stomp.py's threads when something arrived."""
 
     def connect(self, conn: int, acceptor: str, version: str) -> None:
-        """Open a connection that speaks ``version``; CONNECT is sent as a frame of its own."""
+        """Open a connection that speaks ``version``; CONNECT is sent as a separate step."""
         self._versions[conn] = version
         self.open(conn, acceptor)
 
@@ -52,7 +51,7 @@ class StompPyPlayer(Player):
             self._connections[conn].send_frame(command, values, self._value(body))
 
     def disconnected(self, conn: int) -> None:
-        """The connection ended, by the broker unless it was left."""
+        """The connection ended: by the broker, unless we left it."""
         with self._changed:
             if conn not in self._gone:
                 self.closed(conn, "EOF")

@@ -1,5 +1,4 @@
-"""Plays the bytes of a case file against a target's own world, when the case itself cannot be run
-any more."""
+"""Replays the bytes of a case file in a target's own world if the case itself can no longer run."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ class _Ear:
 
 
 class WorldPlayer(Player):
-    """The player on a target, in whichever kind of time it keeps."""
+    """The player on a target, in virtual or real time."""
 
     def __init__(self, target: Target, talk: Composed, say: Callable[[str], None]) -> None:
         identity = target.identity
@@ -57,12 +56,11 @@ class WorldPlayer(Player):
 
 
 def play(target: Target, talk: Composed, say: Callable[[str], None]) -> Decision:
-    """Play ``talk`` and judge it by the recorded expectation; see
+    """Replay ``talk`` and judge it by the recorded expectation; see
     :func:`brokerproof.harness.counterexamples.decision.decide`.
 
-    Raises :class:`brokerproof.harness.worlds.world.Unreachable` when an acceptor of the recording
-    is not there.
-    """
+    Raises :class:`brokerproof.harness.worlds.world.Unreachable` if an acceptor of the recording
+    does not exist."""
     player = WorldPlayer(target, talk, say)
     try:
         for line in talk.lines:

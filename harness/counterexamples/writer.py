@@ -1,4 +1,4 @@
-"""Writes the counterexample of a case that failed: the case file and the scripts beside it."""
+"""Writes the counterexample of a failed case: the case file and its scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.byte_log import Violation
 def keep(
     folder: Path, run: Run, call: Call, example: ExampleRecord, failing: frozenset[str]
 ) -> Path:
-    """Write what ``example`` did into ``folder``; return the case file."""
+    """Write the conversation of ``example`` into ``folder``; return the case file."""
     violation = next(
         violation for violation in example.wire.violations if failing & set(violation.requirements)
     )

@@ -1,2 +1,1 @@
-"""A broker's parameters, inferred from its behaviour: probes, intervals, and the profile made of
-them."""
+"""Infers a broker's parameters from its behaviour: probes, intervals, and the resulting profile."""

@@ -1,11 +1,10 @@
-"""Addresses that fill up: the limit, what a message weighs, what happens at the limit, and when
-there is room again.
+"""Measures addresses that fill up: the limit, the cost of a message, what happens at the limit, and
+when there is room again.
 
-All over AMQP, where each message has an outcome and room shows as credit. What makes it exact: let
-s(k) be the smallest sum of bodies with which k messages fill an address. Then s(k) + k · overhead
-is the limit, but for less than one byte, and two values of k give overhead and limit. Bodies stay
-small: large ones may lie elsewhere and weigh nothing.
-"""
+It uses AMQP, where each message has an outcome and credit shows room. Let s(k) be the smallest
+total body size with which k messages fill an address. Then s(k) + k · overhead is the limit to
+within one byte, so two values of k give both overhead and limit. Bodies stay small, because large
+ones may be stored elsewhere and cost nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ the overhead known."""
 @dataclass(frozen=True, slots=True)
 class Look:
     """A fresh address after some messages: how many were accepted, and whether one more is refused,
-    lost, held up or paged."""
+    dropped, blocked or paged."""
 
     accepted: int
     refused: bool
@@ -51,7 +50,7 @@ class Look:
 
     @property
     def policy(self) -> str | None:
-        """The policy that shows here; None while the address is not full."""
+        """The full policy observed; None while the address is not full."""
         shown = {
             "BLOCK": self.no_credit,
             "FAIL": self.refused,
@@ -69,12 +68,12 @@ class AddressProbes:
         self.admin = bench.admin() if ADMIN in bench.capabilities else None
 
     def fresh(self) -> Node:
-        """An address that nobody has used before."""
+        """An address that has not been used before."""
         made = self.bench.node()
         return Node(self.prefix + made.address, made.capabilities)
 
     def producer(self, node: Node) -> tuple[AmqpPeer, Link]:
-        """A sender on a connection of its own."""
+        """A sender on a separate connection."""
         peer = self.bench.amqp(acceptor=self.acceptor)
         return peer, peer.sender(node)
 
@@ -85,8 +84,8 @@ class AddressProbes:
         )
 
     def fill(self, node: Node, bodies: Sequence[int]) -> tuple[AmqpPeer, int, str | None]:
-        """Send messages with bodies of so many bytes one by one; how many were accepted, and the
-        other outcome that ended it."""
+        """Send messages with bodies of this size one by one. Return how many were accepted, and the
+        outcome that ended it."""
         peer, link = self.producer(node)
         for number, body in enumerate(bodies):
             if not self.credit(link, peer, PATIENCE if number == 0 else QUIET):
@@ -97,16 +96,15 @@ class AddressProbes:
         return peer, len(bodies), None
 
     def look(self, bodies: Sequence[int], *, lost: bool = True) -> Look:
-        """Fill a fresh address with messages of so many bytes each, and send one more; return the
-        fate of both."""
+        """Fill a fresh address with messages of this size and send one more; return what happened
+        to them."""
         node = self.fresh()
         peer, accepted, otherwise = self.fill(node, bodies)
         sent = accepted
         late, link = self.producer(node)
         no_credit = not self.credit(link, late, QUIET)
         before = None if self.admin is None else self.admin.address(node.address)
-        # Who has credit from before may send to an address that blocks; under FAIL nobody may,
-        # credit or not.
+        # A sender with earlier credit may still send to a blocked address; under FAIL it may not.
         able = [
             (producer, way)
             for producer, way in ((peer, peer.session.links[0]), (late, link))
@@ -123,28 +121,29 @@ class AddressProbes:
         if self.admin is not None and before is not None:
             after = self.admin.address(node.address)
             if not refused and not no_credit:
-                # Paged messages are counted in the background; what was dropped never is.
+                # Paged messages are counted in the background; dropped ones never are.
                 within = SLOW if after.pages else QUIET
                 after, _ = self.admin.until(node.address, partial(_counts, sent), within)
                 gone = sent - after.messages
-            # Some brokers page from the message on that fills the address, some from the next one
-            # on: that one costs no memory.
+            # Some brokers page the message that fills the address, others only the next one: that
+            # one costs no memory.
             paged = before.paging or (otherwise is None and after.size <= before.size)
         elif lost and not refused and not no_credit:
             gone = sent - self.taken(node, sent)
         for producer in (peer, late):
             producer.close_socket()
-        # An address under DROP calls itself paging too, for its messages take the same way out.
+        # Under DROP an address also reports that it is paging, because its messages take the same
+        # path.
         return Look(accepted, refused, no_credit and not refused, gone, paged and not gone)
 
     def taken(self, node: Node, count: int) -> int:
-        """Count the messages that a consumer gets, of at most ``count``. They are settled."""
+        """Consume and settle up to ``count`` messages; return how many arrived."""
         peer = self.bench.amqp(acceptor=self.acceptor)
         link = peer.receiver(node, credit=count)
         before = -1
         while before < len(peer.deliveries) < count:
             before = len(peer.deliveries)
-            # Patiently: what is slow to come from disk is not lost.
+            # Wait long enough: a message that is slow to load from disk is not lost.
             self.bench.wait_until(lambda count=before: len(peer.deliveries) > count, SLOW)  # type: ignore[misc]
         got = peer.take_deliveries(link)
         for delivery in got:
@@ -154,23 +153,22 @@ class AddressProbes:
         return len(got)
 
     def full(self, bodies: Sequence[int], policy: str) -> bool:
-        """True if messages of so many bytes each fill an address that has that policy."""
+        """True if messages of these sizes fill an address with that policy."""
         return self.look(bodies, lost=policy == "DROP").policy == policy
 
     def smallest(self, count: int, policy: str) -> int | None:
-        """The smallest sum of bodies with which ``count`` messages fill an address; None when those
-        of :data:`SMALLEST` do.
+        """The smallest total body size with which ``count`` messages fill an address; None if
+        bodies of :data:`SMALLEST` suffice.
 
-        Bodies of :data:`WHOLE` bytes have to fill it.
-        """
+        Bodies of :data:`WHOLE` bytes must fill it."""
         low, high = count * SMALLEST, count * WHOLE
         if self.full(_shared(low, count), policy):
             return None
         return _first(lambda size: self.full(_shared(size, count), policy), low, high)
 
     def room(self, body: int, count: int) -> int | None:
-        """Under BLOCK: how many of ``count`` messages are left when a waiting producer gets credit;
-        None if it never does."""
+        """Under BLOCK: how many of ``count`` messages remain when a waiting producer receives
+        credit; None if it never does."""
         node = self.fresh()
         peer, accepted, _ = self.fill(node, [body] * count)
         late, link = self.producer(node)
@@ -198,19 +196,18 @@ def _counts(sent: int, state: AddressState) -> bool:
 
 
 def _shared(size: int, count: int) -> list[int]:
-    """Bodies of ``size`` in all, as even as they can be."""
+    """Split ``size`` into bodies that are as equal as possible."""
     share = size // count
     return [share] * (count - 1) + [size - share * (count - 1)]
 
 
 def of_prefix(parameter: str, prefix: str) -> str:
-    """The name of a parameter that holds for addresses whose names begin so."""
+    """The name of a parameter for addresses with this prefix."""
     return f"{parameter} of {prefix}*"
 
 
 def infer_address(bench: Bench, prefix: str, acceptor: str | None) -> list[Estimate]:
-    """Find the limit of addresses whose names begin with ``prefix``, up to :data:`LARGEST`
-    bytes."""
+    """Find the limit of addresses with ``prefix``, up to :data:`LARGEST` bytes."""
     probes = AddressProbes(bench, prefix, acceptor)
     return [
         replace(estimate, parameter=of_prefix(estimate.parameter, prefix))
@@ -261,7 +258,7 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
 
 
 def _by_messages(probes: AddressProbes, policy: str) -> int | None:
-    """The number of messages that fills an address, if small ones do it as soon as large ones."""
+    """The number of messages that fills an address, if it is the same for small and large ones."""
 
     def full(count: int, body: int) -> bool:
         return probes.full([body] * count, policy)
@@ -271,7 +268,8 @@ def _by_messages(probes: AddressProbes, policy: str) -> int | None:
 
 
 def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
-    """Find how little must be left before a producer gets credit again, as a share of the limit."""
+    """Find the fraction of the limit to which an address must drain before a producer receives
+    credit again."""
     name, body = "room again below", 1000
     weight = Range.of((overhead.low or 0) + body, (overhead.high or 0) + body)
     assert limit.high is not None
@@ -285,6 +283,6 @@ def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The first number above ``low`` for which ``holds``, taken to be true at ``high`` and from
-    somewhere on."""
+    """The first number above ``low`` for which ``holds``, which is assumed to be monotonic and true
+    at ``high``."""
     return low + 1 + bisect_left(range(low + 1, high), True, key=holds)

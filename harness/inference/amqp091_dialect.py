@@ -1,4 +1,4 @@
-"""The dialect of an AMQP 0-9-1 broker of which only the address is known."""
+"""Infers the dialect of an AMQP 0-9-1 broker from its address alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNDECLARED = "amqp091-undeclared"
 
 
 def infer_amqp091(target: Target, seed: int) -> Dialect:
-    """Ask ``target`` for its dialect of AMQP 0-9-1. A broker that lets nobody in has none."""
+    """Ask ``target`` for its dialect of AMQP 0-9-1. A broker that refuses the login has none."""
     questions, dialect = Questions(target, seed), Dialect()
     if questions.asked(_makes_queues):
         dialect.without(

@@ -1,10 +1,9 @@
-"""The dialect of an AMQP 1.0 broker of which only the address is known: which nodes are queues and
-which topics, what may be asked of them, and how soon signs of life may be asked for.
+"""Infers the dialect of an AMQP 1.0 broker from its address alone: which nodes are queues or
+topics, which features they support, and the shortest idle-time-out.
 
-The standard leaves addresses and nodes to the broker. Candidates are tried side by side, and the
-first in order that behaves as a queue or topic counts. What a queue can do beyond keeping messages
-is offered if it worked once; how well it works is left to the cases.
-"""
+The standard leaves addresses and nodes to the broker. Candidates are tried concurrently, and the
+first in order that behaves as a queue or topic is taken. A further feature of a queue counts as
+offered if it worked once; the cases judge how well."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ _OFFERS: Sequence[tuple[str, str]] = (
 
 
 def infer_amqp(target: Target, seed: int) -> Dialect:
-    """Ask ``target`` for its dialect of AMQP 1.0. A broker that lets nobody in has none."""
+    """Ask ``target`` for its dialect of AMQP 1.0. A broker that refuses the login has none."""
     questions, dialect = Questions(target, seed), Dialect()
     if not questions.asked(lambda bench: bench.amqp() is not None):
         return dialect
@@ -106,7 +105,7 @@ def _place(
     candidates: Sequence[Candidate],
     does: Callable[[Candidate, Bench], bool],
 ) -> Candidate | None:
-    """Return the first candidate that is such a place, and note it."""
+    """Return the first candidate that passes the test, and note it."""
     ask = [partial(does, candidate) for candidate in candidates]
     answers = questions.asked_together(ask)
     found = next((one for one, yes in zip(candidates, answers, strict=True) if yes), None)
@@ -120,7 +119,7 @@ def _place(
 
 
 def is_queue(candidate: Candidate, bench: Bench) -> bool:
-    """True if a message waits for its receiver, goes to one of two, and is gone once accepted."""
+    """True if a message waits for a receiver, reaches one of two, and is removed once accepted."""
     node = _node(candidate, bench, RoutingType.ANYCAST)
     _send(bench, node, b"kept")
     receivers = [_receiver(bench, node) for _ in range(2)]
@@ -138,7 +137,7 @@ def is_queue(candidate: Candidate, bench: Bench) -> bool:
 
 
 def is_topic(candidate: Candidate, bench: Bench) -> bool:
-    """True if two receivers get a message each."""
+    """True if each of two receivers gets the message."""
     node = _node(candidate, bench, RoutingType.MULTICAST)
     receivers = [_receiver(bench, node) for _ in range(2)]
     _send(bench, node, b"copied")
@@ -170,7 +169,7 @@ def _comes(peer: AmqpPeer, link: Link, within: Duration = _SOON) -> bool:
 
 
 def _offers(questions: Questions, dialect: Dialect, queue: Candidate) -> None:
-    """Note what a queue, and the broker, can do beyond passing a message on."""
+    """Note the features of a queue, and of the broker, beyond delivering a message."""
     ask: dict[str, Callable[[Bench], bool]] = {
         "amqp-redelivery": lambda bench: all(
             _gives_again(queue, state, bench) for state in ("released", None)
@@ -192,8 +191,8 @@ def _offers(questions: Questions, dialect: Dialect, queue: Candidate) -> None:
 
 
 def _gives_again(queue: Candidate, state: str | Described | None, bench: Bench) -> bool:
-    """True if a message comes again behind the outcome ``state``, or without one when its link
-    is gone: a source may have any default-outcome (3.5.3)."""
+    """True if a message is redelivered after the outcome ``state`` or, without an outcome, after
+    its link ended: a source may have any default-outcome (3.5.3)."""
     node = _node(queue, bench, RoutingType.ANYCAST)
     _send(bench, node, b"again")
     peer, link = _receiver(bench, node, source=_source(node, outcomes=OUTCOMES))
@@ -237,9 +236,7 @@ def _has_transactions(bench: Bench) -> bool:
     source = codec.composite("source", {"outcomes": OUTCOMES})
     link = peer.attach(SENDER, source=source, target=codec.composite("coordinator"))
     if link.answer is None or link.answer.kind("target") != "coordinator":
-        return (
-            False  # what is sent to another target is a message: a declare ends Proton's broker.c
-        )
+        return False  # elsewhere it would be a message: a declare crashes Proton's broker.c
     _await_credit(bench, peer, link)
     declare = peer.post(link, codec.composite("declare"))
     answer = peer.confirmed(link.session, declare, "declared", within=ANSWER)
@@ -251,7 +248,7 @@ def _has_transactions(bench: Bench) -> bool:
 
 
 def _idle_time_out(questions: Questions, dialect: Dialect) -> None:
-    """Note the shortest idle-time-out from which on the broker accepts each that was tried."""
+    """Note the shortest idle-time-out such that the broker accepts it and all longer ones tried."""
     refusals: dict[int, str] = {}
 
     def accepts(bench: Bench, asked: int) -> bool:

@@ -1,4 +1,4 @@
-"""Credit of AMQP producers: how much a link gets, and with how much left it is filled up."""
+"""Credit of AMQP producers: how much a link receives, and at which remainder it is replenished."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST = 5000
 
 
 def infer_credit(bench: Bench, acceptor: str | None) -> list[Estimate]:
-    """Grant and low mark of producers on ``acceptor``, from one link that sends message by
-    message."""
+    """Find the grant and the low mark of producers on ``acceptor``, from one link that sends
+    messages one by one."""
     peer = bench.amqp(acceptor=acceptor)
     link = peer.sender(bench.node())
     peer.watch_for(frame("flow", link=link))
@@ -34,7 +34,7 @@ def infer_credit(bench: Bench, acceptor: str | None) -> list[Estimate]:
         peer.publish(link, b"paced")
         peer.settle()
         left -= 1
-        # The flow may come behind what settled the message.
+        # The flow may follow the settlement of the message.
         granted = partial(_has_more_credit, link, left)
         if bench.wait_until(granted, ms(0 if bench.virtual else 30)) or granted():
             break

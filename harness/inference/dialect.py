@@ -1,10 +1,9 @@
-"""The dialect of a STOMP broker of which only the address is known: versions, names of queues and
-topics, and the optional parts that it refuses.
+"""Infers the dialect of a STOMP broker from its address alone: versions, names of queues and
+topics, and the optional features it refuses.
 
-A probe asks once and takes the broker's first answer. A part counts as absent only where the broker
-*refuses* it with ERROR or the end of the connection: one that is accepted and done wrongly is left
-to the cases. What no specification words (windows, marks of redelivery) is reported and not judged.
-"""
+A probe asks once and takes the broker's first answer. A feature counts as absent only if the broker
+*refuses* it with ERROR or by closing the connection; the cases judge a feature that is accepted but
+wrong. Features without a specification (windows, redelivery marks) are reported but not judged."""
 
 from __future__ import annotations
 
@@ -48,8 +47,8 @@ WINDOWS = {"consumer-window-size": "1", "prefetch-count": "1", "activemq.prefetc
 
 @dataclass
 class Dialect:
-    """An inferred dialect: parameters and absent capabilities with a reason each, and sentences for
-    the reader."""
+    """An inferred dialect: parameters, absent capabilities with reasons, and sentences for the
+    reader."""
 
     parameters: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -85,12 +84,12 @@ class Dialect:
 
 
 def is_unknown(target: Target) -> bool:
-    """True if nothing is known of the broker but its address."""
+    """True if only the broker's address is known."""
     return isinstance(target, AddressTarget) and target.is_stranger
 
 
 class Questions:
-    """Questions to one target, each over connections of its own."""
+    """Questions to one target, each over separate connections."""
 
     def __init__(self, target: Target, seed: int) -> None:
         self.target = target
@@ -98,7 +97,7 @@ class Questions:
         self._numbers = count(1)
 
     def asked(self, question: Callable[[Bench], bool]) -> bool:
-        """True if the answer is yes; a refusal is a no."""
+        """True if the answer is yes; a refusal counts as no."""
         label = f"dialect-{next(self._numbers)}"
         bench = Bench(self.target, (), label=label, seed=self._seed)
         try:
@@ -109,7 +108,7 @@ class Questions:
             bench.close()
 
     def asked_together(self, questions: Sequence[Callable[[Bench], bool]]) -> list[bool]:
-        """Return the answers to ``questions``, which are asked side by side in real time."""
+        """Return the answers to ``questions``, asked concurrently in real time."""
         if self.target.clock is Clock.VIRTUAL:
             return list(map(self.asked, questions))
         with ThreadPoolExecutor(len(questions)) as pool:
@@ -117,7 +116,7 @@ class Questions:
 
 
 class Probes(Questions):
-    """Questions over STOMP, and what is known so far."""
+    """Questions over STOMP, and the facts known so far."""
 
     def __init__(self, target: Target, seed: int) -> None:
         super().__init__(target, seed)
@@ -143,7 +142,7 @@ class Probes(Questions):
 
 
 def infer_dialect(target: Target, seed: int) -> Dialect:
-    """Ask ``target`` for its dialect. A broker that lets nobody in has none."""
+    """Ask ``target`` for its dialect. A broker that refuses the login has none."""
     probes, dialect = Probes(target, seed), Dialect()
     if not _versions(probes, dialect):
         return dialect
@@ -214,7 +213,7 @@ def _first(
     places: Sequence[Place],
     does: Callable[[Probes, Place, Bench], bool],
 ) -> Place | None:
-    """Return the first of ``places`` that is one of that kind, and note it."""
+    """Return the first of ``places`` of that kind, and note it."""
     answers = probes.asked_together([partial(does, probes, place) for place in places])
     found = next((place for place, yes in zip(places, answers, strict=True) if yes), None)
     if found is not None:
@@ -236,7 +235,7 @@ def _destination(place: Place, bench: Bench) -> Destination:
 
 
 def _keeps(probes: Probes, place: Place, bench: Bench) -> bool:
-    """True if a message waits for its subscriber and goes to one of two."""
+    """True if a message waits for a subscriber and reaches one of two."""
     to = _destination(place, bench)
     peer = probes.client(bench)
     peer.publish(to, b"kept", receipt=False)
@@ -247,7 +246,7 @@ def _keeps(probes: Probes, place: Place, bench: Bench) -> bool:
 
 
 def _copies(probes: Probes, place: Place, bench: Bench) -> int:
-    """Return how many of two subscribers get one message."""
+    """Return how many of two subscribers receive a message."""
     to = _destination(place, bench)
     peers = [probes.client(bench) for _ in range(2)]
     for peer in peers:
@@ -307,7 +306,8 @@ def _transactions(probes: Probes, dialect: Dialect) -> None:
 
 
 def _receipts(probes: Probes, dialect: Dialect, place: Place) -> None:
-    """Note what is not confirmed although it takes effect: only cases about RECEIPT wait for it."""
+    """Note frames that take effect without a receipt: only cases about RECEIPT then wait for
+    one."""
     silent: list[str] = []
 
     def question(bench: Bench) -> bool:
@@ -335,7 +335,7 @@ def _receipts(probes: Probes, dialect: Dialect, place: Place) -> None:
 
 
 def _nack(probes: Probes, dialect: Dialect, queue: Place) -> None:
-    """A broker that takes a NACK in one version offers it: what it does in others is judged."""
+    """A broker that accepts NACK in one version offers it, so its other versions are judged."""
     versions = [version for version in probes.versions if version != "1.0"]
     if not versions:
         dialect.absent["nack"] = "NACK begins with STOMP 1.1"
@@ -358,8 +358,8 @@ def _refuses_nack(probes: Probes, queue: Place, version: str) -> bool:
 
 
 def _windows(probes: Probes, dialect: Dialect, place: Place) -> None:
-    """Report how many of four messages an unacknowledging subscriber gets, without and with each
-    header that may hold them back."""
+    """Report how many of four messages a subscriber receives without acknowledging, with and
+    without each header that may limit them."""
     asked: list[dict[str, str]] = [{}, *({name: value} for name, value in WINDOWS.items())]
     arrived = [0] * len(asked)
 
@@ -384,12 +384,12 @@ def _windows(probes: Probes, dialect: Dialect, place: Place) -> None:
 
 
 def _let_out(probes: Probes, place: Place, headers: dict[str, str], bench: Bench) -> int:
-    """Return how many of four messages reach a subscriber that acknowledges none."""
+    """Return how many of four messages a subscriber receives without acknowledging."""
     to = _destination(place, bench)
     peer, producer = probes.client(bench), probes.client(bench)
     peer.subscribe(to, ack="client", headers=headers, receipt=False)
     bench.advance(QUIET)
-    for _ in range(4):  # by another client: not every broker returns a message to its sender
+    for _ in range(4):  # by another client: not every broker delivers a message to its sender
         producer.publish(to, b"x" * 50, receipt=False)
     bench.wait_until(lambda: peer.messages_seen == 4, 3 * QUIET)
     return peer.messages_seen

@@ -1,4 +1,4 @@
-"""The dialects of a broker of which only the address is known, in every protocol that it speaks."""
+"""Infers a broker's dialects from its address alone, for every protocol that it speaks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_CAPABILITY: Mapping[str, Callable[[Target, int], Dialect]] = {
 
 
 def infer_dialects(target: Target, seed: int) -> Dialect:
-    """Ask ``target`` for its dialect in each protocol that it speaks, at the same time."""
+    """Infer the dialects of ``target`` for all its protocols concurrently."""
     asked = [
         infer for name, infer in _BY_CAPABILITY.items() if name in target.identity.capabilities
     ]

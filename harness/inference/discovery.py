@@ -1,5 +1,5 @@
-"""Make a target ready, and find out what nobody stated of it: login and virtual hosts, family and
-release, addresses that are soon full, and the dialect."""
+"""Starts a target and finds out what is not stated: login and virtual hosts, family and release,
+addresses with small limits, and the dialect."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from brokerproof.harness.targets.target import Target, TargetFacts
 
 
 def complete(target: Target, facts: TargetFacts, seed: int) -> TargetFacts:
-    """Find out what nobody stated of a target that has started with these ``facts``, and return
-    them with what was found. Raises
+    """Complete the ``facts`` about a started target with whatever can be found out. Raises
     :class:`~brokerproof.harness.targets.failure.SetUpFailed`."""
     own_addresses.complete(target, seed)
     if not isinstance(target, AddressTarget):
@@ -31,6 +30,6 @@ def complete(target: Target, facts: TargetFacts, seed: int) -> TargetFacts:
 
 
 def begin(target: Target, folder: Path, seed: int = 1) -> TargetFacts:
-    """Start ``target`` and :func:`complete` what is known of it; ``folder`` is for logs. Raises
+    """Start ``target`` and :func:`complete` its facts; ``folder`` is for logs. Raises
     :class:`~brokerproof.harness.targets.failure.SetUpFailed`."""
     return complete(target, target.start(folder), seed)

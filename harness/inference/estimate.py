@@ -1,4 +1,4 @@
-"""An estimate: a parameter, the bounds between which it must lie, and how they were found."""
+"""An estimate: a parameter, its bounds, and how they were found."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ Bound: TypeAlias = Fraction | None
 
 
 class Refuted(Exception):
-    """Two observations leave nothing between them: the hypothesis that they were read by is wrong.
-    A sentence says which."""
+    """Two observations are incompatible, so the hypothesis is wrong. The message says which one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The numbers from ``low`` to ``high``, both included; None is no bound on that side."""
+    """The numbers from ``low`` to ``high``, both included; None: unbounded on that side."""
 
     low: Bound = None
     high: Bound = None
 
     @staticmethod
     def of(low: float | Fraction | None, high: float | Fraction | None) -> Range:
-        """Bounds given as any numbers, taken exactly."""
+        """A range with exact bounds from any numbers."""
         return Range(
             None if low is None else Fraction(low), None if high is None else Fraction(high)
         )
 
     def meet(self, other: Range) -> Range:
-        """Return the intersection of both. Raises :class:`Refuted` when it is empty."""
+        """Return the intersection. Raises :class:`Refuted` if it is empty."""
         lows = [bound for bound in (self.low, other.low) if bound is not None]
         highs = [bound for bound in (self.high, other.high) if bound is not None]
         met = Range(max(lows, default=None), min(highs, default=None))
@@ -39,15 +38,15 @@ class Range:
         return met
 
     def times(self, other: Range) -> Range:
-        """All products; both ranges are of numbers that are not negative."""
+        """All products; both ranges must be non-negative."""
         low = (self.low or Fraction(0)) * (other.low or Fraction(0))
         return Range(
             low, None if self.high is None or other.high is None else self.high * other.high
         )
 
     def over(self, other: Range) -> Range:
-        """All quotients; both ranges are of numbers that are not negative. Dividing by 0 leaves
-        that side open."""
+        """All quotients; both ranges must be non-negative. Division by 0 leaves that side
+        unbounded."""
         low = (
             Fraction(0)
             if other.high is None
@@ -59,7 +58,7 @@ class Range:
 
     @property
     def width(self) -> Bound:
-        """``high - low``; None without one of them."""
+        """``high - low``; None if unbounded."""
         return None if self.low is None or self.high is None else self.high - self.low
 
     def __contains__(self, value: object) -> bool:
@@ -85,10 +84,9 @@ ANY = Range(Fraction(0), None)
 class Estimate:
     """The estimate of one parameter.
 
-    ``parameter`` is its name in profiles (``connection_ttl_min_ms`` …) or a word for what profiles
-    have no name for. Exactly one of ``range`` (numbers, in ``unit``) and ``choice`` (one of several
-    words) is set; both None means that the probes could not tell, and ``how`` says why.
-    """
+    ``parameter`` is its name in profiles (``connection_ttl_min_ms`` …) or a word if profiles have
+    no name for it. Exactly one of ``range`` (numbers, in ``unit``) and ``choice`` (one of several
+    words) is set. If both are None, the probes could not decide, and ``how`` says why."""
 
     parameter: str
     range: Range | None
@@ -107,8 +105,7 @@ class Estimate:
         return "not found out" if self.range is None else str(self.range)
 
     def agrees(self, documented: object) -> bool | None:
-        """True if a documented value is one that was found possible; None when that cannot be
-        said."""
+        """True if a documented value is among the possible ones; None if unknown."""
         if documented is None or not self.known:
             return None
         if self.choice is not None:

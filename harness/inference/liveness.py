@@ -1,11 +1,10 @@
-"""TTL, its bounds and its modifier, the rounding, and the server's beats, from answers to CONNECT
-and from silences.
+"""Infers the TTL, its bounds and modifier, the rounding, and the server's beats from answers to
+CONNECT and from silences.
 
-What is assumed is the arithmetic of harness/oracles/liveness.py with unknown parameters. Each
-answer to a heart-beat header and each silence narrows them; the next silence is the one that splits
-what is left of the modifier in two. The three ways to round an answer are hypotheses apart: one
-that leaves nothing possible is dropped.
-"""
+It assumes the arithmetic of harness/oracles/liveness.py with unknown parameters. Each answer to a
+heart-beat header and each silence narrows them; the next silence is chosen to bisect the remaining
+range of the modifier. The three ways to round an answer are separate hypotheses: one that leaves no
+possible value is dropped."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PossibleValues:
-    """Values that remain possible under one way of rounding. TTLs in ms."""
+    """Values still possible under one way of rounding. TTLs in ms."""
 
     modifier: Range = ANY
     default: Range = ANY
@@ -54,7 +53,8 @@ class PossibleValues:
 
 
 def narrowed(facts: Facts, rounding: str) -> PossibleValues:
-    """Return what ``facts`` leave possible. Raises :class:`Refuted` when that is nothing."""
+    """Return the values that ``facts`` leave possible. Raises :class:`Refuted` if there are
+    none."""
     back, left, answers = ROUNDINGS[rounding], PossibleValues(), facts.answers
     floor, ceiling = answers.get(1, 1), answers.get(HUGE, HUGE)
     for _ in range(60):
@@ -69,7 +69,7 @@ def narrowed(facts: Facts, rounding: str) -> PossibleValues:
             modifier = modifier.meet(low.over(back(floor)))
             if 1 in facts.silences:
                 low = low.meet(facts.silences[1])
-        elif floor == 1:  # the product of 1 was enough, or the bound came to the same answer
+        elif floor == 1:  # the product of 1 sufficed, or the bound gave the same answer
             low = low.meet(Range(None, None if modifier.high is None else 2 * modifier.high))
         if ceiling < HUGE:
             high = high.meet(back(ceiling).times(modifier))
@@ -80,7 +80,7 @@ def narrowed(facts: Facts, rounding: str) -> PossibleValues:
             high = high.meet(Range(HUGE * modifier.low, None))
         for beat, ttl in facts.silences.items():
             if beat not in (0, 1, HUGE) and answers.get(beat) == beat:
-                # The product is cut to whole milliseconds.
+                # The product is truncated to whole milliseconds.
                 product = Range(ttl.low, None if ttl.high is None else ttl.high + 1)
                 modifier = modifier.meet(product.over(Range.of(beat, beat)))
         now = PossibleValues(modifier, default, low, high)
@@ -91,7 +91,7 @@ def narrowed(facts: Facts, rounding: str) -> PossibleValues:
 
 
 class LivenessProbes:
-    """The probes of heartbeats and TTLs. ``patience`` is the longest silence that is waited for."""
+    """The probes of heartbeats and TTLs. ``patience`` is the longest silence to wait for."""
 
     def __init__(self, bench: Bench, acceptor: str | None, patience: Duration) -> None:
         self.bench, self.acceptor, self.patience = bench, acceptor, patience
@@ -101,8 +101,8 @@ class LivenessProbes:
         self.probes = 0
 
     def ask(self, client: int, server: int = 0) -> tuple[StompPeer, tuple[int, int] | None]:
-        """A connection that offers a beat every ``client`` ms and wants one every ``server`` ms,
-        and what was answered."""
+        """Open a connection that offers a beat every ``client`` ms and wants one every ``server``
+        ms; return it with the answer."""
         self.probes += 1
         peer = self.bench.stomp("1.2", acceptor=self.acceptor, heart_beat=f"{client},{server}")
         header = None if peer.connected is None else peer.connected.get("heart-beat")
@@ -113,7 +113,7 @@ class LivenessProbes:
         return peer, (sends, wants)
 
     def answers(self) -> None:
-        """Ask what the corners are answered: no beats, the most frequent, the rarest."""
+        """Get the answers to the extremes: no beats, the most frequent, the rarest."""
         for client in (0, 1, HUGE):
             peer, answer = self.ask(client)
             peer.close_socket()
@@ -121,7 +121,7 @@ class LivenessProbes:
                 self.facts.answers[client] = answer[1]
 
     def silences(self, clients: list[int]) -> None:
-        """Let a connection with each of these beats fall silent, all at the same time."""
+        """Let one connection with each of these beats fall silent, all concurrently."""
         peers = []
         for client in clients:
             peer, answer = self.ask(client)
@@ -135,7 +135,7 @@ class LivenessProbes:
         if self.grid is None:
             return
         if closed.at is None:
-            # Two looks before the end of our patience it was not over.
+            # Two checks before our patience ended, it was still open.
             waited = self.bench.now() - closed.since - 2 * (self.grid.check.high or 0) - self.slip
             ttl = Range.of(max(Fraction(0), Fraction(waited) / ms(1)), None)
         else:
@@ -143,15 +143,13 @@ class LivenessProbes:
         self.facts.silences[client] = ttl.meet(self.facts.silences.get(client, ANY))
 
     def find_grid(self) -> None:
-        """Let connections of the shortest TTL fall silent one after the other."""
+        """Let connections with the shortest TTL fall silent one after another."""
         stagger = ms(137) if self.bench.virtual else ms(350)
         peers = []
         for number in range(STAGGERED):
             peer, _ = self.ask(1)
             peers.append(peer)
-            self.bench.advance(
-                stagger + number * ms(1) // 3
-            )  # on no grid of whole milliseconds, however fine
+            self.bench.advance(stagger + number * ms(1) // 3)  # on no grid of whole milliseconds
         closed = watch(self.bench, peers, self.patience)
         self.grid = grid(closed, stagger + self.slip, self.slip)
         if self.grid is not None:
@@ -160,7 +158,7 @@ class LivenessProbes:
                     self._note(1, probe)
 
     def possible(self) -> dict[str, PossibleValues]:
-        """Return what remains under each way of rounding that is not refuted."""
+        """Return the possible values under each way of rounding not yet refuted."""
         left = {}
         for rounding in ROUNDINGS:
             try:
@@ -170,12 +168,11 @@ class LivenessProbes:
         return left
 
     def next_beats(self, count: int) -> list[int]:
-        """Client beats whose silences split what is left of the modifier, at most ``count``; none
-        when nothing would.
+        """At most ``count`` client beats whose silences would split the modifier's remaining range;
+        none if no beat would.
 
-        A beat splits where its TTL, for the two ends of what is left, ends at different looks. Of
-        those the longest is the sharpest, as far as patience, the maximum and the grid allow.
-        """
+        A beat splits the range if the TTLs for its two ends expire at different checks. The longest
+        such beat is the most precise, within patience, the maximum and the grid."""
         modifier = hull([estimate.modifier for estimate in self.possible().values()])
         if self.grid is None or modifier.low is None or modifier.high is None or not modifier.high:
             return []
@@ -189,7 +186,7 @@ class LivenessProbes:
         width = modifier.high - modifier.low
         chosen = []
         for number in range(1, count + 1):
-            # The boundary between two looks, seen from the middle of what is left and from its
+            # The boundary between two checks, for the middle of the remaining range and its
             # neighbours.
             at = modifier.low + width * number / (count + 1)
             if not at:
@@ -215,7 +212,7 @@ def hull(ranges: list[Range]) -> Range:
 def infer_liveness(
     bench: Bench, acceptor: str | None, patience: Duration, rounds: int
 ) -> list[Estimate]:
-    """TTL parameters of ``acceptor``, found with silences of at most ``patience`` in at most
+    """Find the TTL parameters of ``acceptor`` with silences of at most ``patience`` in at most
     ``rounds`` steps."""
     probes = LivenessProbes(bench, acceptor, patience)
     probes.answers()
@@ -249,7 +246,7 @@ def _estimates(probes: LivenessProbes) -> list[Estimate]:
         words = f"no modifier, bounds and rounding explain what was seen: {sources}"
         return [Estimate("connection-ttl", None, "", words, "not the arithmetic of Artemis")]
     lefts = list(possible.values())
-    # Far above what was waited for, only the answers speak.
+    # Far above the longest silence tested, only the answers count.
     by = "silences and answers" if facts.silences else "answers"
     check = (
         None
@@ -301,8 +298,7 @@ def _ends(interval: Range) -> tuple[Fraction | None, Fraction | None]:
 
 
 def _server_beats(probes: LivenessProbes) -> list[Estimate]:
-    """The floor of what the server promises, and how often it really beats, as a share of what it
-    promised."""
+    """The lowest interval that the server promises, and its actual beats as a fraction of that."""
     peer, answer = probes.ask(60_000, 1)
     peer.close_socket()
     if answer is None or not answer[0]:

@@ -1,11 +1,11 @@
-"""The addresses of a broker that somebody else configured: which are soon full, and at what limit.
+"""Finds addresses with small limits, and the limits, on a broker that brokerproof did not
+configure.
 
-Artemis is asked by a management message for the settings of an address, ActiveMQ by its statistics
-plugin for the limit of a destination. Where neither answers, and the target file names addresses
-without their limit, the limit is bisected over AMQP 1.0. A target that names no addresses is asked
-for those of ``brokerproof init-target --show-broker-config``, so a broker that was configured with
-it is judged in full whether it is given as a file or as a URL.
-"""
+It queries Artemis for an address's settings by a management message, and ActiveMQ for a
+destination's limit through its statistics plugin. If neither answers and the target file names
+addresses without a limit, it bisects the limit over AMQP 1.0. For a target that names no addresses
+it tries those of ``brokerproof init-target --show-broker-config``, so a broker configured that way
+is judged in full, whether given as a file or a URL."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ _FAILURES = (ControlFailed, SetUpFailed, LimitReached)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Addresses with their limits, and why a kind of them or a capability cannot be used."""
+    """Addresses with their limits, and why a kind of address or a capability is unusable."""
 
     addresses: FullAddresses
     absent: Mapping[str, str]
 
 
 def complete(target: Target, seed: int) -> None:
-    """Ask a broker that somebody else configured for the limits of its addresses. Targets that
-    brokerproof starts are left as they are: their configuration is known."""
+    """Find the address limits of a broker that brokerproof did not configure. Targets that
+    brokerproof starts are returned unchanged: their configuration is known."""
     if not isinstance(target, AddressTarget):
         return
     bench = Bench(target, (), label="own-addresses", seed=seed)
@@ -87,8 +87,8 @@ def _found(bench: Bench) -> Found:
 
 
 def asked_artemis(admin: Admin, addresses: FullAddresses, absent: dict[str, str]) -> FullAddresses:
-    """Return the addresses whose settings are those of their kind. Limits are the first kind's, and
-    a kind that has others is left out: cases calculate with one."""
+    """Return the addresses whose settings match their kind. The first kind sets the limits; kinds
+    with other limits are omitted, because cases calculate with a single one."""
     candidates = addresses.prefixes or {
         kind: prefix for kind, prefix in SHIPPED.prefixes.items() if kind in _ARTEMIS
     }
@@ -100,7 +100,7 @@ def asked_artemis(admin: Admin, addresses: FullAddresses, absent: dict[str, str]
             reason = _accepted(admin, kind, prefix, limits)
         except ControlFailed as problem:
             if addresses.prefixes:
-                return addresses  # it does not know the question: what was named is believed
+                return addresses  # it does not support the query: believe the target file
             reason = str(problem)
         if reason:
             reasons[kind] = reason
@@ -113,8 +113,7 @@ def asked_artemis(admin: Admin, addresses: FullAddresses, absent: dict[str, str]
 
 
 def _accepted(admin: Admin, kind: str, prefix: str, limits: dict[str, int]) -> str:
-    """Return why addresses of that kind cannot be used; empty if they can, and then ``limits`` has
-    theirs."""
+    """Return why addresses of that kind are unusable; if empty, their limits are in ``limits``."""
     for word in KINDS[kind] or ("",):
         name = f"{prefix}{word}.x" if word else f"{prefix}x"
         settings = admin.settings(name)
@@ -148,7 +147,7 @@ def _reasons(kept: Mapping[str, str], reasons: Mapping[str, str]) -> dict[str, s
 def _asked_activemq(
     bench: Bench, addresses: FullAddresses, absent: dict[str, str]
 ) -> FullAddresses:
-    """Return the destinations that have a memory limit of the size that cases need."""
+    """Return the destinations whose memory limit suits the cases."""
     candidates = addresses.prefixes or {
         kind: prefix for kind, prefix in SHIPPED.prefixes.items() if kind in _ACTIVEMQ
     }
@@ -177,7 +176,7 @@ def _asked_activemq(
 
 
 def _bisected(bench: Bench, addresses: FullAddresses, absent: dict[str, str]) -> FullAddresses:
-    """Measure the limit of the addresses that are full by bytes, where nobody states it."""
+    """Measure unstated limits of addresses that are limited by bytes."""
     measured = [kind for kind in ("fail", "block", "page", "drop") if kind in addresses.prefixes]
     if not measured or "amqp" not in bench.capabilities:
         return addresses
@@ -195,7 +194,7 @@ def _bisected(bench: Bench, addresses: FullAddresses, absent: dict[str, str]) ->
         absent["address-full"] = f"state max_size_bytes in [addresses]: {prefix}* has none"
         return replace(addresses, prefixes={})
     exact = range(math.ceil(limit.low), math.floor(limit.high) + 1)
-    # Limits are round numbers more often than not.
+    # Limits are usually round numbers.
     value = next((number for number in exact if number % 1024 == 0), next(iter(exact), 0))
     if not low <= value <= high:
         absent["address-full"] = f"the limit of {prefix}* is {limit}, cases need {low} to {high}"

@@ -1,9 +1,7 @@
-"""Premises: a plain message passes through each kind of place before that kind is used to accuse.
+"""Premises: a plain message must pass through each kind of place before cases may judge by it.
 
-Asked of brokers that somebody else configured, and whose family is known: what it says of its
-places may not hold on this one. Of a broker of which only the address is known the dialect says
-which places there are.
-"""
+They are checked on brokers of a known family that brokerproof did not configure: the family's
+places may not exist there. If only the address is known, the dialect determines the places."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ Question = Callable[[Bench], bool]
 
 
 def unmet_premises(target: Target, seed: int) -> dict[str, str]:
-    """Return why kinds of places of ``target`` cannot be used; see :attr:`Identity.unmet`."""
+    """Return why kinds of places on ``target`` are unusable; see :attr:`Identity.unmet`."""
     questions = Questions(target, seed)
     asked = _questions(target.identity)
     answers = questions.asked_together([question for question, _ in asked.values()])
@@ -32,7 +30,7 @@ def unmet_premises(target: Target, seed: int) -> dict[str, str]:
 
 
 def _questions(identity: Identity) -> dict[str, tuple[Question, str]]:
-    """The questions by place, with what is asked for in words."""
+    """The questions by place, each with a description."""
     asked: dict[str, tuple[Question, str]] = {}
     parameters, has = identity.profile.parameters, identity.capabilities
     for routing in RoutingType:
@@ -59,7 +57,7 @@ _WORDS = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
 
 def _passes_stomp(routing: RoutingType, bench: Bench) -> bool:
-    """A queue keeps the message for who subscribes later. Receipts are left to the cases."""
+    """Check that a queue keeps a message for a later subscriber. The cases judge receipts."""
     place, consumer, producer = bench.destination(routing), bench.stomp(), bench.stomp()
     if routing is RoutingType.MULTICAST:
         consumer.subscribe(place, receipt=False)

@@ -1,5 +1,4 @@
-"""A profile file of what was inferred: the family's profile with the parameters that were found to
-be others."""
+"""Writes an inferred profile: the family's profile with the parameters that differ."""
 
 from __future__ import annotations
 
@@ -15,10 +14,9 @@ def compose(
 ) -> str:
     """TOML that :func:`brokerproof.harness.catalogue.profiles.load` reads.
 
-    A documented value that was found possible stays; else the middle of what was found is taken.
-    What was not found out stays as the profile has it. The TTL without client beats is
-    ``connection_ttl_ms``, wherever the broker had it from.
-    """
+    A documented value stays if it was found possible; otherwise the middle of the inferred range is
+    used. Parameters not inferred stay unchanged. The TTL without client beats is
+    ``connection_ttl_ms``, whatever its source in the broker."""
     parameters: dict[str, Value] = dict(profile.parameters)
     measured = {}
     for estimate in estimates:
@@ -60,8 +58,7 @@ def _middle(interval: Range) -> int | float:
         middle = interval.low or Fraction(0)
     else:
         middle = ((interval.low or Fraction(0)) + interval.high) / 2
-        # Limits are round numbers more often than not: a whole number within is as good as the
-        # middle.
+        # Limits are usually round numbers, so a round number in the range is as good as the middle.
         if interval.low is not None and round(middle) in interval:
             middle = Fraction(round(middle))
     return int(middle) if middle.denominator == 1 else float(middle)

@@ -1,10 +1,8 @@
-"""Lifetimes of silent connections: the times at which a broker closed them, and the grid on which
-it checks.
+"""Lifetimes of silent connections: when a broker closed them, and the grid on which it checks.
 
-A broker that looks at its connections every ``check`` ms closes them only then, and counts silence
-from the first look behind the last byte (harness/oracles/liveness.py). One that keeps a timer for
-each connection has no such grid.
-"""
+A broker that checks its connections every ``check`` ms closes them only then, and counts silence
+from the first check after the last byte (harness/oracles/liveness.py). A broker with one timer per
+connection has no such grid."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A connection that fell silent: since when, and when it was closed (None: not within our
-    patience)."""
+    """A silent connection: since when, and when it was closed (None: not within our patience)."""
 
     since: Instant
     at: Instant | None
@@ -35,26 +32,24 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Return the broker's check interval in ns; ``Range.of(0, 0)`` for one that keeps timers
+    """Return the broker's check interval in ns; ``Range.of(0, 0)`` for a broker that uses timers
     instead.
 
-    ``slip`` is what instants may be wrong by: nothing in virtual time, the host's lateness in real
-    time.
-    """
+    ``slip`` is the error of instants: zero in virtual time, the host's lateness in real time."""
 
     check: Range
     slip: Duration
 
     def ttl_ms(self, closed: Closed) -> Range:
-        """The TTL, in ms, that ends a silence of that length."""
+        """The TTL, in ms, that closes a connection after a silence of that length."""
         low_check, high_check = self.check.low or 0, self.check.high or 0
         silence = closed.silence
         if not high_check:
             return Range.of(
                 math.floor((silence - self.slip) / ms(1)), math.ceil((silence + self.slip) / ms(1))
             )
-        # A silence of k to k + 1 looks is that of a TTL of more than k - 1 looks, and of k at the
-        # most. Where the check is known only roughly, either end of it is tried.
+        # A silence of k to k + 1 checks implies a TTL of more than k - 1 and at most k checks. If
+        # the check interval is known only roughly, both ends of it are tried.
         lows = [
             (math.floor((silence - self.slip) / check) - 1) * check
             for check in (low_check, high_check)
@@ -73,7 +68,7 @@ class Grid:
 
 
 def watch(bench: Bench, peers: Sequence[StompPeer], patience: Duration) -> list[Closed]:
-    """Let every peer be silent until the broker has closed it, at most ``patience`` from now."""
+    """Keep every peer silent until the broker has closed it, for at most ``patience``."""
     bench.wait_until(lambda: all(peer.ended is not None for peer in peers), patience)
     closed = [
         Closed(peer.spoke_at or 0, None if peer.ended is None else peer.ended.at) for peer in peers
@@ -84,11 +79,9 @@ def watch(bench: Bench, peers: Sequence[StompPeer], patience: Duration) -> list[
 
 
 def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | None:
-    """The grid on which connections of one TTL, opened ``stagger`` apart from each other or less,
-    were closed.
+    """The grid on which connections of one TTL, opened at most ``stagger`` apart, were closed.
 
-    None when fewer than two were closed at all.
-    """
+    None if fewer than two were closed."""
     ended = [probe for probe in closed if probe.at is not None]
     if len(ended) < 2:
         return None
@@ -106,7 +99,7 @@ def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | 
     gaps = [later - earlier for earlier, later in pairwise(looks)]
     interval = Range.of(max(0, spread - 2 * slip), spread + stagger + 2 * slip)
     if gaps and min(gaps) > stagger + 2 * slip:
-        # No look fell between two of these: they are neighbours.
+        # No check fell between two of these: they are adjacent.
         mean = (looks[-1] - looks[0]) / len(gaps)
         near = Range.of(mean - 2 * slip / len(gaps), mean + 2 * slip / len(gaps))
         interval = near if max(gaps) - min(gaps) <= 4 * slip else interval
@@ -114,7 +107,7 @@ def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | 
 
 
 def _clusters(instants: Sequence[Instant], apart: Duration) -> list[Instant]:
-    """The first instants of groups that lie more than ``apart`` from the one before."""
+    """The first instants of groups separated by more than ``apart``."""
     firsts: list[Instant] = []
     last: Instant | None = None
     for instant in instants:

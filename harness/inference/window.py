@@ -1,11 +1,9 @@
-"""Consumer windows of STOMP: what they count, what a delivery costs, and the default of each ack
+"""Infers STOMP consumer windows: their unit, what a delivery costs, and the default for each ack
 mode.
 
-One message is weighed first. Then the size of one message decides: with a window of W, a second
-delivery begins while the first costs less than W. So the default is found by bisection over the
-cost of the first message, and what is charged (the frame, its body, or a message as such) by frames
-whose body and headers grow apart.
-"""
+With a window of W, a second delivery begins only if the first costs less than W. So the default is
+found by bisecting the cost of the first message. Frames with differently sized bodies and headers
+show what is charged: the frame, its body, or the message."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ _NAMES = {
 
 
 class WindowProbes:
-    """Subscriptions that settle nothing. ``headers`` go on SUBSCRIBE."""
+    """Subscriptions that settle nothing. ``headers`` are those of SUBSCRIBE."""
 
     def __init__(
         self, bench: Bench, acceptor: str | None, largest: int = LARGEST, many: int = MANY
@@ -47,8 +45,8 @@ class WindowProbes:
         headers: dict[str, str],
         extra: dict[str, str] | None = None,
     ) -> list[int]:
-        """The frame sizes of what a new subscription gets of messages with these body sizes,
-        without settling any."""
+        """The frame sizes that a new subscription receives, without settling, when messages with
+        these body sizes are sent."""
         to, keeper = self.bench.destination(), self.bench.stomp("1.2", acceptor=self.acceptor)
         producer = self.bench.stomp("1.2", acceptor=self.acceptor)
         for number, size in enumerate(bodies):
@@ -65,25 +63,24 @@ class WindowProbes:
     def second_comes(
         self, body: int, mode: str, headers: dict[str, str], extra: dict[str, str] | None = None
     ) -> bool:
-        """True if a second message is delivered beside one with a body of this size."""
+        """True if a second message is delivered while one with a body of this size is unsettled."""
         return len(self.delivered([body, 1], mode, headers, extra)) > 1
 
     def largest_that_leaves_room(
         self, mode: str, headers: dict[str, str], extra: dict[str, str] | None = None
     ) -> int:
-        """The largest body beside which a second message comes; -1 if none leaves room, ``largest``
-        if all do."""
+        """The largest body that leaves room for a second message; -1 if none does, ``largest`` if
+        all do."""
         if not self.second_comes(0, mode, headers, extra):
             return -1
         return _last(lambda body: self.second_comes(body, mode, headers, extra), 0, self.largest)
 
 
 def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The last number for which ``holds``, which is true at ``low`` and from somewhere on false;
-    ``high`` if it never is.
+    """The last number for which ``holds``, which is monotonic and true at ``low``; ``high`` if it
+    is never false.
 
-    Doubles first: limits are far more often small than large.
-    """
+    Doubles first, because most limits are small."""
     step = 256
     while low + step < high and holds(low + step):
         low, step = low + step, step * 2
@@ -98,12 +95,11 @@ def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
 def infer_windows(
     bench: Bench, acceptor: str | None, *, largest: int = LARGEST, many: int = MANY
 ) -> list[Estimate]:
-    """The unit, the charge and the defaults of consumer windows on ``acceptor``, up to ``largest``
-    bytes and ``many`` messages."""
+    """Find the unit, the charge and the defaults of consumer windows on ``acceptor``, up to
+    ``largest`` bytes and ``many`` messages."""
     probes = WindowProbes(bench, acceptor, largest, many)
     unit = _unit(probes)
-    # The same messages, weighed with and without four hundred bytes of headers that are not part of
-    # the body.
+    # The same messages with and without 400 extra bytes of headers.
     padding = {"padding": "x" * 400}
     for mode in _NAMES:
         plain = probes.largest_that_leaves_room(mode, {})
@@ -115,7 +111,7 @@ def infer_windows(
         if plain < 0:
             unit.append(Estimate(name, Range.of(0, 1), "bytes", f"{mode}: one message at a time"))
             continue
-        # A window of W is open behind a cost of W - 1 and shut behind W: the last that left room
+        # A window of W is open after a cost of W - 1 and closed after W: the last that left room
         # cost W - 1.
         cost = probes.delivered([plain, 1], mode, {})[0]
         unit.append(
@@ -137,14 +133,14 @@ def infer_windows(
 
 
 def _drift(probes: WindowProbes, body: int, mode: str) -> int:
-    """By how much frames with equal bodies differ: message-ids and names grow with use."""
+    """How much frames with equal bodies differ: message-ids and names grow with use."""
     sizes = [probes.delivered([body, 1], mode, {})[0] for _ in range(3)]
     return max(sizes) - min(sizes) + 2
 
 
 def _unit(probes: WindowProbes) -> list[Estimate]:
-    """Return the unit of a window, judged by what it lets out of small and of large messages: as
-    many, or as many bytes."""
+    """Return the unit of a window: whether it admits as many small messages as large ones, or as
+    many bytes."""
     counts = [
         len(probes.delivered([size] * 8, "client", {"consumer-window-size": "900"}))
         for size in (1, 600)
@@ -174,7 +170,7 @@ def _unit(probes: WindowProbes) -> list[Estimate]:
 
 
 def _unlimited(probes: WindowProbes, mode: str, name: str) -> Estimate:
-    """No size of one message shuts it: perhaps a number of messages does."""
+    """No size of one message closes it; a number of messages may."""
     count = probes.many
     came = len(probes.delivered([1] * count, mode, {}))
     if came < count:

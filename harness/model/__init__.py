@@ -1,2 +1,2 @@
-"""The shared vocabulary: time, enumerations, verdicts, findings, and what passes between a world
-and a broker."""
+"""Shared vocabulary: time, enumerations, verdicts, findings, and the inputs and effects of
+brokers."""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from brokerproof.harness.model.enums import CloseHow
 
-# --- what a world tells a broker ------------------------------------------------------------------
+# --- inputs: from a world to a broker -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +15,9 @@ class Connected:
     """A peer opened connection ``conn`` (chosen by the driver, never reused) on the acceptor named
     ``acceptor``.
 
-    ``certificate`` is the subject of the certificate by which the transport knows the peer, such as
-    ``CN=ann, O=Example``. ``remote`` and ``local`` are the two ends, HOST:PORT; without ``local``
-    it is where the acceptor is configured to be.
-    """
+    ``certificate`` is the subject of the client certificate, such as ``CN=ann, O=Example``.
+    ``remote`` and ``local`` are the two ends, HOST:PORT; without ``local``, the acceptor's
+    configured address counts."""
 
     conn: int
     acceptor: str
@@ -37,7 +36,7 @@ class BytesReceived:
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
-    """``conn`` can carry nothing more: the peer closed or the link broke."""
+    """``conn`` is dead: the peer closed it or the link broke."""
 
     conn: int
     how: CloseHow
@@ -45,32 +44,31 @@ class PeerGone:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The instant named by ``next_deadline()`` has come (or passed)."""
+    """The instant named by ``next_deadline()`` has been reached or passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePaused:
-    """The peer of ``conn`` is slow: much of what was sent waits on our side. Best send it no more
-    messages now."""
+    """The peer of ``conn`` reads slowly and much output is buffered on our side. The broker should
+    stop sending it messages for now."""
 
     conn: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResumed:
-    """The output that waited for the peer of ``conn`` is nearly gone: go on."""
+    """The output buffered for the peer of ``conn`` is nearly flushed: the broker may send again."""
 
     conn: int
 
 
 @dataclass(frozen=True, slots=True)
 class FilesStored:
-    """The request of :class:`StoreFiles` under ``ticket`` is done; or it failed, and ``problem``
-    says why in one sentence.
+    """The :class:`StoreFiles` request ``ticket`` has finished. If it failed, ``problem`` says why
+    in one sentence.
 
-    ``full`` says that the problem is want of space. After a problem nothing is known of the files
-    that were written to.
-    """
+    ``full``: it failed for lack of space. After a failure the content of the files being written is
+    undefined."""
 
     ticket: int
     problem: str | None = None
@@ -79,8 +77,7 @@ class FilesStored:
 
 @dataclass(frozen=True, slots=True)
 class FileLoaded:
-    """The bytes of the file that :class:`LoadFile` asked for; or ``problem`` says why there are
-    none."""
+    """The bytes requested by :class:`LoadFile`, or the ``problem`` that prevented reading them."""
 
     ticket: int
     data: bytes
@@ -89,8 +86,8 @@ class FileLoaded:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesRead:
-    """Memory that the broker uses, that the machine has and that can be addressed, and free disk
-    space. Bytes; None where unknown."""
+    """Memory used by the broker, memory installed, memory addressable, and free disk space, all in
+    bytes. None: unknown."""
 
     memory_used: int
     memory_total: int | None = None
@@ -100,9 +97,9 @@ class ResourcesRead:
 
 @dataclass(frozen=True, slots=True)
 class LimitsSet:
-    """Somebody sets the limits at which memory and disk space are short: a fraction of the memory
-    (float) or bytes (int); None leaves one as it is. ``paging`` is the part of the way to the
-    limit of memory after which queues write out what they hold, on brokers that do."""
+    """An operator sets the limits at which memory or disk space counts as short: a fraction of the
+    memory (float) or bytes (int); None leaves a limit unchanged. ``paging`` is the fraction of the
+    memory limit at which queues start paging messages to disk, on brokers that do so."""
 
     memory: float | int | None = None
     disk: float | int | None = None
@@ -111,8 +108,7 @@ class LimitsSet:
 
 @dataclass(frozen=True, slots=True)
 class AlarmElsewhere:
-    """A broker that this one is linked with has become short of ``resource`` (memory or disk), or
-    is not any more."""
+    """A linked broker has run short of ``resource`` (memory or disk), or has recovered."""
 
     node: str
     resource: str
@@ -121,7 +117,7 @@ class AlarmElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class AtNode:
-    """``event`` is for the broker called ``node``, one of several that are driven together."""
+    """``event`` is addressed to the broker ``node``, one of several driven together."""
 
     node: str
     event: ResourcesRead | LimitsSet
@@ -143,12 +139,12 @@ Input: TypeAlias = (
 )
 
 
-# --- what a broker asks of its world --------------------------------------------------------------
+# --- effects: what a broker asks its world to do --------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SendBytes:
-    """Write ``data`` to ``conn``, after everything written before."""
+    """Write ``data`` to ``conn``, after all earlier output."""
 
     conn: int
     data: bytes
@@ -156,8 +152,7 @@ class SendBytes:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close ``conn`` after what was written to it has been flushed. No further input for it will be
-    handled."""
+    """Close ``conn`` once its output has been flushed. Any further input on it is ignored."""
 
     conn: int
 
@@ -188,12 +183,11 @@ class Observe:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """``data`` goes into ``file`` from ``offset`` on. With ``sync`` it survives a loss of power
-    before the next is begun.
+    """Write ``data`` into ``file`` at ``offset``. With ``sync`` it must survive a power failure
+    before the next write begins.
 
-    ``file`` is a path below the driver's folder, with ``/`` between its parts; it and its folders
-    are made if missing.
-    """
+    ``file`` is a path below the driver's folder, separated by ``/``. Missing files and folders are
+    created."""
 
     file: str
     offset: int
@@ -203,12 +197,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles:
-    """Carry out ``writes`` one after the other up to the first that fails, then remove the files of
+    """Carry out ``writes`` in order, stopping at the first failure, then remove the files in
     ``removes``.
 
-    Before that, copies of the files ``aside`` are kept in another folder, and then ``before`` is
-    removed. Answered by :class:`FilesStored`; there is never a second one under way.
-    """
+    First, the files in ``aside`` are copied to another folder and those in ``before`` are removed.
+    Answered by :class:`FilesStored`. Only one request is outstanding at a time."""
 
     ticket: int
     writes: tuple[Write, ...]
@@ -219,8 +212,8 @@ class StoreFiles:
 
 @dataclass(frozen=True, slots=True)
 class LoadFile:
-    """Read ``length`` bytes of ``file`` from ``offset`` on, or as many as there are. Answered by
-    :class:`FileLoaded`; several may be under way."""
+    """Read ``length`` bytes of ``file`` starting at ``offset``, or as many as there are. Answered
+    by :class:`FileLoaded`; several requests may be outstanding."""
 
     ticket: int
     file: str
@@ -230,15 +223,15 @@ class LoadFile:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something that the person who runs the broker has to know, in one sentence."""
+    """One sentence for the person who runs the broker."""
 
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmChanged:
-    """This broker has become short of ``resource``, or is not any more: the brokers that it is
-    linked with are to know."""
+    """This broker has run short of ``resource``, or has recovered; linked brokers must be
+    notified."""
 
     resource: str
     short: bool

@@ -1,4 +1,4 @@
-"""Bounds on what a target in real time may cost: bytes, frames, time and memory."""
+"""Limits on the bytes, frames, time and memory that judging a real-time target may use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a connection, a case and a run may take. A property counts each example as a
-    case of its own.
+    """Limits for a connection, a case and a run. Each example of a property counts as a separate
+    case.
 
-    The largest conformance case in virtual time receives 2,100 frames and 26 MB; the one that
-    floods a RabbitMQ with publishes receives more than 20,000 confirms.
-    """
+    The largest conformance case in virtual time receives 2,100 frames and 26 MB; the case that
+    floods RabbitMQ with publishes receives more than 20,000 confirms."""
 
     connection_bytes: int = 64 * _MIB
     """Bytes received on one connection."""
@@ -43,9 +42,9 @@ class Limits:
     """Resident memory of all processes together that judge one target."""
 
     def share_of(self, processes: int) -> Limits:
-        """Return the limits of each of so many processes that judge one target: it gets as much
-        memory as the others. The bytes and frames that cases read side by side cost the time of
-        their own process only."""
+        """Return the limits for each of several processes that judge one target. They share the
+        memory equally. The limits on bytes and frames stay, since reading them takes time only in
+        the process itself."""
         return dataclasses.replace(
             self, run_memory_bytes=max(1, self.run_memory_bytes // processes)
         )
@@ -55,7 +54,7 @@ NAMES = tuple(field.name for field in dataclasses.fields(Limits))
 
 
 def changed(limits: Limits, values: Mapping[str, object]) -> Limits:
-    """``limits`` with other values for some names. Raises ``ValueError`` with one sentence for an
+    """Return ``limits`` with some values replaced. Raises ``ValueError`` with one sentence for an
     unknown name or a value that is not a positive integer."""
     for name, value in values.items():
         if name not in NAMES:
@@ -66,7 +65,7 @@ def changed(limits: Limits, values: Mapping[str, object]) -> Limits:
 
 
 def parse(words: tuple[str, ...]) -> dict[str, int]:
-    """The limits in ``words``, each ``NAME=NUMBER``. Raises ``ValueError`` with one sentence."""
+    """Parse limits written as ``NAME=NUMBER``. Raises ``ValueError`` with one sentence."""
     values: dict[str, int] = {}
     for word in words:
         name, _, number = word.partition("=")

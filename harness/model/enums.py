@@ -28,15 +28,14 @@ class Outcome(StrEnum):
 
 
 class RoutingType(StrEnum):
-    """True if an address hands a message to one of its queues' consumers or to every
-    subscription."""
+    """Whether an address delivers a message to one consumer or to every subscription."""
 
     ANYCAST = enum.auto()
     MULTICAST = enum.auto()
 
 
 class FullPolicy(StrEnum):
-    """Behaviour of a full address towards a message."""
+    """What a full address does with a new message."""
 
     PAGE = enum.auto()
     BLOCK = enum.auto()
@@ -45,15 +44,15 @@ class FullPolicy(StrEnum):
 
 
 class Clock(StrEnum):
-    """The kind of time that an event's instant belongs to."""
+    """The clock by which an event was timed."""
 
     VIRTUAL = enum.auto()
     REAL = enum.auto()
 
 
 class Vantage(StrEnum):
-    """The observer of an event: the harness at its end of the wire, the broker under test itself,
-    or a capture of packets somewhere between a broker and its clients."""
+    """Who observed an event: the harness at its end of the wire, the broker under test, or a packet
+    capture between a broker and its clients."""
 
     PEER = enum.auto()
     BROKER = enum.auto()
@@ -61,7 +60,7 @@ class Vantage(StrEnum):
 
 
 class CloseHow(StrEnum):
-    """Ways in which the peer ended a connection."""
+    """How the peer ended a connection."""
 
     EOF = enum.auto()
     """An orderly end of stream (FIN)."""

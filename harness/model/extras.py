@@ -1,4 +1,4 @@
-"""What a light installation leaves out, by the extra of the distribution that brings it."""
+"""Modules missing from a light installation, and the extra that installs each."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def install(extra: str) -> str:
 
 
 def sentence(module: str) -> str:
-    """Return one sentence about a missing module and its extra; empty if no extra has it."""
+    """Return one sentence that names the missing module and its extra; empty if no extra provides
+    it."""
     name = module.partition(".")[0]
     return f"{name} is not installed: {install(EXTRAS[name])}" if name in EXTRAS else ""

@@ -1,8 +1,7 @@
-"""Findings: what was seen of each requirement that a case cites, with the evidence.
+"""Findings: what a case observed about each requirement that it cites, with the evidence.
 
-An oracle or a case reports a :class:`Finding`. When the case ends, each finding is given its
-verdict once, as a :class:`JudgedFinding`, and keeps it in ``results.ndjson``.
-"""
+An oracle or a case reports a :class:`Finding`. When the case ends, each finding receives its
+verdict once, as a :class:`JudgedFinding`; ``results.ndjson`` records it."""
 
 from __future__ import annotations
 
@@ -13,11 +12,10 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One requirement, what was seen of it, and the evidence in one sentence.
+    """One requirement, the observation, and the evidence in one sentence.
 
-    ``uncertain`` is a reason why a violation is no evidence against the broker (the canary was
-    late, the measurement lay in the margin); it makes the verdict INCONCLUSIVE at every level.
-    """
+    ``uncertain`` explains why a violation is not evidence against the broker (the canary was late,
+    the measurement fell within the margin). It makes the verdict INCONCLUSIVE at every level."""
 
     requirement: str
     seen: Seen
@@ -29,8 +27,7 @@ class Finding:
 class ListedDeviation:
     """The entry of ``known_deviations.toml`` that explains a violation.
 
-    ``case`` and ``requirement`` identify it as written there; empty where the entry names none.
-    """
+    ``case`` and ``requirement`` identify the entry as written there; empty if it names none."""
 
     case: str
     requirement: str
@@ -40,14 +37,14 @@ class ListedDeviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedFinding(Finding):
-    """A finding with its verdict, and the listed deviation that it matched."""
+    """A finding with its verdict and, if it matched one, the listed deviation."""
 
     verdict: Verdict
     deviation: ListedDeviation | None = None
 
     @property
     def sentence(self) -> str:
-        """The requirement and the evidence, with what makes it uncertain or known."""
+        """The requirement and the evidence, and why it is uncertain or known."""
         text = f"{self.requirement}: {self.detail}"
         if self.uncertain:
             text += f" ({self.uncertain})"
@@ -56,10 +53,9 @@ class JudgedFinding(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measured quantity and the interval it should be in; None is no bound.
+    """A measured value and the interval in which it should lie. None: unbounded.
 
-    ``margin`` is how far outside the interval a value may be without being evidence.
-    """
+    ``margin`` is how far outside the interval a value may lie before it counts as evidence."""
 
     value: int
     unit: str
@@ -69,7 +65,7 @@ class Measurement:
 
     @property
     def distance_to_bound(self) -> int | None:
-        """Distance of the value to the nearest bound: negative outside, None without bounds."""
+        """Distance from the value to the nearest bound: negative outside, None without bounds."""
         distances = [] if self.low is None else [self.value - self.low]
         if self.high is not None:
             distances.append(self.high - self.value)
@@ -79,10 +75,9 @@ class Measurement:
 def combine(findings: list[Finding]) -> list[Finding]:
     """One finding per requirement, in order of first mention.
 
-    A violation outweighs everything, an uncertain one everything but a certain one, and HELD
-    outweighs NOT_APPLICABLE and NEVER_REACHED, uncertain or not: a requirement that held in one
-    example and was not reached in another held.
-    """
+    A certain violation outweighs everything and an uncertain one everything else. HELD, uncertain
+    or not, outweighs NOT_APPLICABLE and NEVER_REACHED: a requirement that held in one example and
+    was not reached in another counts as held."""
     rank = {
         Seen.VIOLATED: 0,
         Seen.HELD: 2,

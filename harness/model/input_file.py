@@ -1,10 +1,7 @@
-"""Files that somebody else wrote, read without trust: only regular files, only up to a size, only
-UTF-8.
+"""Reads untrusted files: regular files only, up to a size limit, UTF-8 only.
 
-A named pipe would block, a device or a huge file would fill the memory, and a text in another
-encoding would end in an exception far from the file. Each is refused with a reason that completes
-the sentence ``PATH: …``.
-"""
+A named pipe would block, a device or a huge file would fill the memory, and another encoding would
+raise an exception far from the file. Each is refused with a reason that completes ``PATH: …``."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ MOST_CHARACTERS = 1000
 
 
 class OneSentence(Exception):
-    """A refusal: one line of limited length, whatever it quotes of the file that it is about."""
+    """A refusal in one line of limited length, however much it quotes from the file."""
 
     def __init__(self, text: str) -> None:
         line = "".join(
@@ -36,13 +33,14 @@ class OneSentence(Exception):
 
 
 class BadInput(OneSentence):
-    """A file cannot be read: the reason and what would be right, without the file's name."""
+    """A file cannot be read. The message gives the reason and what is expected, without the file's
+    name."""
 
 
 def open_regular(path: Path) -> int:
     """Return a descriptor of the regular file ``path``. Raises :class:`BadInput`.
 
-    The kind of file is read from the descriptor: nobody can swap the file between check and use.
+    The file type is read from the descriptor, so the file cannot be swapped between check and use.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -59,7 +57,8 @@ def open_regular(path: Path) -> int:
 
 
 def is_file(path: Path) -> bool:
-    """Return True if ``path`` is a file. A name that no file can have is none."""
+    """Return True if ``path`` is a file; False, rather than an exception, for an impossible
+    name."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -67,7 +66,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the bytes of ``path``, at most ``most``. Raises :class:`BadInput`."""
+    """Return the bytes of ``path``, which may have at most ``most``. Raises :class:`BadInput`."""
     with os.fdopen(open_regular(path), "rb") as file:
         try:
             data = file.read(most + 1)
@@ -79,13 +78,12 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Return the text of ``path`` with its line ends as LF. Raises :class:`BadInput`."""
+    """Return the text of ``path`` with line endings normalised to LF. Raises :class:`BadInput`."""
     return decoded(read_bytes(path, most)).replace("\r\n", "\n")
 
 
 def decoded(data: bytes) -> str:
-    """Return ``data`` as text. Raises :class:`BadInput` for a byte order mark and for anything but
-    UTF-8."""
+    """Return ``data`` as text. Raises :class:`BadInput` for a byte order mark or invalid UTF-8."""
     if data.startswith(codecs.BOM_UTF8):
         raise BadInput("begins with a byte order mark; save it as UTF-8 without one")
     try:

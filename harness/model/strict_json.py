@@ -1,10 +1,9 @@
-"""JSON from elsewhere, read strictly: what ``json`` accepts beyond RFC 8259, or what would raise
-later, is refused here.
+"""Reads untrusted JSON strictly: refuses what ``json`` accepts beyond RFC 8259 and values that
+would raise an exception later.
 
-Refused are NaN and the infinities, fractions beyond a double (``1e999`` is not infinity), whole
-numbers of more than :data:`MOST_DIGITS` digits, values nested deeper than :data:`MOST_DEPTH`, and
-an object with the same key twice. Every reason is one sentence with the place.
-"""
+It refuses NaN and infinities, numbers too large for a double (``1e999`` is not infinity), integers
+of more than :data:`MOST_DIGITS` digits, values nested deeper than :data:`MOST_DEPTH`, and objects
+with duplicate keys. Each reason is one sentence with the position."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ _MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 class BadJson(BadInput, ValueError):
-    """A text is not JSON of ours: the place and what is wrong."""
+    """A text is not acceptable JSON. The message gives the position and the fault."""
 
 
 def loads(text: str) -> Any:

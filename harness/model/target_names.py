@@ -10,7 +10,7 @@ def family(target: str) -> str:
 
 
 def release(target: str) -> Version | None:
-    """Return the release that a target judges; None if its name has none."""
+    """Return the release in a target's name; None if it has none."""
     try:
         return Version(target.partition("@")[2])
     except InvalidVersion:

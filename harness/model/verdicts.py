@@ -1,4 +1,4 @@
-"""Levels of requirements, what an oracle saw, and verdicts."""
+"""Requirement levels, oracle observations, and verdicts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from brokerproof.harness.model.enums import StrEnum
 
 
 class Level(StrEnum):
-    """Strength of a requirement. DOC is a vendor's own documentation, judged apart from a
-    specification. READING is our interpretation of a text that is silent or ambiguous: it is
-    recorded and never counts against a broker."""
+    """Strength of a requirement. DOC: stated in a vendor's own documentation and judged separately
+    from specifications. READING: our interpretation of a silent or ambiguous text, recorded but
+    never counted against a broker."""
 
     MUST = enum.auto()
     SHOULD = enum.auto()
@@ -24,8 +24,8 @@ class Level(StrEnum):
 
 
 class Impact(StrEnum):
-    """Harm to an application when a requirement is broken. Defined in the order in which people
-    read it, worst first."""
+    """Harm to an application when a requirement is broken. Worst first, the order in which reports
+    list them."""
 
     LOSS = "loss"
     SECURITY = "security"
@@ -38,7 +38,7 @@ class Impact(StrEnum):
 
     @property
     def words(self) -> str:
-        """The impact for somebody on call."""
+        """The impact in the words of somebody on call."""
         return f"{self.value}: {_HARM[self]}"
 
 
@@ -68,7 +68,7 @@ class Seen(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Meaning of a finding for the broker. Defined in merge order, worst first."""
+    """What a finding means for the broker. Worst first, the order in which verdicts merge."""
 
     ERROR = enum.auto()
     FAIL = enum.auto()

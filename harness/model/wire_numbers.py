@@ -1,4 +1,4 @@
-"""Whole numbers as text from a peer or a file that may hold anything."""
+"""Parses integers in untrusted text from peers and files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ MOST_DIGITS = 20
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that ``text`` writes in ASCII digits, None if it writes none.
+    """Return the number that ``text`` spells in ASCII digits; None for any other text.
 
-    Leading zeros count. ``str.isdigit`` and ``str.isdecimal`` alone accept digits of other
-    scripts and superscripts, and ``int`` accepts surrounding separators.
-    """
+    Leading zeros are allowed. ``str.isdigit`` and ``str.isdecimal`` would accept other scripts'
+    digits or superscripts, and ``int`` whitespace and underscores."""
     if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS:
         return int(text)
     return None

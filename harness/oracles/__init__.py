@@ -1,2 +1,1 @@
-"""Pure functions from what was seen to what it means. They know no target, no world and no
-clock."""
+"""Pure functions that judge observations. They depend on no target, world or clock."""

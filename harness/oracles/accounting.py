@@ -1,27 +1,27 @@
-"""Accounts of every message of one queue, balanced when a plan of sends and settlements is over.
+"""Tracks every message of one queue and reports irregularities once a plan of sends and settlements
+has ended.
 
-Words as in Jepsen's total-queue: an *attempt* is a message handed to the broker, *confirmed* when
-its receipt came. A message that was delivered without ever being confirmed is *recovered*, which is
-legal: the receipt may have been lost. What is not legal:
+The terms are those of Jepsen's total-queue. An *attempt* is a message sent to the broker; it is
+*confirmed* once its receipt arrives. A message that was delivered but never confirmed is
+*recovered*, which is legal because the receipt may have been lost. Illegal are:
 
-* *phantom*: delivered, and never sent, or taken back by an abort;
-* *shared*: delivered while a delivery of it was still held by a consumer;
+* *phantom*: delivered although never sent, or sent in an aborted transaction;
+* *shared*: delivered while a consumer still held an earlier delivery of it;
 * *revived*: delivered again after it was settled;
 * *lost*: confirmed and never delivered to anyone;
-* *abandoned*: delivered, given back, and never delivered again;
+* *abandoned*: delivered, returned to the queue, and never redelivered;
 * *disordered*: delivered to a consumer after a later message of the same producer;
-* *unmarked*: delivered again after a failure without saying so; *mismarked*: says so at the first
-  delivery.
+* *unmarked*: redelivered after a failure without the redelivery mark; *mismarked*: marked as a
+  redelivery the first time.
 
-Two consumers on two connections cannot be compared: which of two deliveries came first is not seen.
-So order is asked of each consumer alone, and only among messages that waited together.
+Deliveries on two connections cannot be compared, because their relative order is not visible. So
+order is checked per consumer, and only among messages that were waiting together.
 
-A consumer that goes without UNSUBSCRIBE is in doubt for a while: deliveries may be under way to it
-that nobody will see, and the broker may go on delivering to it until it notices. Messages that wait
-then, or are sent then, may come late and marked, so they owe no order and no absence of the mark.
-The doubt ends when something that the consumer held is delivered to another: the broker gave back
-all it had, at once.
-"""
+After a consumer leaves without UNSUBSCRIBE, it is in doubt for a while: unseen deliveries may be in
+flight to it, and the broker may keep delivering to it until it notices. Messages that are waiting
+or sent during that time may arrive late and marked, so neither their order nor their mark is
+checked. The doubt ends when a message that the consumer held is delivered to another consumer,
+since the broker requeues all of them at once."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ Key: TypeAlias = bytes
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """``producer`` handed a message to the broker. The order of these facts is the order of
-    sending."""
+    """``producer`` sent a message. These facts are in sending order."""
 
     key: Key
     producer: str
@@ -45,23 +44,22 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The broker said that it has the message; with a transaction, that the transaction is
-    committed."""
+    """The broker confirmed the message or, in a transaction, the commit."""
 
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The transaction in which the message was sent was aborted: it must never appear."""
+    """The message's transaction was aborted, so it must never be delivered."""
 
     key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A delivery reached ``consumer``; ``marked`` when it called itself a redelivery, None where
-    the protocol has no mark."""
+    """A delivery reached ``consumer``. ``marked``: it was flagged as a redelivery; None if the
+    protocol has no such flag."""
 
     key: Key
     consumer: str
@@ -70,33 +68,33 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The broker confirmed that these are acknowledged."""
+    """The broker confirmed that these messages are acknowledged."""
 
     keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker confirmed that these are refused: they may come again, together, or never."""
+    """The broker confirmed that these messages are refused: it may redeliver them, all at once, or
+    never."""
 
     keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Excused:
-    """These may be missing from here on: they expired, were dropped by a policy, or are dead
-    letters."""
+    """These messages may be missing from now on: they expired, were dropped by a policy, or were
+    dead-lettered."""
 
     keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """``consumer`` went away and what it held goes back.
+    """``consumer`` left, and the messages that it held return to the queue.
 
-    ``failed``: its connection was lost, it did not say goodbye. ``noticed``: the broker confirmed
-    that the subscription is gone, so nothing can be under way to it.
-    """
+    ``failed``: its connection was lost without an orderly close. ``noticed``: the broker confirmed
+    the end of the subscription, so no delivery can be in flight to it."""
 
     consumer: str
     failed: bool = False
@@ -136,7 +134,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """The balance. Every tuple lists the keys in the order in which they were noticed."""
+    """The irregularities found. Each tuple lists message keys in the order of detection."""
 
     attempted: int = 0
     confirmed: int = 0
@@ -182,10 +180,9 @@ def _named(name: str, keys: tuple[Key, ...]) -> str:
 
 @dataclass
 class Ledger:
-    """The books while they are open: takes facts one by one, each in a time that does not depend on
-    how many there were.
+    """Takes facts one by one, each in constant time, and keeps the books up to date.
 
-    ``order_after_return``: True if messages that come back are owed in their producer's order too.
+    ``order_after_return``: returned messages must also be redelivered in their producer's order.
     """
 
     order_after_return: bool = True
@@ -205,8 +202,7 @@ class Ledger:
     """Consumers that went unnoticed, with what they held."""
 
     def update(self, fact: Fact) -> None:
-        """Enter one fact. Raises ``ValueError`` for a key that was sent twice: keys have to tell
-        messages apart."""
+        """Enter one fact. Raises ``ValueError`` if a key was sent twice: keys must be unique."""
         match fact:
             case Attempted(key, producer):
                 if key in self._entries:
@@ -238,16 +234,16 @@ class Ledger:
                 self._returned(fact)
 
     def must_come(self) -> set[Key]:
-        """The messages that are still to be delivered, if anybody still consumes."""
+        """The messages that must still be delivered if anybody still consumes."""
         return {key for key, entry in self._entries.items() if _is_back(entry) or _owed(entry)}
 
     def held_by(self, consumer: str) -> list[Key]:
-        """Return the messages that ``consumer`` holds, in the order of sending."""
+        """Return the messages that ``consumer`` holds, in sending order."""
         held = self._held.get(consumer, {})
         return sorted(held, key=lambda key: self._entries[key].number)
 
     def close(self) -> Books:
-        """The books after somebody has consumed all there was."""
+        """Return the books after a consumer has drained the queue."""
         entries = self._entries.items()
         return Books(
             attempted=len(self._entries),
@@ -274,7 +270,7 @@ class Ledger:
         if entry.now is _Now.UNSEEN and not entry.confirmed:
             self._found["recovered"].append(fact.key)
         if entry.doubts < self._doubts:
-            # It may have been with a consumer whose end the broker had not noticed.
+            # It may have been in flight to a consumer whose end the broker had not noticed.
             entry.run = None
             if entry.now is _Now.UNSEEN:
                 entry.owes_mark = None
@@ -299,7 +295,7 @@ class Ledger:
             self._in_doubt[fact.consumer] = set(held)
 
     def _believe(self, key: Key) -> None:
-        """A delivery of ``key`` ends the doubt about a consumer that had held it."""
+        """End the doubt about a consumer that held ``key``, now that it was redelivered."""
         for consumer in [name for name, keys in self._in_doubt.items() if key in keys]:
             del self._in_doubt[consumer]
             if not self._in_doubt:
@@ -318,14 +314,14 @@ class Ledger:
     def _let_go(self, keys: Iterable[Key], now: _Now) -> None:
         for key in keys:
             entry = self._entries.get(key)
-            if entry is None:  # nobody sent it, which is noted already
+            if entry is None:  # never sent, which is already noted
                 continue
             entry.now = now
             self._held.get(entry.holder, {}).pop(key, None)
 
 
 def account(facts: Iterable[Fact]) -> Books:
-    """The books of a whole history, in which in the end somebody consumed all there was."""
+    """Return the books of a complete history that ends with the queue drained."""
     ledger = Ledger()
     for fact in facts:
         ledger.update(fact)

@@ -1,17 +1,16 @@
-"""General rules for a whole AMQP 0-9-1 connection, what arrives behind the last answer that a case
-waited for included.
+"""General rules for a whole AMQP 0-9-1 connection, including what arrives after the last answer
+that a case waited for.
 
-They ask nothing of a case: whatever a client sent, these sentences bind the broker.
+They hold for every case: these sentences bind the broker whatever the client sent.
 
-* Nothing but close-ok arrives on a channel or connection behind its close.
-* Deliveries arrive for consumers that exist, with tags of their own, as far as the prefetch allows.
+* After its close, nothing but close-ok arrives on a channel or connection.
+* Deliveries go to existing consumers, have unique tags and stay within the prefetch.
 * A message is confirmed once, and a close is answered with close-ok.
-* A client that sends something in each interval keeps its connection, and so does a silent one
-  where no interval was agreed on; heartbeats arrive where one was, and nowhere else.
+* A client that sends something in each heartbeat interval keeps its connection, as does a silent
+  client if no interval was agreed on. Heartbeats arrive only if an interval was agreed on.
 
-What a client wrote as raw bytes may be any frame: such a connection is judged by the first rule
-alone.
-"""
+Raw bytes from a client may be any frame, so a connection with raw bytes is judged by the first rule
+alone."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ _CLOSES = ("close", "close-ok")
 
 @dataclass
 class _Channel:
-    """A channel up to the event that is being read."""
+    """The state of a channel at the event being read."""
 
     over: str = ""
     """What the broker said when it closed the channel, or confirmed its close."""
@@ -69,7 +68,7 @@ class _Channel:
 
 @dataclass
 class _Connection:
-    """A connection up to the event that is being read."""
+    """The state of a connection at the event being read."""
 
     interval: Duration = 0
     is_open: bool = False
@@ -99,7 +98,7 @@ def _interval(event: FrameSent, before: Duration) -> Duration:
 
 
 def judge(events: Sequence[Event], conn: int, linger: Linger) -> list[Finding]:
-    """Return what breaks a rule on the connection ``conn``, each requirement once."""
+    """Return the violations on connection ``conn``, one per requirement."""
     own = [event for event in events if event.conn == conn]
     connection = _Connection()
     findings: dict[str, Finding] = {}
@@ -227,7 +226,8 @@ def _confirmed(channel: _Channel, command: str, headers: dict[str, str]) -> Iter
 
 
 def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator[Finding]:
-    """An end without a close for which no method of the client, and no silence, is a reason."""
+    """A connection that ended without a close, though no client method and no silence explains
+    it."""
     main = connection.channels.get(0, _Channel())
     if main.closing_at is not None and not main.over:
         detail = "behind the client's connection.close the connection ended without close-ok"
@@ -249,7 +249,7 @@ def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator
 
 
 def _missing(connection: _Connection, linger: Linger) -> Iterator[Finding]:
-    """What is missing at the last look."""
+    """What is still missing when the connection was last read."""
     if connection.has_ended or not linger.undisturbed or not connection.is_open:
         return
     main = connection.channels.get(0, _Channel())

@@ -1,10 +1,9 @@
-"""Rules for a recording of an AMQP 0-9-1 connection: prefetch, delivery tags, and signs of life.
+"""Rules for a recorded AMQP 0-9-1 connection: prefetch, delivery tags and heartbeats.
 
-What a correct broker could have done is not a violation. A prefetch may be counted for each
-consumer or for the channel (the specification and RabbitMQ differ): only what is more than either
-allows is a violation, and of the values that a channel had since a consumer began the largest
-counts. Acknowledgements in a transaction count at once.
-"""
+Only what no correct broker could do is a violation. A prefetch may apply to each consumer or to the
+channel (the specification and RabbitMQ differ), so only exceeding both is a violation, and the
+largest value that the channel has had since the consumer started counts. Acknowledgements in a
+transaction count immediately."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ def _text(headers: Headers, name: str) -> str:
 
 
 def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Judge whether no more deliveries waited for their acknowledgement than a prefetch allows, and
-    whether tags were their own."""
+    """Check that unacknowledged deliveries stayed within the prefetch and that tags were unique."""
     channels: dict[int, _Channel] = {}
     findings: list[Finding] = []
     for event in events:
@@ -88,8 +86,7 @@ def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
         if event.command in ("channel.open", "channel.close"):
             channels[number] = _Channel()
             continue
-        # A channel that was opened before the recording began may have a prefetch and consumers
-        # that nobody knows.
+        # A channel opened before the recording began may have an unknown prefetch and consumers.
         channel = channels.get(number)
         if channel is not None and isinstance(event, FrameSent):
             _said(channel, event)
@@ -140,8 +137,8 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
 
 
 def beats(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Judge whether something came from the broker in each interval of heartbeats that tune-ok
-    said. The recorder, or the network, may have been late: what is not far outside is uncertain."""
+    """Check that the broker sent something in each heartbeat interval agreed in tune-ok. The
+    recorder or the network may have been late, so a small excess is uncertain."""
     due: Duration = 0
     last: Instant | None = None
     worst: Duration = -1
@@ -173,8 +170,8 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
 
 
 def allowed(due: Duration) -> Duration:
-    """Return the longest silence of a broker that promised a beat each ``due``, for a recording
-    that may be a little late."""
+    """Return the longest allowed silence of a broker that promised a heartbeat every ``due``, given
+    a recorder that may be a little late."""
     return due + max(MARGIN, due // 10)
 
 
@@ -193,9 +190,9 @@ class _Waiting:
 
 
 def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Judge whether a delivery is settled once: an acknowledgement of a tag that does not wait (any
-    more) has to end its channel. It did not where the broker answers what was asked behind it.
-    Channels with transactions are left out."""
+    """Check that the broker closes a channel on which the client acknowledges an unknown or already
+    settled tag. If it answers a later request instead, it did not. Channels with transactions are
+    skipped."""
     channels: dict[int, _Waiting] = {}
     findings: list[Finding] = []
     for event in events:
@@ -292,8 +289,8 @@ def _waits(waiting: _Waiting, event: FrameReceived) -> None:
 
 
 def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Judge whether a client that did not say that it understands it was told that it is blocked,
-    and whether it was told that it is not any more without having been told that it is."""
+    """Check that connection.blocked was sent only to clients that announced support for it, and
+    unblocked only after blocked."""
     announced: bool | None = None
     blocked = False
     findings: list[Finding] = []

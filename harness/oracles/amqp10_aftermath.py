@@ -1,18 +1,17 @@
-"""General rules for a whole AMQP 1.0 connection, what arrives behind the last answer that a case
-waited for included.
+"""General rules for a whole AMQP 1.0 connection, including what arrives after the last answer that
+a case waited for.
 
-They ask nothing of a case: whatever a client sent, these sentences bind the broker.
+They hold for every case: these sentences bind the broker whatever the client sent.
 
-* Its open is first and its close last, its frames fit into the client's limits, and the conditions
-  of its errors are listed ones.
-* Nothing arrives on a session behind its end, nor on a link behind its detach.
-* It keeps to credit and windows, names its deliveries well, and settles each once.
-* A connection whose client keeps the idle-time-out, and whose frames were all answered, goes on;
-  what the client asked for by its own idle-time-out arrives; an end begins with a close.
+* The broker's open is its first frame and its close the last, its frames respect the client's
+  limits, and its error conditions are listed ones.
+* Nothing arrives on a session after its end or on a link after its detach.
+* The broker respects credit and windows, numbers its deliveries correctly, and settles each once.
+* A connection stays open if the client keeps the idle-time-out and all its frames were answered.
+  The broker keeps the client's idle-time-out, and ends a connection with a close.
 
-What a client wrote as raw bytes may be any frame: such a connection is judged by the first two
-rules alone.
-"""
+Raw bytes from a client may be any frame, so a connection with raw bytes is judged by the first two
+rules alone."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
 
 
 def judge(events: Sequence[Event], conn: int, linger: Linger) -> list[Finding]:
-    """Return what breaks a rule on the connection ``conn``, each requirement once."""
+    """Return the violations on connection ``conn``, one per requirement."""
     own = _own(events, conn)
     is_known = not any(isinstance(event, (OctetsSent, OctetsSentUnseen)) for event in own)
     findings: dict[str, Finding] = {}
@@ -108,8 +107,8 @@ def _violated(requirement: str, detail: str) -> Iterator[Finding]:
 
 
 def endings(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Judge whether the broker sent nothing on a session that it had ended, nor on a link that it
-    had detached, until it began or attached again."""
+    """Check that the broker sent nothing on a session after ending it, or on a link after detaching
+    it, until it began or attached again."""
     ended: set[int] = set()
     detached: dict[tuple[int, int | None], str | None] = {}
     findings: list[Finding] = []
@@ -151,7 +150,7 @@ _IN_ANY_CASE = (
 
 
 def _undue_end(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
-    """An end without a close, and a close without a reason."""
+    """A connection that ended without a close, or was closed for no reason."""
     closes = {frame.side: frame for frame in reversed(own.frames) if frame.name == "close"}
     end = next(
         (event for event in own if isinstance(event, (ConnectionClosed, ConnectionAbandoned))), None
@@ -162,7 +161,7 @@ def _undue_end(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
     if Side.BROKER not in closes:
         asked = Side.OURS in closes
         if isinstance(end, ConnectionClosed) and end.how is CloseHow.EOF:
-            # Of a peer that was silent for too long 2.4.5 only wishes for a close (IDLE-03).
+            # When the peer was silent for too long, 2.4.5 only recommends a close (IDLE-03).
             last = max(frame.at for frame in own.frames if frame.side is Side.OURS)
             if asked or end.at_ns - last + linger.jitter < time_out:
                 why = "the client's close" if asked else "the last frame"
@@ -191,15 +190,15 @@ def _last_of_ours(own: ConnectionEvents, close: WireFrame) -> WireFrame:
 def _has_reason(
     own: ConnectionEvents, close: WireFrame, time_out: Duration, linger: Linger
 ) -> bool:
-    """True if the client was silent for too long, or owed something, or if its last frame may be
-    what the broker closed for."""
+    """True if the client was silent for too long, owed an answer, or sent a last frame that may be
+    why the broker closed."""
     before = own.placed[: own.frames.index(close)]
     ours = [step for step in before if step.frame.side is Side.OURS]
     instants = [*(step.frame.at for step in ours), close.at]
     if any(later - at + linger.jitter >= time_out for at, later in pairwise(instants)):
         return True
     last = next(step for step in reversed(ours) if step.frame.name != EMPTY)
-    # A wrong open is answered with an open too, and a close behind it.
+    # A wrong open is also answered with an open, followed by a close.
     answered = last.frame.name != "open" and any(step.answers == last.position for step in before)
     if last.frame.name == "close" or not (answered or close.at - last.frame.at >= linger.grace):
         return True
@@ -207,8 +206,8 @@ def _has_reason(
 
 
 def _is_owed(step: Placed, steps: Sequence[Placed]) -> bool:
-    """True for a detach, end or delivery of the broker that the client has not answered, and for a
-    delivery of the client that is not complete."""
+    """True if the client has not answered a detach, end or delivery of the broker, or has left a
+    delivery of its own incomplete."""
     behind = steps[step.position + 1 :]
     match step.frame.name, step.frame.side:
         case "detach", Side.BROKER:
@@ -228,7 +227,7 @@ def _is_owed(step: Placed, steps: Sequence[Placed]) -> bool:
 
 
 def _silence(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
-    """Silence at the last look that is longer than the client's idle-time-out."""
+    """Silence at the last read that exceeds the client's idle-time-out."""
     due = _time_out(own, Side.OURS)
     over = any(isinstance(event, (ConnectionClosed, ConnectionAbandoned)) for event in own)
     if not due or over or len(_opened(own)) < 2 or any(f.name == "close" for f in own.frames):

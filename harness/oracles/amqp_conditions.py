@@ -1,10 +1,8 @@
-"""Error conditions (part 2, 2.8.15 to 2.8.18): a symbol that begins with ``amqp:`` is one that a
-list of the standard has.
+"""Error conditions (part 2, 2.8.15 to 2.8.18): a symbol that begins with ``amqp:`` must be in one
+of the standard's lists.
 
-The scope of an error is that of the frame which carries it; which of the lists a condition is taken
-from is left to the peer, so only the spelling is judged. Symbols that do not begin with ``amqp:``
-are a peer's own business.
-"""
+The frame that carries an error sets its scope. The peer may take the condition from any list, so
+only the spelling is checked. Symbols without the ``amqp:`` prefix are not checked."""
 
 from __future__ import annotations
 
@@ -70,8 +68,8 @@ def condition_of(frame: WireFrame) -> str | None:
 
 
 def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether the errors that ``side`` sent, with whatever frame, have conditions that are
-    known or its own."""
+    """Check that the conditions of all errors sent by ``side`` are standard ones or have no
+    ``amqp:`` prefix."""
     findings: list[Finding] = []
     for frame in frames(events, conn):
         if frame.side is not side or (condition := condition_of(frame)) is None:

@@ -35,7 +35,7 @@ NOT_WITHOUT, FORMULA, FIRST, COUNT, DRAIN = (
 
 @dataclass
 class _Account:
-    """The credit of one link, as the sender must reckon it."""
+    """The credit of one link, as the sender must calculate it."""
 
     link: Link
     granted: Granted
@@ -51,12 +51,12 @@ class _Account:
     sender never had: it follows the formula all the same."""
 
     def has_had(self, count: int | None) -> bool:
-        """True if ``count`` may be what the receiver knows of the sender's delivery-count."""
+        """True if the receiver may have seen ``count`` as the sender's delivery-count."""
         initial = self.link.initial_delivery_count
         return count is None or (count - initial) % WRAP <= (self.delivery_count - initial) % WRAP
 
     def begins(self, frame: WireFrame) -> bool:
-        """Note a transfer; whether it is the first of a delivery."""
+        """Note a transfer; return whether it begins a delivery."""
         first = not self.going_on
         self.going_on = frame.flag("more") and not frame.flag("aborted")
         return first
@@ -75,8 +75,9 @@ class _Accounts:
         return self._by_link[link]
 
     def settle_for(self, step: Placed) -> None:
-        """An answer says that what was granted in its session before its question is known.
-        Sessions are independent: one may be answered while another has frames to read."""
+        """An answer proves that the sender knows all credit granted in that session before the
+        question. Sessions are independent: one may be answered while another still has unread
+        frames."""
         if step.answers is not None and step.frame.side is self._side:
             for link, account in self._by_link.items():
                 if link.session is step.session:
@@ -86,8 +87,7 @@ class _Accounts:
         return list(self._by_link.values())
 
     def steps(self, events: Sequence[Event], conn: int) -> Iterator[tuple[Placed, _Account]]:
-        """Every step that is about a link on which the side is the sender, with the account of that
-        link."""
+        """Every step on a link on which the side is the sender, with that link's account."""
         for step in placed(events, conn):
             self.settle_for(step)
             if step.link is not None and step.link.sender is self._side:
@@ -101,11 +101,10 @@ def _limit(step: Placed, link: Link) -> int:
 
 
 def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether ``side``, wherever it is the sender, kept to the credit it had.
+    """Check that ``side``, as a sender, never exceeded its credit.
 
-    Every delivery is judged at its first transfer. Credit that was taken back while a transfer may
-    have been under way does not count against the sender.
-    """
+    Each delivery is checked at its first transfer. A sender may still use credit that was withdrawn
+    while a transfer may have been in flight."""
     accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if (
@@ -139,12 +138,11 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
 
 
 def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether the flows of ``side`` as a sender told delivery-count and link-credit as they
-    are.
+    """Check that the flows ``side`` sends as a sender state the true delivery-count and
+    link-credit.
 
-    delivery-count is that of the deliveries sent so far, more only after a drain; the credit told
-    with it has to lead to a limit that the receiver gave.
-    """
+    delivery-count is the number of deliveries sent, and more only after a drain. Together with
+    link-credit it must add up to a limit that the receiver granted."""
     accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:
@@ -185,7 +183,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
             )
         ]
     room = account.granted.room(count)
-    if advanced and room < 0:  # deliveries beyond the credit are counted truly
+    if advanced and room < 0:  # deliveries beyond the credit count too
         return [
             Finding(
                 COUNT,
@@ -212,9 +210,9 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
 
 
 def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether ``side`` as a sender answered every drain: credit used up by deliveries, or
-    given back by a flow whose delivery-count is the limit. A drain that is taken back, or whose
-    link or connection ends before, asks for nothing."""
+    """Check that ``side`` as a sender answered every drain, either by using up the credit or by a
+    flow whose delivery-count equals the limit. A drain needs no answer if it is withdrawn or if its
+    link or connection ends first."""
     accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:

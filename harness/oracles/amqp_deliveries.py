@@ -35,7 +35,7 @@ _LONGEST_TAG = 32
 
 @dataclass(eq=False)
 class _Delivery:
-    """One delivery: who sent it, and what each side has said of it."""
+    """One delivery: its sender, and what each side has stated about it."""
 
     link: Link
     id: int
@@ -63,8 +63,8 @@ class _Books:
         return self._by_session.setdefault(session, _Book())
 
     def transfer(self, step: Placed) -> tuple[_Delivery, bool] | None:
-        """The delivery of a transfer, and whether it is its first; None when it belongs to no
-        link."""
+        """The delivery of a transfer, and whether it is the delivery's first; None if it belongs to
+        no link."""
         if step.session is None or step.link is None:
             return None
         book, frame = self.of(step.session), step.frame
@@ -90,9 +90,9 @@ class _Books:
 
 
 def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether ``side`` named its deliveries well: id, tag and format on the first transfer,
-    the ids of a session one after the other, tags of at most 32 bytes and no two alike among
-    unsettled ones, continuations without another id."""
+    """Check how ``side`` identified its deliveries: id, tag and format on the first transfer,
+    consecutive ids in a session, tags of at most 32 bytes that are unique among unsettled
+    deliveries, and no other id on continuations."""
     books = _Books()
     findings: list[Finding] = []
     for step in placed(events, conn):
@@ -153,8 +153,8 @@ def _later(step: Placed, delivery: _Delivery) -> Iterator[Finding]:
 
 
 def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether ``side`` spoke of deliveries that there are, settled each once, and left
-    terminal states as they were."""
+    """Check that ``side`` referred to existing deliveries, settled each once, and never changed a
+    terminal state."""
     books = _Books()
     findings: list[Finding] = []
     for step in placed(events, conn):
@@ -168,7 +168,7 @@ def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
 
 
 def _named(book: _Book, step: Placed) -> tuple[int, int, list[_Delivery]]:
-    """First, last and the deliveries in between that the disposition is about."""
+    """First and last id of the disposition, and the deliveries in that range."""
     frame = step.frame
     first = frame.number("first") or 0
     last = frame.number("last")

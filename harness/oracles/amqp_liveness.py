@@ -1,5 +1,4 @@
-"""Promises of a side at open, and demands of the other: idle time-out, limits, first and last
-frame.
+"""What each side's open obliges the other to: idle time-out, limits, first and last frame.
 
 Part 2, 2.4.1 (open first), 2.4.5 (idle time-out), 2.4.3 (close last), 2.7.1 (limits).
 """
@@ -37,9 +36,9 @@ _OUTSIDE = (
 def idle(
     events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0
 ) -> list[Finding]:
-    """Judge whether ``side`` let no more time pass between its frames than the idle-time-out that
-    the other's open asked for, plus ``slack``. Counted from the later of both opens to its close,
-    or to the end of the connection or of the trace."""
+    """Check that no gap between the frames of ``side`` exceeded the idle-time-out in the other's
+    open by more than ``slack``. Counted from the later open to its close, or to the end of the
+    connection or trace."""
     worst, allowed = _silence(events, conn, side)
     if allowed is None or worst < 0:
         return [
@@ -57,8 +56,8 @@ def idle(
 
 
 def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """:func:`idle` where the recorder, or the network, may have been late: what is not far outside
-    is uncertain."""
+    """:func:`idle` for a recorder or network that may have been late: a small excess is
+    uncertain."""
     worst, allowed = _silence(events, conn, side)
     margin = max(MARGIN, (allowed or 0) // 10)
     captured = is_captured(events, conn)
@@ -71,8 +70,8 @@ def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKE
 
 
 def _silence(events: Sequence[Event], conn: int, side: Side) -> tuple[Duration, Duration | None]:
-    """The longest silence of ``side`` (-1: there was no time for any) and what the other allowed
-    (None: anything)."""
+    """The longest silence of ``side`` (-1: no time elapsed) and how long the other allowed (None:
+    any)."""
     allowed: Duration | None = None
     last: Instant | None = None
     worst: Duration = -1
@@ -104,8 +103,7 @@ def _end(events: Sequence[Event], conn: int) -> Instant | None:
 
 
 def order(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether open was the first frame of ``side`` and close its last, empty frames
-    included."""
+    """Check that open was the first frame of ``side`` and close its last, counting empty frames."""
     findings: list[Finding] = []
     opened = closed = False
     for frame in frames(events, conn):
@@ -134,8 +132,8 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
 
 
 def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether ``side`` kept to the other's max-frame-size and channel-max (once its open is
-    in the trace) and to the handle-max of its begin."""
+    """Check that ``side`` respected the other's max-frame-size and channel-max (once the other's
+    open is in the trace) and the handle-max of its begin."""
     findings: list[Finding] = []
     sizes, channels = 2**32 - 1, 65535
     for step in placed(events, conn):

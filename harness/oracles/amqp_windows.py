@@ -1,9 +1,8 @@
 """Session windows and transfer-ids (part 2, 2.5.6), modulo 2**32.
 
-A transfer may be sent while the sender's next-outgoing-id is below the limit that the other side
-gave: its next-incoming-id plus its incoming-window, and before its first flow the initial
-next-outgoing-id plus the window of its begin.
-"""
+A transfer may be sent while the sender's next-outgoing-id is below the other side's limit: its
+next-incoming-id plus its incoming-window. Before its first flow, the limit is the sender's initial
+next-outgoing-id plus the window in the other's begin."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ _ALWAYS = ("incoming-window", "next-outgoing-id", "outgoing-window")
 
 @dataclass
 class _Counts:
-    """Of one session: what each side's next-outgoing-id has come to, and where the judged side may
-    go."""
+    """For one session: each side's current next-outgoing-id, and the limit of the judged side."""
 
     next_id: dict[Side, int] = field(default_factory=dict)
     limit: Granted | None = None
@@ -49,7 +47,7 @@ class _Counts:
     next-incoming-id may come down to it at any time from then on (AMQP10-WIN-06)."""
 
     def told(self, flow: WireFrame) -> None:
-        """The other side's flow sets where its transfers are (AMQP10-WIN-06), whatever it sent."""
+        """Take the other side's position from its flow (AMQP10-WIN-06), whatever it has sent."""
         stated, sent = flow.number("next-outgoing-id"), self.next_id.get(flow.side, 0)
         if stated is not None and ahead(stated, sent) > 0:
             self.next_id[flow.side] = stated
@@ -66,7 +64,7 @@ class _All:
         return self._by_session.setdefault(session, _Counts())
 
     def update(self, step: Placed) -> _Counts | None:
-        """Enter begins, transfers and the flows of the other side; None for frames of no
+        """Enter begins, transfers and the other side's flows; return None for frames outside a
         session."""
         if step.answers is not None and step.frame.side is self._side:
             counts = self._by_session.get(step.session) if step.session else None
@@ -96,8 +94,7 @@ class _All:
 
 
 def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether ``side`` sent transfers only while the other's incoming-window had room, every
-    transfer judged."""
+    """Check for every transfer of ``side`` that the other's incoming-window had room."""
     all_, findings = _All(side), []
     for step in placed(events, conn):
         counts = all_.update(step)
@@ -122,11 +119,10 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
 
 
 def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether the flows of ``side`` told the session's ids and windows as they are.
+    """Check that the flows of ``side`` state the session's true ids and windows.
 
-    next-outgoing-id: one for each transfer that it sent. next-incoming-id: there once it has the
-    other's begin, never falling, never more than the other has sent.
-    """
+    next-outgoing-id counts the transfers it sent. next-incoming-id is present once it has received
+    the other's begin, never decreases, and never exceeds what the other has sent."""
     all_, findings = _All(side), []
     for step in placed(events, conn):
         counts = all_.update(step)
@@ -187,7 +183,7 @@ def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
     if ahead(incoming, other) > 0:
         words = f"a flow reports next-incoming-id {incoming}, and only {other} was sent"
         return Finding(INCOMING, Seen.VIOLATED, words)
-    # What the other side stated is right, however far from what was reported before.
+    # The other side's own statement counts, however far it is from earlier reports.
     fell = (
         counts.reported is not None and ahead(incoming, counts.reported) < 0 and incoming != other
     )

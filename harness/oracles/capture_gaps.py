@@ -1,18 +1,19 @@
-"""Gaps of a recording, and the conclusions that they forbid.
+"""Gaps in a recording, and the conclusions they rule out.
 
-A live recording is whole. A capture of packets may begin in the middle of a connection, lose
-packets, hold bytes that nobody can read (TLS), end before its connections do, and leave out whole
-connections. What was not seen may have been just what would clear a broker: so it makes an
-irregularity uncertain wherever it could explain it, and never makes one.
+A live recording is complete. A packet capture may start in the middle of a connection, lose
+packets, contain unreadable bytes (TLS), end before its connections do, or miss whole connections.
+The missing part may be what would exonerate a broker. So a gap makes an irregularity uncertain if
+it could explain it, and never creates one.
 
-* A message that never came may have come among what was not seen, at any time, or on a connection
-  that is not in the recording; so may the delivery that put messages out of order.
-* A delivery held, settled or refused is known by what was seen on the connections of its queue up
-  to then.
-* Without everything that was sent a phantom and a first mark cannot be told at all, nor can
-  messages by their bodies (:func:`brokerproof.harness.oracles.recorded_anomalies.readable`).
-* The window of a connection, and its TTL, are judged up to what was not seen on it; a silence
-  surely only near the broker.
+* A missing message may have been delivered in a gap, at any time, or on an unrecorded connection.
+  The same goes for the delivery that broke the order.
+* Whether a delivery is held, settled or refused depends on the recording of its queue's connections
+  up to that point.
+* Unless every send was recorded, phantoms and wrong redelivery marks cannot be detected, and
+  messages cannot be identified by their bodies
+  (:func:`brokerproof.harness.oracles.recorded_anomalies.readable`).
+* A connection's window and TTL are judged up to its first gap. A silence is certain only if
+  captured near the broker.
 """
 
 from __future__ import annotations
@@ -36,8 +37,7 @@ def hidden(event: Event) -> bool:
 
 
 def since(events: Iterable[Event]) -> dict[int, Instant]:
-    """By connection: since when not everything is in the recording. Connections without anything
-    unseen are missing."""
+    """By connection: when its first gap begins. Connections without a gap are not listed."""
     instants: dict[int, Instant] = {}
     for event in events:
         if (hidden(event) or getattr(event, "command", "") == UNTIL_NOW) and event.conn is not None:
@@ -48,12 +48,10 @@ def since(events: Iterable[Event]) -> dict[int, Instant]:
 def doubtful(
     kind: str, last: Instant, anywhere: Instant | None, of_queue: Instant | None, *, whole: bool
 ) -> bool:
-    """True if what was not seen could explain an irregularity whose witness ends at ``last``.
+    """True if a gap could explain an irregularity whose evidence ends at ``last``.
 
-    ``anywhere`` and ``of_queue``: since when something is unseen on any connection, and on one that
-    has to do with the queue; None for never. ``whole``: every connection of the broker is in the
-    recording.
-    """
+    ``anywhere`` and ``of_queue``: when the first gap begins on any connection, and on one that uses
+    the queue; None: no gap. ``whole``: the recording has every connection of the broker."""
     if kind in OF_ALL and not whole:
         return True
     if kind == "lost":

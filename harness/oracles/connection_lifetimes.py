@@ -1,15 +1,12 @@
-"""Signs of life in a recording: beats that were promised and did not come, and connections ended
-before or after their TTL.
+"""Liveness in a recording: missing heartbeats, and connections closed before or after their TTL.
 
-A recording does not say how an acceptor was configured, but the broker's own answer does: Artemis
-asks for beats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so TTL is what
-CONNECTED asks for times the modifier of the profile. A recorder that is a client may have been
-late, and by how much is unknown. So an interval is widened by a margin, and what is not far outside
-of it is uncertain, except a close that came too early: lateness of the recorder makes closes later,
-not earlier. Captured packets have the instants of the kernel that saw them, however late the
-program was that wrote them down: near the broker they are judged by what one lost packet may cost
-(:data:`RESENT`).
-"""
+A recording does not show how an acceptor was configured, but the broker's answer does: Artemis asks
+for beats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so the TTL is the
+interval in CONNECTED times the profile's modifier. A client that records may be late by an unknown
+delay. So intervals are widened by a margin, and a small excess is uncertain. A close that is too
+early is not, since a late recorder sees closes later, never earlier. Captured packets carry kernel
+timestamps, however late the program wrote them: near the broker, their only margin is the delay of
+one lost packet (:data:`RESENT`)."""
 
 from __future__ import annotations
 
@@ -54,8 +51,8 @@ _OUT = (FrameSent, HeartBeatSent, OctetsSent)
 
 @dataclass
 class Lifetime:
-    """The life of one connection; None: not seen. ``longest`` is the longest silence of the broker
-    (ns) and ``until`` when it ended; ``ended_by`` is ``broker`` or ``harness``; ``error`` the first
+    """The life of one connection; None: not seen. ``longest`` is the broker's longest silence (ns),
+    which ended at ``until``; ``ended_by`` is ``broker`` or ``harness``; ``error`` is the first
     ERROR's message."""
 
     conn: int
@@ -80,9 +77,8 @@ class Lifetime:
 def find_anomalies(
     life: Lifetime, ground: Expectations = NOTHING, *, whole: bool = True
 ) -> Iterator[Anomaly]:
-    """Yield the anomalies of one life. Where a recording is not ``whole``, nobody knows that the
-    broker was not just being stopped: a close that came early and without a word is uncertain
-    there."""
+    """Yield the anomalies of one lifetime. In a recording that is not ``whole``, the broker may
+    have been shutting down, so an early close without ERROR is uncertain."""
     yield from _beats(life)
     if ground.modifier is not None and ground.check_interval_ms is not None:
         for anomaly in _ttl(life, ground.modifier, ground.check_interval_ms):
@@ -91,7 +87,7 @@ def find_anomalies(
 
 
 def promised(life: Lifetime) -> Duration | None:
-    """Return the interval at which the broker has to show that it lives; None: it need not."""
+    """Return the interval in which the broker must send something; None: it need not."""
     asked, agreed = heart_beat(life.asked), heart_beat(life.agreed)
     return beat_interval(agreed[0], asked[1]) or None
 
@@ -113,7 +109,7 @@ def _beats(life: Lifetime) -> Iterator[Anomaly]:
             f"the broker was silent for {longest / NS_PER_MS:g} ms; it had promised a beat every"
             f" {due / NS_PER_MS:g} ms"
         )
-        # What was not seen may have been the beats.
+        # The beats may have been in the gap.
         uncertain = longest <= surely_silent(allowed, captured=life.captured) or (
             life.unseen is not None and life.unseen <= until
         )
@@ -121,7 +117,7 @@ def _beats(life: Lifetime) -> Iterator[Anomaly]:
 
 
 def surely_silent(allowed: Duration, *, captured: bool) -> Duration:
-    """Return the silence beyond which a recording proves that more than ``allowed`` passed."""
+    """Return the recorded silence that proves a real silence of more than ``allowed``."""
     return (1 if captured else SURELY_LATE) * allowed + RESENT
 
 
@@ -130,7 +126,7 @@ def is_captured(events: Iterable[Event], conn: int) -> bool:
 
 
 def ttl_ms(life: Lifetime, modifier: float) -> int:
-    """The TTL that the broker's answer amounts to; 0: none."""
+    """The TTL implied by the broker's answer; 0: none."""
     return int(heart_beat(life.agreed)[1] * modifier)
 
 
@@ -140,8 +136,7 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
         return
     silence = life.ended - life.spoken
     lo, hi = silence_interval(ttl, check_interval_ms, exact=False)
-    # Truncated on the way to the wire, the answer may stand for a TTL that is larger by up to one
-    # modifier.
+    # The answer was truncated to milliseconds, so the TTL may be larger by up to one modifier.
     hi += int(modifier * NS_PER_MS)
     between = (
         f"{silence / NS_PER_MS:g} ms of silence, should be between {lo / NS_PER_MS:g} and"
@@ -167,19 +162,19 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
 
 
 def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
-    """The two numbers of a heart-beat header in milliseconds; 0,0 without one that can be read."""
+    """The two numbers of a heart-beat header in milliseconds; 0,0 if missing or malformed."""
     return readable_heart_beat(headers) or (0, 0)
 
 
 def readable_heart_beat(headers: Mapping[str, str]) -> tuple[int, int] | None:
-    """The same, but None for a header that cannot be read."""
+    """The same, but None for a malformed header."""
     first, _, second = headers.get("heart-beat", "0,0").partition(",")
     sent, requested = whole_number(first), whole_number(second)
     return None if sent is None or requested is None else (sent, requested)
 
 
 def beat_interval(sender_ms: int, receiver_ms: int) -> Duration:
-    """The agreed interval of what one side sends and the other asks for, in ns; 0: none."""
+    """The interval agreed from what one side offers and the other asks for, in ns; 0: none."""
     return max(sender_ms, receiver_ms) * NS_PER_MS if sender_ms and receiver_ms else 0
 
 

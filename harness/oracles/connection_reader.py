@@ -1,4 +1,4 @@
-"""Reads the events of one connection into facts, by the protocol of its first frame."""
+"""Turns the events of one connection into facts, according to the protocol of its first frame."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ WITH_BODY = frozenset(
 
 class FactReader(Protocol):
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it decides."""
+        """Read one event; yield the facts it settles."""
         ...
 
     def end(self) -> Iterator[Fact]:
-        """The recording ended: yield every open fact as it stands."""
+        """End of the recording: yield all open facts in their current state."""
         ...
 
 
 @dataclass
 class ConnectionReader:
-    """The reader of a connection whose protocol its first frame shows."""
+    """Reads a connection whose protocol is known from its first frame."""
 
     conn: int
     expectations: Expectations = NOTHING
     _reader: FactReader | None = None
 
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it decides."""
+        """Read one event; yield the facts it settles."""
         if self._reader is None:
             if row.kind == "ConnectionOpened":
                 return
@@ -53,7 +53,7 @@ class ConnectionReader:
         yield from self._reader.read(row)
 
     def end(self) -> Iterator[Fact]:
-        """The recording ended: yield every open fact as it stands."""
+        """End of the recording: yield all open facts in their current state."""
         if self._reader is not None:
             yield from self._reader.end()
 
@@ -70,11 +70,11 @@ class ConnectionReader:
 
 
 def row(place: int, event: Event) -> Row:
-    """Return a recorded event at ``place`` of the recording as a row."""
+    """Return the event at ``place`` of the recording as a row."""
     when, kind = (event.at_ns, place), type(event).__name__
     protocol = getattr(event, "protocol", "")
     if isinstance(event, (FrameSent, FrameReceived)):
-        headers = dict(reversed(event.headers))  # of repeated headers the first counts
+        headers = dict(reversed(event.headers))  # the first of repeated headers counts
         known = protocol in READABLE
         key = key_of(event.body, event.body_size) if known and event.command in WITH_BODY else None
         return Row(when, kind, event.command if known else "", headers, key, event.size, protocol)
@@ -82,10 +82,10 @@ def row(place: int, event: Event) -> Row:
 
 
 def readable(protocols: set[str]) -> bool:
-    """True if connections that speak ``protocols`` together show every message that was sent."""
+    """True if connections using ``protocols`` show every message sent."""
     return len(protocols) <= 1 and protocols <= set(READABLE)
 
 
 def hides(event: Event) -> bool:
-    """True if bytes passed whose meaning the recording does not show."""
+    """True if the recording contains bytes that it cannot interpret."""
     return capture_gaps.hidden(event) or type(event).__name__ == "OctetsSent"

@@ -1,16 +1,15 @@
-"""Credit in bytes over CORE: never more delivered than there was credit for, never more granted
-than was asked for.
+"""Byte credit over CORE: the broker never delivers beyond a consumer's credit and never grants a
+producer more than it requested.
 
 Sources: the Artemis manual's chapter on flow control (ARTEMIS-FLOW-consumer-1, -producer-1), and
-the packets of release 2.56.0. What a delivery costs is the size of its packet as it arrived; what a
-message costs its producer is the size of its encoding, which the trace has as ``cost``.
+the packets of release 2.56.0. A delivery costs the size of the packet received. A message costs its
+producer the size of its encoding, which the trace records as ``cost``.
 
-A consumer's credit grows by what its client gives, whole as soon as that is sent: what is judged is
-the most that the broker can have had. -1 takes the limit away. 0 takes what is left of the credit
-away, but messages may be under way then; it counts from the answer to a force-delivery on that was
-asked for behind it. 0 also forgives at once what was delivered beyond the credit
-(ServerConsumerImpl.receiveCredits of 2.56.0). A delivery may begin with any credit above zero.
-"""
+Credit counts in full as soon as the client sends it: the oracle judges by the most credit that the
+broker can have had. -1 removes the limit. 0 withdraws the remaining credit, but messages may be in
+flight, so it counts only from the answer to a force-delivery requested after it. 0 also cancels any
+overdraft immediately (ServerConsumerImpl.receiveCredits of 2.56.0). A delivery may begin with any
+credit above zero."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ PROTOCOL = "CORE"
 
 @dataclass(slots=True)
 class Consumer:
-    """The most credit that a broker can believe to have for one consumer, in bytes; None without
-    limit."""
+    """The most credit that the broker can have for one consumer, in bytes; None: unlimited."""
 
     credit: int | None = 0
     given: int = 0
@@ -58,14 +56,14 @@ class Consumer:
             self._taken[sequence] = self._since
 
     def answered(self, sequence: str) -> None:
-        """Everything that was sent before that force-delivery counts."""
+        """Everything sent before that force-delivery now counts."""
         since = self._taken.pop(sequence, None)
         if since is not None and self.credit is not None:
             self.credit = min(self.credit, since)
             self._since = None
 
     def took(self, size: int) -> bool:
-        """A message came in a packet of ``size``; whether there was credit for it."""
+        """Note a message in a packet of ``size``; return whether there was credit for it."""
         allowed = self.credit is None or self.credit > 0
         self.delivered += size
         if self.credit is not None:
@@ -74,7 +72,7 @@ class Consumer:
 
 
 def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Judge whether the broker delivered only with credit, message by message."""
+    """Check for each message that the broker had credit to deliver it."""
     books: dict[tuple[str, str], Consumer] = {}
     findings: list[Finding] = []
     for event, headers in _packets(events, conn):
@@ -111,7 +109,7 @@ class Producer:
 
 
 def producers(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Judge whether the broker granted no more than it was asked for."""
+    """Check that the broker granted no more than was requested."""
     findings = []
     for event, book, address in _grants(events, conn):
         if isinstance(event, FrameReceived):
@@ -124,8 +122,7 @@ def producers(events: Sequence[Event], conn: int) -> list[Finding]:
 
 
 def overdrawn(events: Sequence[Event], conn: int) -> int:
-    """By how many bytes our own end sent more than it was granted, at most; 0 when it kept to its
-    credit."""
+    """The largest number of bytes by which our client exceeded its credit; 0: never."""
     return max((book.spent - book.granted for _, book, _ in _grants(events, conn)), default=0)
 
 

@@ -1,5 +1,4 @@
-"""Expectations of a recording: the part of a broker family's profile that judging without a target
-needs."""
+"""The part of a broker family's profile that is needed to judge a recording without a target."""
 
 from __future__ import annotations
 
@@ -13,12 +12,10 @@ from brokerproof.harness.catalogue.profiles import Value
 class Expectations:
     """Times in milliseconds, windows in bytes.
 
-    ``windows``: the SUBSCRIBE headers that ask for a window, with what each counts (``octets``,
-    ``messages``). ``window`` holds where none is asked for, ``modifier`` is how many asked-for
-    beats make a TTL, ``check_interval_ms`` how often the broker looks; None where the family
-    promises nothing of the kind. ``queues``: whether it promises that queues lose, double and
-    reorder nothing.
-    """
+    ``windows``: the SUBSCRIBE headers that request a window, with the unit of each (``octets``,
+    ``messages``). ``window`` is the default window, ``modifier`` the number of requested beats in a
+    TTL, ``check_interval_ms`` how often the broker checks; None: the family makes no such promise.
+    ``queues``: the family promises that queues do not lose, duplicate or reorder messages."""
 
     name: str = ""
     windows: Mapping[str, str] = field(default_factory=dict)
@@ -35,8 +32,8 @@ NOTHING = Expectations()
 def expectations_of(
     profile: str, parameters: Mapping[str, Value], *, defaults: bool = True
 ) -> Expectations:
-    """The ground of a profile. Without ``defaults`` only what every configuration of the family has
-    in common counts: windows that frames ask for, and no TTL, whose factor an acceptor may set."""
+    """The expectations of a profile. Without ``defaults`` they hold for every configuration of the
+    family: only windows that frames request, and no TTL, whose factor an acceptor may set."""
     windows: dict[str, str] = {}
     if "stomp_consumer_window_size" in parameters:
         windows = {"consumer-window-size": "octets", "activemq.prefetchSize": "octets"}

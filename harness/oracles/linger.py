@@ -1,4 +1,4 @@
-"""The time behind a case in which its connections are still read."""
+"""The time after a case during which its connections are still read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from brokerproof.harness.model.time import Duration, Instant
 
 @dataclass(frozen=True, slots=True)
 class Linger:
-    """When the case ended (``since``) and when the last look was (``until``).
+    """When the case ended (``since``) and when its connections were last read (``until``).
 
-    The broker has ``grace`` to close, and is late with a heartbeat by at most ``jitter``.
-    ``patience`` is the silence after which its own documentation lets it close; None: it names
-    none. Unless the connection was ``undisturbed``, no end and no silence is judged.
-    """
+    The broker has ``grace`` to close, and its heartbeats may be late by ``jitter``. ``patience`` is
+    the silence after which its documentation lets it close; None: unstated. Ends and silences are
+    judged only if the connection was ``undisturbed``."""
 
     since: Instant
     until: Instant

@@ -1,11 +1,10 @@
-"""Heartbeat negotiation and connection TTL as arithmetic: what an Artemis-like broker answers, and
-when it gives up.
+"""Heartbeat and TTL arithmetic: what an Artemis-like broker answers to CONNECT, and when it closes
+a silent connection.
 
-Sources: the Artemis STOMP chapter for every rule; for the two places where the chapter stops short,
-Artemis 2.56.0 itself: the low bound is tested before the high one, and an expiry is noticed by a
-check that runs every check interval.
+Source: the Artemis STOMP chapter. Two details come from Artemis 2.56.0 itself: the lower bound is
+tested before the upper, and expiry is detected by a check that runs every check interval.
 
-For ``heart-beat:cx,cy`` from the client and a TTL0 that holds without client beats (acceptor
+For ``heart-beat:cx,cy`` from the client and TTL0, the TTL without client beats (acceptor
 ``connectionTtl``, else the broker-wide override, else 60000 ms):
 
 1. The server sends every ``max(500, cy)`` ms, or never when cy is 0 (ARTEMIS-STOMP-ttl-7).
@@ -32,7 +31,7 @@ LONG_MIN = -(2**63)
 @dataclass(frozen=True, slots=True)
 class Negotiated:
     """The expected ``heart-beat`` of CONNECTED (``sx,sy``, ms; None: no such header) and the TTL
-    that holds from then on (ms)."""
+    from then on (ms)."""
 
     heart_beat: tuple[int, int] | None
     ttl_ms: int
@@ -81,15 +80,14 @@ def negotiate(
 def silence_interval(
     ttl_ms: int, check_interval_ms: int, *, exact: bool
 ) -> tuple[Duration, Duration]:
-    """After how much silence the connection is closed, [lo, hi], counted from the last byte
+    """The silence, [lo, hi], after which the connection is closed, counted from the last byte
     received.
 
-    A pass notes new data as of its own time, so silence is counted from the first pass behind the
-    last byte. Passes that keep an ``exact`` grid close after a whole number of check intervals, at
-    least one, and less than one more. On a real host every pass starts a little late, so that a TTL
-    just above a whole number may be noticed a pass sooner: then only the TTL itself is a lower
-    bound, and the upper one allows each pass its slip (2 %, at least 50 ms in all).
-    """
+    A check dates new data by its own time, so silence counts from the first check after the last
+    byte. On an ``exact`` grid a connection is closed after a whole number of check intervals, at
+    least one, plus less than one more. On a real host each check starts a little late, so a TTL
+    just above a whole number may be detected one check sooner: then the lower bound is the TTL
+    itself, and the upper bound allows for the drift of each check (2 %, at least 50 ms in all)."""
     passes = max(1, -(-ttl_ms // check_interval_ms))
     earliest, latest = (
         passes * check_interval_ms * NS_PER_MS,

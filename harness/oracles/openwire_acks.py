@@ -1,10 +1,8 @@
-"""Windows of producers over OpenWire: what the broker says that it has taken, against what was
-sent.
+"""Producer windows over OpenWire: compares the bytes that the broker acknowledged with those sent.
 
 Sources: the documentation of the class ProducerAck (OPENWIRE-ACK-1, -2), Message.getSize and
-Queue.send of ActiveMQ 6.3.1. What a message counts is in the trace as its ``cost``. A message that
-asks for a response has that, and is in no ProducerAck.
-"""
+Queue.send of ActiveMQ 6.3.1. The trace records the size that a message counts for as its ``cost``.
+A message that requests a response gets one and is not included in any ProducerAck."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ PROTOCOL = "OPENWIRE"
 
 @dataclass(slots=True)
 class Producer:
-    """One producer, in bytes: its window, what it sent without asking for responses, and what the
-    broker says it took."""
+    """One producer, in bytes: its window, what it sent without requesting responses, and what the
+    broker acknowledged."""
 
     window: int
     sent: int = 0
@@ -32,8 +30,7 @@ class Producer:
 
 
 def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], list[str]]:
-    """The producers of connection ``conn`` by their ids as they stand at the end, and what was
-    wrong on the way."""
+    """The final state of the producers on connection ``conn``, by id, and the errors found."""
     by_id: dict[str, Producer] = {}
     wrong: list[str] = []
     for event in events:
@@ -76,8 +73,7 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
 
 
 def acks(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Judge the ProducerAcks of connection ``conn`` in a trace, once all of them should have
-    arrived."""
+    """Check the ProducerAcks of connection ``conn`` once all of them should have arrived."""
     accounts, wrong = producers(events, conn)
     findings = [Finding(ONLY, Seen.VIOLATED, detail) for detail in wrong]
     if not wrong:

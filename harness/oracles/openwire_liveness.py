@@ -1,11 +1,10 @@
-"""The end of a silent OpenWire connection, and the longest silence of the broker itself.
+"""When a silent OpenWire connection is closed, and how long the broker itself may be silent.
 
 Sources: the documentation of the InactivityMonitor (OPENWIRE-INACT-1 to -5) says that both sides
-count with the shorter duration R and the shorter initial delay D, and that a connection on which
-nothing was read for R is closed. How soon, it does not say. The monitor of ActiveMQ 6.3.1 looks D
-behind the exchange of WireFormatInfo and every R from then on; a look that sees something new
-forgives, and so does the next one; so a silence ends two R behind the first look that follows it.
-"""
+use the shorter duration R and the shorter initial delay D, and close a connection on which nothing
+was read for R. It does not say how soon. ActiveMQ 6.3.1 checks D after the exchange of
+WireFormatInfo and then every R. A check that sees new data resets the count, and the next one
+tolerates silence; so the connection is closed two R after the first check in the silence."""
 
 from __future__ import annotations
 
@@ -16,21 +15,20 @@ LOOKS = 2
 
 
 def agreed_ms(ours: int, theirs: int) -> int:
-    """The duration, or the delay, that both count with. Milliseconds."""
+    """The duration, or the delay, that both sides use, in ms."""
     return min(ours, theirs)
 
 
 def silence_interval(duration_ms: int, delay_ms: int) -> tuple[Duration, Duration]:
-    """After how much silence a connection is closed, counted from an instant not before
-    WireFormatInfo was exchanged.
+    """The silence after which a connection is closed, counted from an instant after the
+    WireFormatInfo exchange.
 
-    ``duration_ms`` is above 0. Not before the duration is over; and two of them behind the first
-    look, which is as far away as the delay or as one duration.
-    """
+    ``duration_ms`` is above 0. The close comes no sooner than one duration, and at the latest two
+    durations after the first check, which is at most the delay or one duration away."""
     return ms(duration_ms), ms(max(duration_ms, delay_ms) + LOOKS * duration_ms)
 
 
 def longest_silence(duration_ms: int) -> Duration:
-    """Return the longest silence of the broker once its monitor runs: longer, and its peer would
-    take the connection for dead."""
+    """Return the broker's longest allowed silence once its monitor runs. After a longer one, its
+    peer would close the connection."""
     return ms(duration_ms)

@@ -1,10 +1,9 @@
-"""Both halves of a connection while it lives: who is silent for longer than it agreed to, and whose
-window stays closed.
+"""Watches both directions of a live connection: which side is silent for longer than agreed, and
+whose window stays closed.
 
-A silence beyond all doubt of a recording is told as soon as it is one. That a side grants nothing
-for :data:`STUCK` breaks no rule, and is what a stalled application looks like: it is told once,
-with the side that could open the window.
-"""
+A silence is reported as soon as it is beyond doubt. A side that grants no credit for :data:`STUCK`
+breaks no rule, but looks like a stalled application: it is reported once, with the side that could
+open the window."""
 
 from __future__ import annotations
 
@@ -49,7 +48,8 @@ class _Half:
 
 @dataclass
 class _Window:
-    """``limit`` messages may be under way (0: any number); ``opener`` is who makes room."""
+    """At most ``limit`` messages may be in flight (0: unlimited); ``opener`` is the side that makes
+    room."""
 
     opener: str
     limit: int = 0
@@ -70,7 +70,7 @@ class _Window:
 
 @dataclass
 class Pair:
-    """What the two halves of one connection owe each other."""
+    """The obligations between the two sides of one connection."""
 
     halves: Mapping[str, _Half] = field(default_factory=lambda: {CLIENT: _Half(), BROKER: _Half()})
     _windows: dict[str, _Window] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Pair:
                 who = BROKER
             case OctetsSentUnseen() | OctetsReceivedUnseen():
                 for half in self.halves.values():
-                    half.last = event.at_ns  # it may have spoken, and nobody read
+                    half.last = event.at_ns  # it may have sent something unread
                 return
             case ConnectionClosed() | ConnectionAbandoned():
                 self.halves = {CLIENT: _Half(), BROKER: _Half()}
@@ -106,7 +106,7 @@ class Pair:
                 self._hold(event.command, headers)
 
     def pass_time(self, now: Instant) -> Iterator[str]:
-        """Yield what is shown by that nothing more came until ``now``, in a sentence each."""
+        """Yield one sentence for each fault that the silence until ``now`` reveals."""
         for who, half in self.halves.items():
             silence = now - half.last
             if not half.due or half.is_told:
@@ -162,7 +162,7 @@ class Pair:
                 client.due = broker.due = 0
 
     def _hold(self, command: str, headers: dict[str, str]) -> None:
-        """Deliveries of STOMP and AMQP 0-9-1 that wait for their acknowledgement."""
+        """Unacknowledged deliveries of STOMP and AMQP 0-9-1."""
         of = f"channel {headers['channel']}" if "channel" in headers else "subscription "
         if "channel" not in headers:
             of += headers.get("subscription") or headers.get("id", "")
@@ -186,7 +186,7 @@ class Pair:
                         window.settle(token, all_before=headers.get("multiple") == "true")
 
     def _amqp(self, who: str, command: str, headers: dict[str, str]) -> None:
-        """Credit of the links of AMQP 1.0, which both sides call by one name."""
+        """Credit of AMQP 1.0 links, identified by the name that both sides use."""
         place = who, headers.get("channel", "0"), headers.get("handle", "")
         if command == "attach":
             self._links[place] = name = f"link {headers.get('name')}"

@@ -1,4 +1,4 @@
-"""STOMP heartbeats that are whole seconds, as RabbitMQ counts them. (RABBITMQ-STOMP-hb-1 to -3;
+"""STOMP heartbeats in whole seconds, as RabbitMQ counts them. (RABBITMQ-STOMP-hb-1 to -3;
 deps/rabbitmq_stomp.)"""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from brokerproof.harness.model.time import Duration, ms
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """``floor`` and ``step`` of an interval in milliseconds, ``fraction`` of it after which the
-    server writes, and in how many intervals at ``least`` and at ``most`` silence is noticed."""
+    """``floor`` and ``step`` of an interval in milliseconds, the ``fraction`` of it after which the
+    server writes, and the ``least`` and ``most`` intervals after which it notices silence."""
 
     floor: int
     step: int
@@ -33,15 +33,15 @@ class Rules:
         return cls(*(int(str(parameters[name])) for name in names))
 
     def rounded(self, asked: int) -> int:
-        """The interval that comes of what a client said, both in milliseconds; 0 is none."""
+        """The interval used for a client's value, both in milliseconds; 0: none."""
         return max(self.floor, asked - asked % self.step) if asked else 0
 
     def silence(self, promised: int) -> tuple[Duration, Duration]:
-        """Return the shortest and the longest silence after which a client that promised a beat
-        every so many milliseconds is given up."""
+        """Return the shortest and the longest silence after which the server closes the connection
+        of a client that promised a beat in this interval."""
         return ms(self.least * self.rounded(promised)), ms(self.most * self.rounded(promised))
 
 
 def agreed(rules: Rules, promised: int, requested: int) -> str:
-    """The header of CONNECTED: the server's interval, then the client's."""
+    """The heart-beat header of CONNECTED: the server's interval, then the client's."""
     return f"{rules.rounded(requested)},{rules.rounded(promised)}"

@@ -1,10 +1,9 @@
-"""Rates and windows of clients, from the frames that crossed the wire: what was consumed, sent and
-under way, and when.
+"""Client rates and windows, worked out from recorded frames: what was consumed, sent and in flight,
+and when.
 
 Source: the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -consumer-rate-1 and
--2, -producer-1, -producer-rate-1). It knows nothing of how a client keeps to them: a message is
-consumed when it is settled, sent when its last frame is, and under way until it is answered.
-"""
+-2, -producer-1, -producer-rate-1). It does not depend on how a client implements them: a message is
+consumed when it is settled, sent when its last frame is, and in flight until it is answered."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """More happened between two instants, both counted, than a rate allows."""
+    """More messages between two instants (inclusive) than a rate allows."""
 
     first: Instant
     last: Instant
@@ -29,15 +28,14 @@ class Crowd:
 
 
 def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | None:
-    """The worst interval with more than ``rate`` a second times its length plus ``burst``; None if
-    there is none.
+    """The worst interval with more than its length times ``rate`` per second plus ``burst``; None:
+    no such interval.
 
-    ``instants`` are in order. Every pair of them is an interval that is looked at.
-    """
+    ``instants`` are in order. Every pair of them is checked as an interval."""
     worst, excess = None, 0
     least, since = 0, 0
     for position, instant in enumerate(instants):
-        # In parts of a message: how far ahead of the rate we were just before this one.
+        # How far ahead of the rate the client was just before this message, in messages.
         before = position * NS_PER_S - rate * instant
         if position == 0 or before < least:
             least, since = before, position
@@ -49,7 +47,7 @@ def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | Non
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A message of ``size`` bytes began to be under way, or ``ended`` to be."""
+    """A message of ``size`` bytes went in flight, or (``ended``) no longer is."""
 
     at: Instant
     size: int
@@ -57,7 +55,7 @@ class Step:
 
 
 def sent(events: Iterable[Event], conn: int) -> list[Step]:
-    """Return the messages that we sent on ``conn`` and the broker answered: SEND and RECEIPT, or
+    """Return the messages we sent on ``conn``, with the broker's answers: SEND and RECEIPT, or
     transfers and dispositions."""
     return list(
         _steps(
@@ -67,8 +65,8 @@ def sent(events: Iterable[Event], conn: int) -> list[Step]:
 
 
 def received(events: Iterable[Event], conn: int) -> list[Step]:
-    """Return the messages received on ``conn`` that we settled: MESSAGE and ACK, or transfers and
-    dispositions."""
+    """Return the messages we received on ``conn``, with our settlements: MESSAGE and ACK, or
+    transfers and dispositions."""
     named = ("id", "message-id")
     return list(_steps(events, conn, FrameReceived, FrameSent, "MESSAGE", "ack", named, "ACK"))
 
@@ -133,7 +131,7 @@ def instants(steps: Iterable[Step], *, ended: bool) -> list[Instant]:
 
 
 def peak(steps: Iterable[Step]) -> int:
-    """The most bytes that were under way at once."""
+    """The most bytes in flight at once."""
     now = most = 0
     for step in steps:
         now += -step.size if step.ended else step.size
@@ -142,10 +140,9 @@ def peak(steps: Iterable[Step]) -> int:
 
 
 def beyond(steps: Iterable[Step], window: int) -> str | None:
-    """The first message of a producer that did not fit into its window, in words; None if all did.
+    """Describe a producer's first message that exceeded its window; None if none did.
 
-    One that is larger than the window may go alone.
-    """
+    A message larger than the window may be sent alone."""
     now = 0
     for step in steps:
         if not step.ended and now and now + step.size > window:
@@ -155,10 +152,11 @@ def beyond(steps: Iterable[Step], window: int) -> str | None:
 
 
 def overrun(steps: Iterable[Step], window: int) -> str | None:
-    """The first message that came to a consumer whose window was shut, in words; None if none did.
+    """Describe the first message delivered to a consumer while its window was closed; None: none
+    was.
 
-    A window is open while less than it is held; at 0 while nothing is.
-    """
+    A window is open while the consumer holds less than its size; a window of 0, while it holds
+    nothing."""
     now = 0
     for step in steps:
         if not step.ended and now >= max(window, 1):

@@ -1,26 +1,25 @@
-"""Anomalies of a broker in a recording, when all that is known is what crossed the wire.
+"""Finds a broker's anomalies in a recording when only the traffic is known.
 
-The books of :mod:`brokerproof.harness.oracles.accounting` are kept by a case that knows its plan.
-Here there is only the trace, of somebody's load or of a capture, so the rules are narrower: what a
-correct broker could have done is not a violation.
+:mod:`brokerproof.harness.oracles.accounting` serves cases that know their plan. Here only a trace
+of some load or a capture is available, so the rules are narrower: anything that a correct broker
+could have done is not a violation.
 
-* *phantom*: delivered, and nobody in the recording sent it, or its transaction was aborted; only
-  where every connection could be read, and the queue is one that is sent to;
+* *phantom*: delivered although nobody in the recording sent it, or its transaction was aborted;
+  only if every connection could be read and the queue has senders;
 * *shared*: delivered while another consumer of the queue held it; *revived*: delivered again after
   it was settled, or acknowledged by a consumer that is still there;
-* *lost*: confirmed and never delivered, while a later message of the same producer came out of the
-  same queue. What lies behind the last that came may simply be waiting. Uncertain once a consumer
-  went without the broker saying that it knew;
-* *disordered*: delivered for the first time after a later message of the same producer, to the
-  same subscription, and before any consumer of the queue went;
-* *mismarked*: calls itself a redelivery the first time; *unmarked*: comes again after a refusal or
-  a lost connection and does not say so;
-* *overrun*: a delivery began while the window was shut.
+* *lost*: confirmed and never delivered, while a later message of the same producer was delivered
+  from the same queue. Messages after the last one delivered may simply be waiting. Uncertain once a
+  consumer left without the broker's confirmation;
+* *disordered*: delivered for the first time after a later message of the same producer, to the same
+  subscription, and before any consumer of the queue left;
+* *mismarked*: marked as a redelivery the first time; *unmarked*: redelivered after a refusal or a
+  lost connection without the mark;
+* *overrun*: a delivery began while the window was closed.
 
-A body that was sent more than once tells nothing, and is left out. Messages with headers that let a
-broker reorder or drop them (priority, expiry, …), and queues with selectors, owe no order and may
-stay.
-"""
+Bodies that were sent more than once identify no message and are ignored. Messages with headers that
+let a broker reorder or drop them (priority, expiry, …), and queues with selectors, need keep no
+order and may retain messages."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ KINDS = ("phantom", "shared", "revived", "lost", "disordered", "mismarked", "unm
 
 @dataclass(frozen=True, slots=True, order=True)
 class Anomaly:
-    """One thing that is wrong: its kind, where, and the places of the recording that show it
+    """One anomaly: its kind, where it is, and the places in the recording that show it
     (``witness``)."""
 
     kind: str
@@ -69,7 +68,7 @@ class Anomaly:
 
 @dataclass
 class MessageContext:
-    """Facts besides a message itself on which its fate depends."""
+    """Facts outside a message that affect its fate."""
 
     complete: bool = True
     """True if everything that was sent is known."""
@@ -88,7 +87,7 @@ class MessageContext:
 def of_message(
     key: Key, sends: Sequence[Sent], gots: Sequence[Delivered], context: MessageContext
 ) -> Iterator[Anomaly]:
-    """Yield the anomalies of one message; ``gots`` in the order of their instants."""
+    """Yield the anomalies of one message; ``gots`` are in time order."""
     if len(sends) > 1:
         return
     sent = sends[0] if sends else None
@@ -105,11 +104,11 @@ def of_message(
         one_for_all = got.anycast or (sent is not None and sent.anycast)
         copies[(-1, got.queue) if one_for_all else (got.conn, got.subscription)].append(got)
     if not (context.complete or key.stamped):
-        copies.clear()  # what could not be read may have had the same body
+        copies.clear()  # an unreadable frame may have had the same body
     for copy in copies.values():
         yield from _again(key, copy, context)
-        # Where nothing tells whose copy it is, another subscription may have had it and given it
-        # back.
+        # If the copy's subscription is unknown, another subscription may have received and returned
+        # it.
         if (sent is not None or not context.complete) and (
             copy[0] is gots[0] or copy[0].anycast is not None
         ):
@@ -138,7 +137,7 @@ def _again(key: Key, gots: Sequence[Delivered], context: MessageContext) -> Iter
 
 
 def could_be_lost(sent: Sent, context: MessageContext) -> bool:
-    """True if a missing message must have arrived, because a later one of its producer did."""
+    """True if a missing message should have arrived, because a later one of its producer did."""
     return (
         bool(sent.confirmed and sent.anycast)
         and not sent.strange
@@ -147,7 +146,7 @@ def could_be_lost(sent: Sent, context: MessageContext) -> bool:
 
 
 def missing(key: Key, sent: Sent, context: MessageContext) -> Anomaly:
-    """A message that never came and was overtaken."""
+    """A message that was never delivered, although a later one was."""
     what = f"{key} was confirmed and never delivered, and a later one of its producer was"
     uncertain = sent.queue in context.departed or not sent.routed
     return Anomaly("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
@@ -156,8 +155,8 @@ def missing(key: Key, sent: Sent, context: MessageContext) -> Anomaly:
 def first_deliveries(
     sent: Sent, gots: Sequence[Delivered], context: MessageContext
 ) -> Iterator[tuple[Delivered, bool]]:
-    """The first delivery of a message, on a topic that of each subscription, and whether its place
-    means something."""
+    """The first delivery of a message (on a topic, to each subscription) and whether its position
+    is meaningful."""
     seen: set[tuple[int, str]] = set()
     for got in gots:
         copy = (-1, "") if sent.anycast or got.anycast else (got.conn, got.subscription)
@@ -177,25 +176,25 @@ Slot: TypeAlias = tuple[Key, str]
 
 
 def slot(fact: Sent | Delivered) -> Slot:
-    """Return the identity of a message: a stamp is unique on one queue, a body everywhere."""
+    """Return the identity of a message: its stamp, unique within a queue, or its body."""
     return fact.key, fact.queue if fact.key.stamped else ""
 
 
 def producer_of(sent: Sent) -> int:
-    """The producer of a message: that of its stamp, or its connection and channel (as a negative
+    """The producer of a message, from its stamp or from its connection and channel (a negative
     number)."""
     return sent.key.producer if sent.key.stamped else -1 - (sent.conn * CHANNELS + sent.channel)
 
 
 def number_of(sent: Sent) -> int:
-    """The how-manieth of its producer a message is: by its stamp, or by its place in the
+    """A message's number among those of its producer, from its stamp or its place in the
     recording."""
     return sent.key.number if sent.key.stamped else sent.when[1]
 
 
 @dataclass
 class Line:
-    """The first deliveries of one producer's messages to one subscription, as they come."""
+    """First deliveries of one producer's messages to one subscription, in order."""
 
     latest: int = -1
     latest_when: When = (0, 0)
@@ -203,7 +202,7 @@ class Line:
     def update(
         self, number: int, name: str, queue: str, conn: int, subscription: str, when: When
     ) -> Anomaly | None:
-        """Enter the next one, message ``name`` with that number of its producer."""
+        """Enter the next delivery: message ``name``, its producer's message ``number``."""
         if number < self.latest:
             what = f"{name} arrived behind a later one of its producer"
             return Anomaly("disordered", queue, conn, subscription, what, (self.latest_when, when))
@@ -216,9 +215,8 @@ def find_anomalies(
 ) -> list[Anomaly]:
     """Everything that is wrong in one recording (one example of a case), in order of kind.
 
-    ``whole`` says that every connection of the broker is in the recording; what needs that is else
-    uncertain.
-    """
+    ``whole``: the recording has every connection of the broker. Otherwise, anomalies that depend on
+    this are uncertain."""
     since, recorded_facts = capture_gaps.since(events), list(facts(events, ground))
     touching: dict[str, set[int]] = defaultdict(set)
     for fact in recorded_facts:
@@ -240,9 +238,9 @@ def find_anomalies(
 
 
 def readable(events: Iterable[Event]) -> bool:
-    """True if all that was sent is known: every connection speaks the same protocol, of which the
-    books are kept (:data:`brokerproof.harness.oracles.connection_reader.READABLE`), and nothing but
-    frames was written."""
+    """True if every send is known: all connections use one protocol that is tracked
+    (:data:`brokerproof.harness.oracles.connection_reader.READABLE`), and only frames were
+    written."""
     protocols = set()
     for event in events:
         if (

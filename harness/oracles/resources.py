@@ -1,9 +1,8 @@
-"""Instants at which a broker of RabbitMQ's family is short of memory or disk space, and checks
+"""When a RabbitMQ-like broker is short of memory or disk space, and how often it checks
 (RABBITMQ-FLOW-mem-*, -disk-*).
 
-Worked out from the chapter and from the source of 3.10.8 and 4.0.5 (``vm_memory_monitor``,
-``rabbit_disk_monitor``), independently of any broker under test.
-"""
+Derived from the chapter and the source of 3.10.8 and 4.0.5 (``vm_memory_monitor``,
+``rabbit_disk_monitor``), independently of any broker under test."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ ASSUMED = 1024**3
 def memory_limit(
     watermark: float | int, total: int | None, address_space: int | None = None
 ) -> int:
-    """Above how many bytes in use memory is short. ``watermark`` is a fraction (float) or a number
+    """The bytes in use above which memory is short. ``watermark`` is a fraction (float) or a number
     of bytes."""
     known = ASSUMED if total is None else total
     usable = known if address_space is None else min(known, address_space)
@@ -31,13 +30,13 @@ def memory_limit(
 
 
 def disk_limit(limit: float | int, total: int) -> int:
-    """Below how many free bytes disk space is short. ``limit`` is a multiple of the memory (float)
+    """The free bytes below which disk space is short. ``limit`` is a multiple of the memory (float)
     or a number of bytes."""
     return int(limit * total) if isinstance(limit, float) else limit
 
 
 def disk_interval(free: int, limit: int) -> Duration:
-    """Return the time from a check that found ``free`` bytes to the next."""
+    """Return the time until the next check after one that found ``free`` bytes."""
     if free < limit:
         return ms(MOST_MS)
     return ms(max(LEAST_MS, min(MOST_MS, 2 * (free - limit) // FAST)))

@@ -1,17 +1,16 @@
-"""General rules for a whole STOMP connection, what arrives behind the last answer that a case
-waited for included.
+"""General rules for a whole STOMP connection, including what arrives after the last answer that a
+case waited for.
 
-They ask nothing of a case: whatever a client sent, these sentences bind the server.
+They hold for every case: these sentences bind the server whatever the client sent.
 
-* Behind ERROR it sends nothing and closes (1.2).
-* RECEIPT answers a frame that asked for it, once, and none that was refused.
-* MESSAGE arrives for subscriptions that exist.
-* A session whose client keeps its promise of heartbeats, and whose frames were all answered, goes
-  on; heartbeats arrive where they were agreed on, and nowhere else.
+* After ERROR the server sends nothing and closes (1.2).
+* RECEIPT answers each frame that asked for it once, and never a refused frame.
+* MESSAGE arrives only for existing subscriptions.
+* A session stays open if the client keeps its heartbeats and all its frames were answered.
+  Heartbeats arrive only if they were agreed on.
 
-What a client wrote as raw bytes may be any frame: such a connection is judged by the first rule
-alone.
-"""
+Raw bytes from a client may be any frame, so a connection with raw bytes is judged by the first rule
+alone."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ RIGHT_BEHIND: Duration = 10 * NS_PER_MS
 
 
 def heartbeats(events: Iterable[Event], conn: int, since: Instant) -> list[Instant]:
-    """Return when line ends arrived on a connection after ``since`` that belong to no frame."""
+    """Return when line ends outside frames arrived on a connection after ``since``."""
     beats, frame_at = [], -RIGHT_BEHIND
     for event in events:
         if not isinstance(event, (FrameReceived, HeartBeatReceived)) or event.conn != conn:
@@ -77,7 +76,7 @@ def heartbeats(events: Iterable[Event], conn: int, since: Instant) -> list[Insta
 
 @dataclass
 class _Connection:
-    """A connection up to the event that is being read."""
+    """The state of a connection at the event being read."""
 
     version: str | None = None
     promised: tuple[int, int] = (0, 0)
@@ -110,17 +109,17 @@ class _Connection:
 
     @property
     def client_interval(self) -> Duration:
-        """Interval of the client's heartbeats, in ns; 0: none were agreed on."""
+        """The client's agreed heartbeat interval, in ns; 0: none."""
         return beat_interval(self.promised[0], self.agreed[1])
 
     @property
     def server_interval(self) -> Duration:
-        """Interval of the server's heartbeats, in ns; 0: none were agreed on."""
+        """The server's agreed heartbeat interval, in ns; 0: none."""
         return beat_interval(self.agreed[0], self.promised[1])
 
 
 def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
-    """Return the intervals of the client's and of the server's heartbeats, in ns; 0: none."""
+    """Return the heartbeat intervals of the client and of the server, in ns; 0: none."""
     connection = _Connection()
     for event in events:
         if event.conn == conn and isinstance(event, (FrameSent, FrameReceived)):
@@ -129,7 +128,7 @@ def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
 
 
 def promise(events: Sequence[Event], conn: int) -> tuple[str, tuple[int, int]]:
-    """Return the version of the session, and the numbers of the client's heart-beat header."""
+    """Return the session's version and the numbers in the client's heart-beat header."""
     connection = _Connection()
     for event in events:
         if event.conn == conn and isinstance(event, (FrameSent, FrameReceived)):
@@ -138,7 +137,7 @@ def promise(events: Sequence[Event], conn: int) -> tuple[str, tuple[int, int]]:
 
 
 def judge(events: Sequence[Event], conn: int, linger: Linger) -> list[Finding]:
-    """Return what breaks a rule on the connection ``conn``, each requirement once."""
+    """Return the violations on connection ``conn``, one per requirement."""
     connection = _Connection()
     findings: dict[str, Finding] = {}
     for event in events:
@@ -250,12 +249,12 @@ def _receipt(connection: _Connection, event: FrameReceived, receipt: str) -> Ite
     elif connection.receipts[receipt] > connection.asked[receipt] and not connection.has_raw_bytes:
         asked = connection.asked[receipt]
         if not asked and any(ESCAPED & {*waiting} for _, waiting in connection.open_frames):
-            return  # the value is wrong, which the sentences about escapes judge
+            return  # a wrong value, which the rules on escapes judge
         detail = f"{asked} frames asked for the receipt {receipt!r}, and another RECEIPT arrived"
         yield from _violated(RECEIPT_FOR_SUCCESS, connection.version, detail)
     asking = (place for place, sent in enumerate(connection.open_frames) if sent[1] == receipt)
     place = next(asking, None) if receipt else None
-    if place is not None:  # what was sent before it has been received, and was not refused
+    if place is not None:  # frames sent before it were received and not refused
         del connection.open_frames[: place + 1]
     if receipt in connection.removing:
         connection.removed.add(connection.removing.pop(receipt))
@@ -316,7 +315,7 @@ def _text(pair: tuple[int, int]) -> str:
 def _undue_end(
     connection: _Connection, at: Instant, words: str, linger: Linger
 ) -> Iterator[Finding]:
-    """An end for which no frame of the client, and no silence, is a reason."""
+    """A connection that ended though no client frame and no silence explains it."""
     if (
         connection.version is None
         or not linger.undisturbed
@@ -349,7 +348,7 @@ def _undue_end(
 
 
 def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
-    """What is missing at the last look."""
+    """What is still missing when the connection was last read."""
     ended = connection.ended
     if connection.error is not None:
         open_for = linger.until - connection.error.at_ns
@@ -369,7 +368,7 @@ def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
 
 
 def _words(frame: FrameReceived) -> str:
-    """Command and the headers that name its subject, without those that differ in each run."""
+    """The command and its identifying headers, without those that differ in each run."""
     shown = dict(reversed(frame.headers))
     told = [f"{name}:{shown[name]}" for name in ("message", "receipt-id") if name in shown]
     return f"{frame.command} [{', '.join(told)}]" if told else frame.command

@@ -1,11 +1,9 @@
-"""Windows in bytes: how many messages a subscription may hold, from the sizes of the frames that
-actually arrived.
+"""Byte windows: how many messages a subscription may hold, given the sizes of the frames received.
 
 Source: the Artemis STOMP chapter, flow control (ARTEMIS-STOMP-window-1 to -5). A delivery may begin
-while the credit is positive and costs the bytes of its whole frame, so the last one may overshoot
-by less than its own size. Settling a delivery gives back exactly what it cost. 0 allows one
-delivery at a time, -1 any number.
-"""
+while the credit is positive and costs the size of its whole frame, so the last one may exceed the
+window by less than its own size. Settling a delivery restores exactly that credit. 0 allows one
+delivery at a time, -1 any number."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ class WindowAccount:
         return not self.held if self.window == 0 else sum(self.held) < self.window
 
     def delivered(self, size: int) -> bool:
-        """Note a delivery of ``size`` bytes; return whether the window was open for it."""
+        """Note a delivery of ``size`` bytes; return whether the window was open."""
         allowed = self.open
         self.held.append(size)
         return allowed
@@ -40,8 +38,8 @@ class WindowAccount:
 
 
 def fits(window: int, sizes: Sequence[int]) -> int:
-    """Return how many of the deliveries with these frame sizes, in order and none settled, the
-    window lets out."""
+    """Return how many deliveries of these frame sizes, in order and unsettled, the window
+    permits."""
     account = WindowAccount(window)
     for count, size in enumerate(sizes):
         if not account.open:

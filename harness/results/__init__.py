@@ -1,2 +1,1 @@
-"""From what was seen to what it means: findings, verdicts, results. No case decides how bad a
-finding is."""
+"""Turns findings into verdicts and results. No case decides how serious a finding is."""

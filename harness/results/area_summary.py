@@ -1,8 +1,7 @@
-"""The state of each area of the mission on each target: kept, broken, or not judged and why.
+"""The state of each area of the mission on each target: kept, broken, or why it was not judged.
 
-A known deviation is a violation too: an area with one is not kept. Neither is one of which the
-core was not judged: nothing is claimed where there is no evidence.
-"""
+A known deviation is still a violation, so its area is not kept. Nor is an area whose core
+requirements were not judged: without evidence, nothing is claimed."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ class AreaState:
 
     @property
     def judged(self) -> list[str]:
-        """The requirements that a case judged or left open. One that never applied is none."""
+        """The requirements that a case judged or left open, without those that never applied."""
         return [
             name
             for name, verdict in self.worst.items()
@@ -75,7 +74,7 @@ class AreaState:
 
     @property
     def missing(self) -> list[str]:
-        """The parts of the core that were not judged, in words."""
+        """Describe the core requirements that were not judged."""
         kept = self.requirements(Verdict.PASS)
         return list(
             dict.fromkeys(
@@ -109,7 +108,7 @@ class AreaState:
 
     @property
     def _why_not(self) -> str:
-        """Why nothing was judged: in words that fit the target, where something else was."""
+        """Why nothing was judged, worded for a target of which other areas were."""
         asked = Counter[str]()
         for (rule, reason), count in self.reasons.items():
             if rule in self.rules or not self.rules:
@@ -120,8 +119,8 @@ class AreaState:
 
 
 def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
-    """Return the areas of each target, in the order of targets and areas; areas of which no case
-    was run are left out."""
+    """Return the areas of each target, by target and area, without areas that had no case in the
+    run."""
     states: dict[tuple[str, Area], AreaState] = {}
     rules: dict[str, set[str]] = {}
     for result in results:
@@ -149,6 +148,6 @@ def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
 
 
 def _worse(former: Verdict | None, verdict: Verdict) -> Verdict:
-    """The worse of two verdicts, where SKIP says less than any other."""
+    """The worse of two verdicts; any other verdict outweighs SKIP."""
     known = [candidate for candidate in (former, verdict) if candidate not in (None, Verdict.SKIP)]
     return min(known, key=WORST_FIRST.index, default=Verdict.SKIP)

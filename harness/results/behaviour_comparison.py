@@ -1,4 +1,4 @@
-"""Behaviours of several brokers, or of releases of one, side by side."""
+"""Compares the behaviours of several brokers or releases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Seen = Mapping[str, Iterable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One behaviour: the values that were seen in each column, none where no case saw it."""
+    """One behaviour and the values observed in each column; none if no case observed it."""
 
     name: str
     question: str
@@ -25,7 +25,7 @@ class Row:
 
     @property
     def differs(self) -> bool:
-        """True if two columns that saw it saw different values."""
+        """True if two columns have values and they differ."""
         return len({seen for seen in self.values if seen}) > 1
 
     def words(self, column: int) -> str:
@@ -33,7 +33,7 @@ class Row:
 
 
 def by_target(results: Iterable[Result]) -> dict[str, dict[str, set[str]]]:
-    """Return what was seen of each target: several values where cases or versions differ."""
+    """Return the values observed for each target; several if cases or versions differ."""
     targets: dict[str, dict[str, set[str]]] = {}
     for result in results:
         seen = targets.setdefault(result.target, {})
@@ -43,8 +43,8 @@ def by_target(results: Iterable[Result]) -> dict[str, dict[str, set[str]]]:
 
 
 def side_by_side(columns: Sequence[Seen]) -> list[Row]:
-    """Return a row for each behaviour that some column saw: first those that differ, and of these
-    the worst impact first."""
+    """Return a row for each behaviour that was observed: differing ones first, worst impact
+    first."""
     listed = behaviours.listed()
     named = {name for seen in columns for name in seen}
     rows = []

@@ -1,8 +1,7 @@
-"""Groups the cases that did not pass by their cause, so that one fault is read once.
+"""Groups the cases that did not pass by cause, so that each fault is listed once.
 
-Versions and variants of a case, cases that failed one requirement, and cases that observed the same
-are one cause. Where a precondition was not met, that alone is the cause.
-"""
+Versions and variants of a case, cases that failed the same requirement, and cases with the same
+observation share a cause. If a precondition was not met, that alone is the cause."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?")
 
 @dataclass
 class Cause:
-    """Cases of one target that have one verdict, presumably for one reason."""
+    """Cases of one target with the same verdict, presumably for the same reason."""
 
     target: str
     verdict: Verdict
@@ -37,7 +36,8 @@ class Cause:
 
     @property
     def is_unmet(self) -> bool:
-        """True if the cases did not come to judge anything: no requirement is the reason."""
+        """True if the cases stopped before judging anything, so that no requirement is the
+        reason."""
         return self.finding is not None and self.finding.seen is Seen.UNMET
 
     @property
@@ -47,14 +47,14 @@ class Cause:
 
     @property
     def impact(self) -> Impact | None:
-        """The impact of what is broken; None if nothing is, or none is known."""
+        """The impact of the violation; None if there is none or it is unknown."""
         if self.finding is None or self.is_unmet:
             return None
         return impacts.of_requirement(self.finding.requirement)
 
     def explains(self, other: Cause) -> bool:
-        """True if ``other`` presumably follows from this: all its cases cite more requirements than
-        one of these, and some of the same."""
+        """True if ``other`` presumably follows from this cause: each of its cases cites more
+        requirements than some case here, and shares some of them."""
         return (
             self.target == other.target
             and not self.is_unmet
@@ -64,7 +64,7 @@ class Cause:
 
     @property
     def names(self) -> dict[str, list[str]]:
-        """The variants of each case, by its name: what stands in an id's brackets."""
+        """The variants of each case (the part of its id in brackets), by case name."""
         names: dict[str, list[str]] = {}
         for case in self.cases:
             name, _, variant = case.partition("[")
@@ -73,8 +73,8 @@ class Cause:
 
 
 def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
-    """Return the causes of ``verdict``: the worst impact first, then in the order of areas, those
-    with most cases first. What explains another cause stands before it."""
+    """Return the causes of ``verdict``: worst impact first, then by area and number of cases. A
+    cause that explains another precedes it."""
     causes: list[Cause] = []
     by_key: dict[tuple[str, ...], Cause] = {}
     matching = [result for result in results if result.verdict is verdict]
@@ -116,7 +116,7 @@ def _rank(cause: Cause) -> _Rank:
 
 
 def _keys(result: Result, finding: JudgedFinding | None) -> Sequence[tuple[str, ...]]:
-    """The keys by which a result joins a cause: its case, its requirement, its observation."""
+    """The keys that assign a result to a cause: its case, requirement and observation."""
     observed = ("observed", _VARYING.sub("N", result.detail if finding is None else finding.detail))
     keys = [("case", result.case.partition("[")[0]), observed]
     if finding is not None and finding.seen is Seen.UNMET:

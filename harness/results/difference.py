@@ -1,10 +1,8 @@
-"""The differences between two runs: per case and target, and per requirement. Pure: results in,
-differences out.
+"""Compares two runs, per case and target and per requirement.
 
-A verdict got worse or better by merge order. Where one side says nothing of the broker, nothing got
-worse or better: the change is UNDECIDED. A precondition that was met and is met no longer is WORSE:
-the broker gave in A what the case relies on.
-"""
+Merge order decides whether a verdict got worse or better. If one side says nothing about the
+broker, the change is UNDECIDED. A precondition that is no longer met is WORSE: in A the broker
+provided what the case relies on."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from brokerproof.harness.results.verdict import WORST_FIRST, is_met, is_unmet, m
 
 
 class Kind(StrEnum):
-    """The presence of a case in two runs."""
+    """Whether a case is in both runs."""
 
     ADDED = enum.auto()
     REMOVED = enum.auto()
@@ -30,8 +28,7 @@ class Kind(StrEnum):
 
 
 class Course(StrEnum):
-    """The direction of a case's change from A to B; in the order in which differences are
-    listed."""
+    """The direction of a case's change from A to B, in listing order."""
 
     WORSE = enum.auto()
     UNDECIDED = enum.auto()
@@ -46,15 +43,14 @@ _KEPT = frozenset({Verdict.PASS, Verdict.NOTE})
 
 
 def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Course:
-    """Return the direction of the change from ``a`` to ``b``; None is a case that is not there.
+    """Return the direction of the change from ``a`` to ``b``; None: the case is missing.
 
-    To or from INCONCLUSIVE is UNDECIDED. So is ERROR to anything but PASS and NOTE: nothing is
-    known about the earlier behaviour of a broker that fails now. A case that is new with a verdict
-    of PASS, NOTE or SKIP changes nothing, and neither does the loss of one without a verdict on the
-    broker (SKIP, ERROR, INCONCLUSIVE); any other case on one side only is UNDECIDED. ``across`` two
-    targets a SKIP means that one of them lacks a capability, so to or from SKIP is UNDECIDED there.
-    On one target it is judged by merge order, because a capability that was lost is a loss.
-    """
+    To or from INCONCLUSIVE is UNDECIDED. So is ERROR to anything but PASS and NOTE: if the broker
+    fails now, its earlier behaviour is unknown. A new case with PASS, NOTE or SKIP changes nothing,
+    nor does the removal of a case without a verdict on the broker (SKIP, ERROR, INCONCLUSIVE). Any
+    other case on one side only is UNDECIDED. ``across`` two targets, SKIP means that one lacks a
+    capability, so a change to or from SKIP is UNDECIDED. On one target merge order decides, because
+    a lost capability is a loss."""
     if a is b:
         return Course.SAME
     if a is None:
@@ -73,7 +69,7 @@ def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Cou
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One case on one target (``across``: on two), in A and in B; None where it is not there."""
+    """One case on one target (``across``: on two), in A and in B; None: missing."""
 
     case: str
     target: str
@@ -87,7 +83,7 @@ class Difference:
 
     @property
     def kind(self) -> Kind:
-        """Added, removed, changed or unchanged: the verdict decides, not its wording."""
+        """Added, removed, changed or unchanged: judged by the verdict, not its wording."""
         a, b = self.verdicts
         if a is None:
             return Kind.ADDED
@@ -97,8 +93,8 @@ class Difference:
 
     @property
     def lost_service(self) -> bool:
-        """True if B no longer gives what the case relies on, and A did. Of two brokers neither
-        lost anything."""
+        """True if A provided what the case relies on and B does not. Never true across two
+        brokers."""
         return (
             not self.across
             and self.a is not None
@@ -113,14 +109,14 @@ class Difference:
 
     @property
     def impact(self) -> Impact | None:
-        """The worst impact of what B shows broken, or else A."""
+        """The worst impact of the violations in B, or else in A."""
         shown = [impacts.of_result(side.result) for side in (self.b, self.a) if side is not None]
         return next((impact for impact in shown if impact is not None), None)
 
     @property
     def unsteady(self) -> bool:
-        """True if the verdict changed and one side needed several attempts, or had another verdict
-        before.
+        """True if the verdict changed and one side needed several attempts or had another verdict
+        earlier.
 
         Such a change may be chance: compare more runs before it is reported as a regression.
         """
@@ -130,8 +126,8 @@ class Difference:
 
     @property
     def only(self) -> str | None:
-        """``"A"`` or ``"B"`` when the broker violates the case (FAIL, KNOWN) there and keeps it
-        (PASS, NOTE) on the other."""
+        """``"A"`` or ``"B"`` if the case is violated (FAIL, KNOWN) there and kept (PASS, NOTE) in
+        the other."""
         a, b = self.verdicts
         if a in _VIOLATED and b in _KEPT:
             return "A"
@@ -142,9 +138,8 @@ class Difference:
 class Shift:
     """One requirement on one target (or two) whose worst verdict differs.
 
-    ``other_cases`` is whether other cases spoke of it in A than in B: then the cases may have
-    changed, not the broker.
-    """
+    ``other_cases``: A and B covered it with different cases, so the cases may have changed rather
+    than the broker."""
 
     requirement: str
     target: str
@@ -170,12 +165,10 @@ class Shift:
 def compare(
     a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
 ) -> list[Difference]:
-    """Every case of either run, worse ones first, then undecided, better and unchanged, each by
-    impact, the worst first, then in order of target and case.
+    """Every case of either run: worse, undecided, better, unchanged, each by impact (worst first),
+    then by target and case.
 
-    ``across`` pairs by case alone: both runs must then hold one target each, which the caller sees
-    to.
-    """
+    ``across`` pairs by case alone: the caller ensures that each run has exactly one target."""
     name = _pairing(across)
     left = {name(latest): latest for latest in a}
     right = {name(latest): latest for latest in b}
@@ -200,7 +193,7 @@ def compare(
 def shifts(
     a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
 ) -> list[Shift]:
-    """The requirements whose worst verdict over all cases differs, in the order of
+    """The requirements whose worst verdict over all cases differs, ordered as by
     :func:`compare`."""
     left, right = _worst(a, across), _worst(b, across)
     shifted = []
@@ -222,8 +215,8 @@ def shifts(
 
 
 def exit_code(differences: Iterable[Difference], *, partial: bool = False) -> int:
-    """1 when a case got worse; 2 when that cannot be said (undecided, or ``partial``: a run was cut
-    off); 0 otherwise."""
+    """1 if a case got worse; 2 if that is unknown (undecided, or ``partial``: a run was
+    interrupted); 0 otherwise."""
     courses = {difference.course for difference in differences}
     if Course.WORSE in courses:
         return 1
@@ -244,7 +237,7 @@ def _pairing(across: bool) -> Callable[[LatestResult], tuple[str, str]]:
 def _worst(
     results: Iterable[LatestResult], across: bool
 ) -> Mapping[tuple[str, str], dict[str, Verdict]]:
-    """By target and requirement: what each case said of it."""
+    """By target and requirement: each case's verdict on it."""
     by_requirement: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
     for latest in results:
         result = latest.result

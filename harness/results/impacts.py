@@ -1,4 +1,4 @@
-"""What a result means for an application: the impact of the requirements that it breaks."""
+"""The impact on applications of the requirements that a result violates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _catalogue() -> requirements.Catalogue:
 
 
 def of_requirement(requirement: str) -> Impact | None:
-    """Return the impact that the catalogue names; None where it names none."""
+    """Return the impact in the catalogue; None if it has none."""
     known = _catalogue().get(requirement)
     return known.impact if known is not None else None
 
@@ -30,8 +30,8 @@ def severity(impact: Impact | str | None) -> int:
 
 
 def worst_finding(result: Result) -> JudgedFinding | None:
-    """Return the finding with the result's verdict and, of several, the worst impact. An ERROR has
-    none: it is not a requirement's fault."""
+    """Return the finding with the result's verdict and, if several, the worst impact. An ERROR has
+    none, since no requirement caused it."""
     if result.verdict is Verdict.ERROR:
         return None
     return min(
@@ -42,7 +42,7 @@ def worst_finding(result: Result) -> JudgedFinding | None:
 
 
 def of_result(result: Result) -> Impact | None:
-    """Return the worst impact of what the result shows broken, or leaves undecided; None if it is
+    """Return the worst impact of what the result shows violated or leaves undecided; None if
     nothing."""
     finding = worst_finding(result)
     if finding is None or finding.verdict not in _BROKEN or finding.seen is Seen.UNMET:

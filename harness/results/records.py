@@ -1,5 +1,5 @@
-"""``results.ndjson``: one line per case and target, flushed as it happens; the record a resumed run
-starts from."""
+"""``results.ndjson``: one line per case and target, flushed immediately, so that a run can be
+resumed from it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MOST_COUNTED = 2**63 - 1
 
 
 class UnreadableResults(OneSentence):
-    """A line of results.ndjson is not a result: the sentence names the file and the line."""
+    """A line of results.ndjson is not a result: the message names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """Passing examples of a property that were judged as they ran, and whose events the recording
-    leaves out (:mod:`brokerproof.harness.cases.recording_budget`)."""
+    """Passing examples of a property that were judged as they ran but whose events are not recorded
+    (:mod:`brokerproof.harness.cases.recording_budget`)."""
 
     examples: int = 0
     events: int = 0
@@ -42,8 +42,7 @@ class Unrecorded:
 class Result:
     """One case on one target: its verdict, and each finding with the verdict it was given.
 
-    ``measurements`` are by label; with several examples the one nearest to a bound is kept.
-    """
+    ``measurements`` are by label; of several examples the value nearest to a bound is kept."""
 
     case: str
     target: str
@@ -88,7 +87,7 @@ class Result:
         return result
 
     def _well_formed(self) -> bool:
-        """True if every field has its type: JSON from elsewhere may hold anything."""
+        """True if every field has the right type: the JSON is untrusted."""
         texts = [self.case, self.target, self.detail, self.trace_ref, *self.requirements]
         texts += [value for seen in self.behaviours.values() for value in seen]
         for finding in self.findings:
@@ -137,7 +136,7 @@ def _finding(values: Any) -> JudgedFinding:
 
 
 def measurements_of(values: Any) -> dict[str, Measurement]:
-    """Measurements by label, from JSON. Raises ``TypeError`` for anything else."""
+    """Measurements by label, from JSON. Raises ``TypeError`` for malformed ones."""
     if not isinstance(values, dict):
         raise TypeError("measurements are not an object")
     measurements = {label: Measurement(**_object(fields)) for label, fields in values.items()}
@@ -151,11 +150,10 @@ def measurements_of(values: Any) -> dict[str, Measurement]:
 
 @dataclass(frozen=True, slots=True)
 class LatestResult:
-    """The last result of one case and target in a run, and the verdicts of earlier ones, in order.
+    """The last result of one case and target in a run, and the earlier verdicts in order.
 
-    A resumed run may have judged a case more than once. The last counts; an earlier verdict that
-    differs shows that the outcome is not steady.
-    """
+    A resumed run may have judged a case more than once. The last result counts; a differing earlier
+    verdict shows that the outcome is unsteady."""
 
     result: Result
     earlier: tuple[Verdict, ...] = ()
@@ -179,7 +177,8 @@ def last_of_each(results: Iterable[Result]) -> Iterable[LatestResult]:
 
 
 def append(folder: Path, result: Result) -> None:
-    """Add one line and sync it to disk. One write call, so parallel writers do not mix lines."""
+    """Append one line and sync it to disk, in one write call so that parallel writers do not mix
+    lines."""
     handle = os.open(folder / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(handle, (result.line() + "\n").encode())
@@ -189,7 +188,7 @@ def append(folder: Path, result: Result) -> None:
 
 
 def mend(folder: Path) -> None:
-    """Cut off a last line that a kill tore, so that the next result starts a line of its own."""
+    """Remove an incomplete last line left by a kill, so that the next result starts a new line."""
     path = folder / NAME
     if path.exists():
         data = _read_bytes(path)
@@ -200,10 +199,8 @@ def mend(folder: Path) -> None:
 def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
     """The results of a run folder, in the order written.
 
-    A last line without a line end was torn by a kill and is skipped if ``forgive_torn_tail``.
-    Raises :class:`UnreadableResults` for any other line that is no result; a missing file holds no
-    results.
-    """
+    With ``forgive_torn_tail`` an incomplete last line, left by a kill, is skipped. Raises
+    :class:`UnreadableResults` for any other invalid line; a missing file has no results."""
     path = folder / NAME
     if not path.exists():
         return
@@ -218,7 +215,7 @@ def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
 
 
 class Tail:
-    """A reader that follows the results of a run folder while they are written."""
+    """Follows the results of a run folder while they are being written."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -228,9 +225,8 @@ class Tail:
     def new(self) -> list[Result]:
         """The results added since the last call, in the order written.
 
-        An incomplete last line is left for the next call. Raises :class:`UnreadableResults` for a
-        line that is no result.
-        """
+        An incomplete last line is left for the next call. Raises :class:`UnreadableResults` for an
+        invalid line."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:

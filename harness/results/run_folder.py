@@ -1,9 +1,7 @@
-"""The run folder: what a run writes besides results and traces, and how a resumed run finds its
-place.
+"""The run folder: the files that a run writes besides results and traces, and how it resumes.
 
-``run.json`` is a header until the run has finished, and then has a ``footer``: a run without a
-footer was cut off. ``cases.json`` says of every case of the run what it is about, for the report.
-"""
+``run.json`` holds a header, and a ``footer`` once the run has finished: a run without a footer was
+interrupted. ``cases.json`` describes every case of the run for the report."""
 
 from __future__ import annotations
 
@@ -39,12 +37,12 @@ CASES = "cases.json"
 
 
 class BadRunFolder(OneSentence):
-    """A folder is not a run folder, or one that this version cannot go on with: one sentence with
-    the file and the reason."""
+    """A folder is not a run folder, or this version cannot continue it. The message is one sentence
+    with the file and the reason."""
 
 
 def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
-    """Begin a run. Raises :class:`BadRunFolder` when the folder cannot be made or holds another
+    """Begin a run. Raises :class:`BadRunFolder` if the folder cannot be created or contains another
     run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,8 +74,8 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
 
 
 def _came_to_nothing(folder: Path) -> bool:
-    """True if a run ended there before anything was judged, as when the broker was not up yet: it
-    may begin again."""
+    """True if an earlier run there ended before judging anything (the broker was not up, say), so
+    that a new one may begin."""
     if {path.name for path in folder.iterdir()} - {HEADER, CASES, "logs"} or "asked" not in read(
         folder, traces=False
     ):
@@ -88,9 +86,8 @@ def _came_to_nothing(folder: Path) -> bool:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[int]:
-    """Say to other processes, as long as it lasts, that a run is being written; give the
-    descriptor that says so, for children that write too. Raises :class:`BadRunFolder` when another
-    process says it of this folder."""
+    """Lock the folder while a run is being written; yield the lock's descriptor for children that
+    also write. Raises :class:`BadRunFolder` if another process holds the lock."""
     try:
         held = os.open(folder, os.O_RDONLY)
     except OSError as problem:
@@ -111,12 +108,10 @@ def alone(folder: Path) -> Iterator[int]:
 
 
 def read(folder: Path, *, traces: bool = True) -> dict[str, Any]:
-    """The header of a run. Raises :class:`BadRunFolder` for anything that is not one of this
-    version.
+    """The header of a run. Raises :class:`BadRunFolder` for anything but a run of this version.
 
-    Without ``traces`` a run recorded with another table of events is accepted: its results can
-    still be read.
-    """
+    Without ``traces``, a run with another event schema is accepted, since its results can still be
+    read."""
     path = folder / HEADER
     try:
         header = strict_json.read(path)
@@ -155,8 +150,7 @@ _PROFILE = re.compile(r"[A-Za-z0-9._-]*")
 
 
 def wrong_key(header: Mapping[str, Any]) -> str:
-    """Return the key of a header that has a wrong value, and what it should be; empty if none
-    has."""
+    """Return the header key with a wrong value, and what it should be; empty if none is wrong."""
     for key, kind in _TYPES.items():
         if key in header and type(header[key]) is not kind:
             return f"{key} is {header[key]!r:.60}; it should be a {kind.__name__}"
@@ -172,7 +166,7 @@ def wrong_key(header: Mapping[str, Any]) -> str:
 
 
 def wrong_format(header: Mapping[str, Any]) -> str:
-    """Why a run of another format cannot be read, and what to do."""
+    """Say why a run of another format cannot be read, and what to do."""
     return (
         f"has format {header.get('format')!r} and this version reads format {FORMAT}; read it with"
         f" brokerproof {header.get('brokerproof', 'of that time')}, or run again"
@@ -201,7 +195,7 @@ def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the descriptions of the run's cases, by id; empty before any were collected."""
+    """Return the descriptions of the run's cases, by id; empty until they were collected."""
     path = folder / CASES
     if not path.exists():
         return {}
@@ -217,7 +211,7 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> None:
-    """Note how late the host itself was while ``target`` was judged."""
+    """Record the host's own delays while ``target`` was judged."""
     header = read(folder)
     header["host"].setdefault("canary", {})[target] = {"p99_ns": p99, "worst_ns": worst}
     header["host"]["canary_p99_ns"] = max(
@@ -227,12 +221,12 @@ def write_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> N
 
 
 def write_header_field(folder: Path, name: str, values: Any) -> None:
-    """Add something to the header under a name of its own."""
+    """Add a field to the header."""
     _write(folder / HEADER, {**read(folder), name: values})
 
 
 def finish(folder: Path, results: Iterable[Result], code: int, notes: list[str]) -> dict[str, Any]:
-    """Add the footer that makes it a whole run, and return it."""
+    """Add the footer that marks the run as finished, and return it."""
     counts = Counter(result.verdict.value for result in results)
     footer = {
         "finished": _now(),
@@ -246,7 +240,7 @@ def finish(folder: Path, results: Iterable[Result], code: int, notes: list[str])
 
 
 def reopen(folder: Path) -> dict[str, Any]:
-    """Make a run that was cut off, or finished, ready to go on; return its header."""
+    """Prepare an interrupted or finished run to continue; return its header."""
     header = read(folder)
     for key in ("seed", "effort", "targets", "host"):
         if key not in header:
@@ -269,10 +263,10 @@ def _write(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def default_folder() -> Path:
-    """Return the folder of a run for which none is named: ``brokerproof-out/<timestamp>``."""
+    """Return the default folder of a run: ``brokerproof-out/<timestamp>``."""
     return Path("brokerproof-out") / datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
 
 
 def command_line() -> list[str]:
-    """Return the command line of this process, for the header: without the passcode of a URL."""
+    """Return the command line of this process, for the header, without passcodes in URLs."""
     return ["brokerproof", *map(without_passcode, sys.argv[1:])]

@@ -1,5 +1,5 @@
-"""A finding's verdict, what becomes of requirements that were never judged, and how verdicts
-merge."""
+"""Decides the verdict of a finding and of requirements that were never judged, and merges
+verdicts."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _VIOLATED = {
 
 
 def verdict_for(level: Level, finding: Finding) -> Verdict:
-    """The verdict on one finding about a requirement of ``level``, before known deviations.
+    """The verdict on one finding about a requirement of ``level``, before known deviations are
+    applied.
 
-    A requirement whose situation never arose is INCONCLUSIVE, never PASS; so is a violation that
-    the measurement cannot carry, where it would accuse. A requirement that asks nothing of this
-    broker is a NOTE.
-    """
+    A requirement whose situation never arose is INCONCLUSIVE, never PASS. So is an uncertain
+    violation of a level that counts against a broker. A requirement that does not apply to this
+    broker is a NOTE."""
     if finding.seen is Seen.VIOLATED and _VIOLATED[level] is Verdict.NOTE:
         return Verdict.NOTE
     if finding.uncertain is not None or finding.seen in (Seen.NEVER_REACHED, Seen.UNMET):
@@ -67,8 +67,8 @@ def with_verdict(
 
 
 def behind_known(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Return ``judged`` in which what was never reached is a SKIP if a known deviation may have
-    ended the case before it: nobody can do anything about that here."""
+    """Return ``judged``, with requirements never reached as SKIP if a known deviation may have
+    ended the case early: the user cannot change that."""
     is_known = any(
         finding.verdict is Verdict.KNOWN and finding.seen is Seen.VIOLATED for finding in judged
     )
@@ -81,8 +81,8 @@ def behind_known(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
 
 
 def never_reached(cited: Iterable[str], verdict: Verdict, detail: str) -> tuple[JudgedFinding, ...]:
-    """Findings of a case that ended before it judged anything: SKIP or ERROR for all that it
-    cites."""
+    """Findings of a case that ended before judging anything: SKIP or ERROR for each cited
+    requirement."""
     return tuple(
         JudgedFinding(requirement, Seen.NEVER_REACHED, detail, verdict=verdict)
         for requirement in cited
@@ -90,18 +90,17 @@ def never_reached(cited: Iterable[str], verdict: Verdict, detail: str) -> tuple[
 
 
 def merge(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst of ``verdicts``; of none at all INCONCLUSIVE, because nothing was checked."""
+    """The worst of ``verdicts``; INCONCLUSIVE if there are none, because nothing was checked."""
     return min(verdicts, key=WORST_FIRST.index, default=Verdict.INCONCLUSIVE)
 
 
 def is_unmet(findings: Iterable[Finding]) -> bool:
-    """True if a precondition of the case was not met: no noisy host is a reason for it."""
+    """True if a precondition of the case was not met, which a noisy host cannot cause."""
     return any(finding.seen is Seen.UNMET for finding in findings)
 
 
 def is_met(findings: Iterable[JudgedFinding]) -> bool:
-    """True if the case got as far as a verdict on the broker, so that its preconditions were
-    met."""
+    """True if the case reached a verdict on the broker, so its preconditions were met."""
     found = list(findings)
     return not is_unmet(found) and any(
         finding.seen is not Seen.NEVER_REACHED and finding.verdict in _ON_THE_BROKER
@@ -110,9 +109,8 @@ def is_met(findings: Iterable[JudgedFinding]) -> bool:
 
 
 def exit_code(verdicts: Iterable[Verdict], *, known_that_passed: bool = False) -> int:
-    """The command's exit code: 0 no violation, 1 violation (or a known deviation that passes), 2
-    inconclusive, 5 ours. A violation counts before an error of ours: it is the broker's, and it
-    stays one."""
+    """The command's exit code: 0 no violation, 1 violation (or a known deviation that now passes),
+    2 inconclusive, 5 our error. A violation takes precedence over our errors."""
     seen = set(verdicts)
     if Verdict.FAIL in seen or known_that_passed:
         return 1
