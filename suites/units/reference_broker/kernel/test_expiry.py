@@ -2,8 +2,7 @@
 
 import pytest
 
-from brokerproof.harness.model.enums import Outcome, RoutingType
-from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 
@@ -22,16 +21,6 @@ class Taker:
 
     def wait_for(self, batch: int) -> None:
         raise AssertionError("nothing is stored here")
-
-
-class Claim:
-    released = 0
-
-    def release(self) -> None:
-        self.released += 1
-
-    def failed(self, failures: int) -> None:
-        raise AssertionError("no delivery fails here")
 
 
 def message(*expires: str) -> Message:
@@ -60,16 +49,3 @@ def test_an_instant_that_is_not_above_0_is_never(never: str) -> None:
     queue.enqueue(message(never))
     queue.add_consumer(taker)
     assert len(taker.entries) == 1
-
-
-def test_a_message_that_comes_back_expires() -> None:
-    queue, taker, claim = queue_at(0), Taker(), Claim()
-    queue.enqueue(message("7"), charge=claim)
-    queue.add_consumer(taker)
-    queue.remove_consumer(taker)
-    queue.clock = lambda: 7 * NS_PER_MS
-    queue.unsettled += 1
-    queue.settle(taker.entries, Outcome.RELEASED)
-    other = Taker()
-    queue.add_consumer(other)
-    assert (other.entries, claim.released) == ([], 1)

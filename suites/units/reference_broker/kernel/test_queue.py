@@ -2,9 +2,6 @@
 deletion."""
 
 import pytest
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.queue import MOST_SERVED, Queue, RoundRobin
@@ -18,7 +15,6 @@ from brokerproof.reference_broker.settings.settings import (
 )
 from brokerproof.suites.units.drivers.broker import (
     Driver,
-    Received,
     bodies,
     frames,
     only,
@@ -215,95 +211,3 @@ def test_what_the_most_specific_match_leaves_out_comes_from_the_next() -> None:
     assert found.dead_letter_address == "D"
     assert found.max_delivery_attempts == 3
     assert found.auto_create_queues is True
-
-
-class QueueMachine(RuleBasedStateMachine):
-    """Consumers come, settle and go in any way; the model knows where each message is."""
-
-    @initialize(window=st.sampled_from([0, 300, -1]))
-    def start(self, window: int) -> None:
-        unlimited = (AddressSetting("#", max_delivery_attempts=-1),)
-        self.driver = connected(1000, settings=Settings(address_settings=unlimited))
-        self.window = window
-        self.conns = 0
-        self.sent = 0
-        self.waiting: list[int] = []
-        self.held: dict[int, dict[int, str]] = {}
-
-    def take(self, effects: list[object]) -> None:
-        """Each delivered message was the oldest that waited."""
-        given: list[int] = []
-        for conn in list(self.held):
-            got: list[Received] = [
-                frame for frame in frames(effects, conn) if frame.command == "MESSAGE"
-            ]  # type: ignore[arg-type]
-            numbers = [int(frame.body) for frame in got]
-            assert numbers == sorted(numbers)
-            self.held[conn].update({int(frame.body): frame["ack"] for frame in got})
-            given += numbers
-        assert sorted(given) == self.waiting[: len(given)]
-        del self.waiting[: len(given)]
-
-    def back(self, numbers: list[int]) -> None:
-        self.waiting = sorted(self.waiting + numbers)
-
-    @rule()
-    def arrive(self) -> None:
-        self.conns += 1
-        self.driver.connect(self.conns)
-        self.held[self.conns] = {}
-        headers = f"consumer-window-size:{self.window}\n"
-        self.take(self.driver.feed(self.conns, subscribe(ack="client-individual", headers=headers)))
-
-    @rule(count=st.integers(1, 4))
-    def produce(self, count: int) -> None:
-        numbers = range(self.sent, self.sent + count)
-        self.sent += count
-        self.waiting += numbers
-        self.take(self.driver.feed(1000, "".join(send(str(number)) for number in numbers)))
-
-    @precondition(lambda self: any(self.held.values()))
-    @rule(
-        data=st.data(),
-        verb=st.sampled_from(["ACK", "NACK"]),
-        how=st.sampled_from(["", "COMMIT", "ABORT"]),
-    )
-    def settle(self, data: st.DataObject, verb: str, how: str) -> None:
-        conn = data.draw(st.sampled_from([held for held in self.held if self.held[held]]))
-        number = data.draw(st.sampled_from(sorted(self.held[conn])))
-        ack = self.held[conn].pop(number)
-        if how:
-            self.take(
-                self.driver.feed(
-                    conn, f"BEGIN\ntransaction:t\n\n\0{verb}\ntransaction:t\nid:{ack}\n\n\0"
-                )
-            )
-        if verb == "NACK" or how == "ABORT":
-            self.back([number])
-        end = f"{how}\ntransaction:t\n\n\0" if how else f"{verb}\nid:{ack}\n\n\0"
-        self.take(self.driver.feed(conn, end))
-
-    @precondition(lambda self: self.held)
-    @rule(
-        data=st.data(),
-        how=st.sampled_from(["gone", "DISCONNECT\n\n\0", "UNSUBSCRIBE\nid:0\n\n\0", "?\n\n\0"]),
-    )
-    def leave(self, data: st.DataObject, how: str) -> None:
-        conn = data.draw(st.sampled_from(sorted(self.held)))
-        self.back(list(self.held.pop(conn)))
-        self.take(self.driver.gone(conn) if how == "gone" else self.driver.feed(conn, how))
-
-    @invariant()
-    def nothing_waits_for_nothing(self) -> None:
-        if not hasattr(self, "held"):
-            return
-        if self.waiting and self.window == -1:
-            assert not self.held
-        if self.waiting and self.window == 0:
-            assert all(self.held.values())
-
-
-QueueMachine.TestCase.settings = hypothesis_settings(
-    max_examples=60, stateful_step_count=25, deadline=None
-)
-TestQueueMachine = QueueMachine.TestCase

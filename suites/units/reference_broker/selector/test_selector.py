@@ -210,24 +210,6 @@ def test_the_broker_and_the_suites_read_selectors_alike(
     )
 
 
-def test_the_names_of_the_broker() -> None:
-    headers = (
-        ("priority", "7"),
-        ("persistent", "true"),
-        ("expires", "12"),
-        ("JMSXGroupID", "g"),
-        ("k", "v"),
-        ("k", "w"),
-    )
-    message = Message(1, Envelope("a", "queue/a", None, headers, True), b"12345", 7_999_999)
-    size = sum(len(name + value) for name, value in headers) + 5
-    for text in (
-        "AMQPriority = 7", "AMQDurable = 'DURABLE'", "AMQExpiration = 12", "AMQGroupID = 'g'", "AMQAddress = 'a'",  # noqa: E501
-        "AMQTimestamp = 7", f"AMQSize = {size}", "AMQUserID IS NULL", "k = 'v'", "priority = '7'",
-    ):  # fmt: skip
-        assert parse(text).matches(message), text
-
-
 def test_the_names_of_the_broker_where_headers_say_nothing() -> None:
     message = Message(
         1, Envelope("a", "a", None, (("priority", "ten"), ("expires", "1.5")), True), b""

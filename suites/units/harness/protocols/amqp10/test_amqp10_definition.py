@@ -1,5 +1,4 @@
-"""The machine-readable definition of AMQP 1.0: how it is extracted, and that the requirement
-catalogue agrees with it."""
+"""The requirement catalogue agrees with the machine-readable definition of AMQP 1.0."""
 
 import json
 import re
@@ -10,51 +9,13 @@ from typing import Any
 import pytest
 
 from brokerproof.harness.catalogue import requirements
-from brokerproof.suites.repo import extract_amqp10
 
 JSON = Path(str(files("brokerproof.fixtures"))) / "vectors" / "amqp10-definition.json"
-INSTALLED = Path("/usr/share/amqp/specs/1-0")
 CATALOGUE = {
     requirement.id: requirement
     for requirement in requirements.load().values()
     if requirement.document.name == "amqp10"
 }
-
-TINY = """<?xml version="1.0"?>
-<!--
-Copyright Somebody
-2011.
-
-Keep this.
--->
-<amqp name="{name}" xmlns="http://www.amqp.org/schema/amqp.xsd">{body}</amqp>
-"""
-BODIES = {
-    "types": (
-        '<section name="encodings"><type name="ubyte" class="primitive"><encoding code="0x50"'
-        ' category="fixed" width="1"/></type><type name="uint" class="primitive"><encoding'
-        ' name="uint0" code="0x43" category="fixed" width="0"/></type></section>'
-    ),
-    "transport": (
-        '<section name="definitions"><type name="mode" class="restricted" source="ubyte"><choice'
-        ' name="mixed" value="2"/></type><type name="number" class="restricted"'
-        ' source="serial"/><type name="serial" class="restricted" source="uint"/><type name="thing"'
-        ' class="composite" source="list" provides="frame, section"><descriptor'
-        ' name="amqp:thing:list" code="0x00000001:0x00000010"/><field name="mode" type="mode"'
-        ' default="mixed"/><field name="first" type="number" mandatory="true" default="7"/><field'
-        ' name="words" type="symbol" multiple="true" requires="a"/><field name="on" type="boolean"'
-        ' default="false"/></type><definition name="PORT" value="5672"/></section>'
-    ),
-}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for name in extract_amqp10.DOCUMENTS:
-        (tmp_path / f"{name}.bare.xml").write_text(
-            TINY.format(name=name, body=BODIES.get(name, ""))
-        )
-    return tmp_path
 
 
 @pytest.fixture(scope="module")
@@ -77,81 +38,6 @@ def mandatory(definition: dict[str, Any], type_name: str) -> set[str]:
 
 def choices(definition: dict[str, Any], type_name: str) -> dict[str, Any]:
     return {choice["name"]: choice["value"] for choice in definition["types"][type_name]["choices"]}
-
-
-def test_a_composite_is_extracted_whole(folder: Path) -> None:
-    found: Any = json.loads(extract_amqp10.text(folder))
-    thing = found["types"]["thing"]
-    assert thing["descriptor"] == {"name": "amqp:thing:list", "code": 0x1_0000_0010}
-    assert thing["provides"] == ["frame", "section"]
-    assert [
-        (field["name"], field["default"], field["default_value"]) for field in thing["fields"]
-    ] == [
-        ("mode", "mixed", 2),
-        ("first", "7", 7),
-        ("words", None, None),
-        ("on", "false", False),
-    ]
-    assert [
-        (field["mandatory"], field["multiple"], field["requires"]) for field in thing["fields"]
-    ] == [(False, False, []), (True, False, []), (False, True, ["a"]), (False, False, [])]
-    assert found["types"]["ubyte"]["encodings"] == [
-        {"name": "ubyte", "code": 0x50, "category": "fixed", "width": 1}
-    ]
-    assert found["types"]["mode"]["choices"] == [{"name": "mixed", "value": 2}]
-    assert found["constants"] == {"PORT": 5672}
-    assert found["notice"] == ["Copyright Somebody 2011.", "Keep this."]
-
-
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (
-            None,
-            r"transport\.bare\.xml: No such file or directory; Debian's package amqp-specs has it",
-        ),
-        ("<amqp", r"transport\.bare\.xml: is not XML: "),
-        (
-            "<html/>",
-            (
-                r"transport\.bare\.xml: its first element is html; the definition begins with"
-                r" \{.*\}amqp"
-            ),
-        ),
-        (
-            TINY.format(name="x", body='<section name="a"><type class="b"/></section>'),
-            "lacks or spoils .* 'name'",
-        ),
-        (
-            TINY.format(
-                name="x", body='<section name="a"><definition name="N" value="y"/></section>'
-            ),
-            "lacks or spoils",
-        ),
-    ],
-)
-def test_what_is_no_definition_is_refused_in_a_sentence(
-    folder: Path, content: str | None, problem: str
-) -> None:
-    path = folder / "transport.bare.xml"
-    path.unlink()
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(extract_amqp10.BadDefinition, match=problem):
-        extract_amqp10.extract(folder)
-
-
-def test_the_command_answers_a_wrong_folder_with_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert extract_amqp10.main([str(tmp_path)]) == 4
-    assert extract_amqp10.main([]) == 4
-    assert "Traceback" not in capsys.readouterr().err
-
-
-@pytest.mark.skipif(not INSTALLED.exists(), reason="Debian's package amqp-specs is not installed")
-def test_the_committed_extract_is_that_of_the_definition() -> None:
-    assert extract_amqp10.text(INSTALLED) == JSON.read_text("utf-8")
 
 
 def test_sections_about_a_type_are_of_types_there_are(definition: dict[str, Any]) -> None:

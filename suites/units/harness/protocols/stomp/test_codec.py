@@ -2,7 +2,6 @@
 cannot read."""
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp.codec import (
@@ -23,11 +22,6 @@ def read(data: bytes, version: str = "1.2", step: int | None = None) -> list[Ite
     reader = Reader(version)
     step = step or max(1, len(data))
     return [item for at in range(0, len(data), step) for item in reader.feed(data[at : at + step])]
-
-
-@given(TEXT, st.sampled_from(["1.1", "1.2"]))
-def test_escapes_come_back(text: str, version: str) -> None:
-    assert unescape(escape(text, version), version) == text
 
 
 @pytest.mark.parametrize(
@@ -51,32 +45,10 @@ def test_undefined_escapes_are_named(version: str, text: str) -> None:
         unescape(text, version)
 
 
-@given(
-    st.lists(st.tuples(TEXT.filter(bool), TEXT), max_size=4),
-    st.binary(max_size=50),
-    st.integers(1, 30),
-    st.sampled_from([b"\n", b"\r\n"]),
-)
-def test_any_split_reads_the_same(
-    headers: list[tuple[str, str]], body: bytes, step: int, eol: bytes
-) -> None:
-    fields = (
-        *[header for header in headers if header[0] != "content-length"],
-        ("content-length", str(len(body))),
-    )
-    data = encode("MESSAGE", fields, body, eol=eol)
-    frames = [item for item in read(data + data, step=step) if isinstance(item, Frame)]
-    assert frames == [Frame("MESSAGE", fields, body, len(data))] * 2
-
-
 def test_size_counts_the_end_of_line_that_came_with_the_frame() -> None:
     data = encode("RECEIPT", {"receipt-id": "1"})
     assert [item.size for item in read(data + b"\n\n")] == [len(data) + 1, 1]
     assert read(b"\n\r\n") == [Eol(3)]
-
-
-def test_without_content_length_the_first_nul_ends_the_body() -> None:
-    assert read(b"MESSAGE\na:1\n\nbo\x00dy\x00")[0] == Frame("MESSAGE", (("a", "1"),), b"bo", 16)
 
 
 def test_connected_is_not_unescaped_and_first_of_repeated_headers_counts() -> None:

@@ -12,10 +12,9 @@ from brokerproof.reference_broker.families.artemis.accounting import (
     MESSAGE,
     REFERENCE,
     Accounting,
-    AddressAccount,
 )
 from brokerproof.reference_broker.kernel.message import Envelope, Message
-from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
+from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
 from brokerproof.suites.units.drivers.amqp10 import Desk, Peer
 from brokerproof.suites.units.drivers.broker import Driver, frames, only, patient, send, subscribe
@@ -35,11 +34,6 @@ def memory(driver: Driver | Desk, address: str = "q") -> tuple[int, int]:
 
 def charge(size: int, queues: int = 1) -> int:
     return MESSAGE + size + REFERENCE * queues
-
-
-def an_account(settings: Settings, **limits: object) -> AddressAccount:
-    rules = AddressRules(settings)
-    return AddressAccount("a", Rule(**limits), Accounting(settings, rules))  # type: ignore[arg-type]
 
 
 def sized(size: int) -> Message:
@@ -125,19 +119,6 @@ def test_a_copy_that_is_browsed_changes_nothing() -> None:
 
 
 # --- full -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("limit", "full"), [(-1, False), (1001, False), (1000, True), (999, True), (0, True)]
-)
-def test_an_address_is_full_from_the_limit_on(limit: int, full: bool) -> None:
-    account = an_account(Settings(), max_size_bytes=limit)
-    assert account.full is (limit == 0)
-    held = account.charge_transaction(sized(1000 - MESSAGE))
-    assert account.size == 1000
-    assert account.full is full
-    held.release()
-    assert account.full is (limit == 0)
 
 
 def test_an_account_is_kept_as_long_as_there_is_an_address_or_a_charge() -> None:

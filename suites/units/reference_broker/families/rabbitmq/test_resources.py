@@ -1,76 +1,14 @@
 """Memory and disk alarms: when they are raised, and what they do to connections (RABBITMQ-FLOW)."""
 
-import pytest
-
 from brokerproof.harness.model.broker_io import LimitsSet, PeerGone, ResourcesRead
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
-from brokerproof.reference_broker.families.rabbitmq.resources import (
-    ASSUMED_MEMORY,
-    Resources,
-)
-from brokerproof.reference_broker.kernel.alarms import Alarms
-from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.runtime.control_input import Control
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.units.drivers.amqp091 import Driver, with_queue
 
 GIB = 1024**3
-
-
-@pytest.mark.parametrize(
-    ("limit", "total", "space", "size"),
-    [
-        (0.4, 4 * GIB, None, int(0.4 * 4 * GIB)),
-        (0.4, 4 * GIB, 2 * GIB, int(0.4 * 2 * GIB)),  # the smaller of RAM and address space
-        (0.4, None, None, int(0.4 * ASSUMED_MEMORY)),  # nobody knows how much there is
-        (3.0, None, None, 3 * ASSUMED_MEMORY),
-        (100.0, GIB, None, 100 * GIB),
-        (0.0, GIB, None, 0),
-        (2 * GIB, 4 * GIB, None, 2 * GIB),
-        (2 * GIB, GIB, None, GIB),
-    ],
-)
-def test_the_watermark(limit: float, total: int | None, space: int | None, size: int) -> None:
-    alarms = Alarms()
-    resources = Resources(alarms, Deadlines(), limit, 0)
-    resources.read(0, ResourcesRead(size, total, space))
-    assert resources.memory_limit == size
-    assert alarms.raised == ()  # at the limit it is not short
-    resources.read(0, ResourcesRead(size + 1, total, space))
-    assert alarms.raised == ()  # nobody has looked
-    resources.check_memory(0)
-    assert alarms.raised == ("memory",)
-
-
-@pytest.mark.parametrize(
-    ("free", "interval_ms"),
-    [
-        (10**12, 10_000),
-        (50_000_000 + 250_000 * 1000, 2000),
-        (50_000_000 + 250_000, 100),
-        (50_000_000, 100),
-        (49_999_999, 10_000),
-    ],
-)
-def test_how_often_the_disk_is_looked_at(free: int, interval_ms: int) -> None:
-    alarms, deadlines = Alarms(), Deadlines()
-    resources = Resources(alarms, deadlines, 100.0, 50_000_000)
-    resources.read(0, ResourcesRead(0, disk_free=free))
-    resources.memory_check.cancel()
-    assert deadlines.next() == ms(interval_ms)
-    assert alarms.raised == (("disk",) if free < 50_000_000 else ())
-
-
-def test_a_disk_limit_relative_to_memory() -> None:
-    alarms = Alarms()
-    resources = Resources(alarms, Deadlines(), 100.0, 1.0)
-    resources.read(0, ResourcesRead(0, GIB, disk_free=GIB))
-    assert alarms.raised == ()
-    resources.read(0, ResourcesRead(0, GIB, disk_free=GIB - 1))
-    resources.check_disk(0)
-    assert alarms.raised == ("disk",)
 
 
 def test_memory_is_looked_at_every_second_and_limits_count_at_once() -> None:

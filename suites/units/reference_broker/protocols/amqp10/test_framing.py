@@ -13,12 +13,9 @@ from brokerproof.reference_broker.protocols.amqp10.connection import _FRAMES
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
 from brokerproof.reference_broker.protocols.amqp10.delivery import (
     Batch,
-    fits,
-    transfers,
-    whole_transfer,
 )
 from brokerproof.reference_broker.protocols.amqp10.encoder import encode
-from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, FrameParser, decoded, frame
+from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, FrameParser, decoded
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
     Released,
@@ -46,24 +43,6 @@ def read_all(parser: FrameParser) -> list[Any]:
     while (received := parser.next()) is not None:
         frames.append(received)
     return frames
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 65535), st.binary(max_size=300))),
-    st.data(),
-)
-def test_frames_are_the_same_however_they_are_cut(
-    sent: list[tuple[int, int, bytes]], data: st.DataObject
-) -> None:
-    raw = b"".join(frame(channel, body, type) for type, channel, body in sent)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=12)))
-    parser = FrameParser(1000)
-    got = []
-    for start, stop in zip([0, *cuts], [*cuts, len(raw)], strict=True):
-        if stop > start:
-            parser.feed(raw[start:stop])
-        got += [tuple(received) for received in read_all(parser)]
-    assert got == sent
 
 
 def test_peek_and_take() -> None:
@@ -230,40 +209,6 @@ def parts(chunks: list[bytes]) -> list[tuple[Transfer, bytes]]:
         performative, at = decoded(whole.body, _FRAMES)
         found.append((performative, whole.body[at:]))
     return found
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.booleans(), st.binary(max_size=50))
-def test_the_packed_transfer_is_what_the_table_would_write(
-    handle: int, id: int, settled: bool, payload: bytes
-) -> None:
-    [(transfer, rest)] = parts([whole_transfer(3, handle, id, b"\0\0\0\1", settled, payload)])
-    assert transfer == Transfer(
-        handle=handle, delivery_id=id, delivery_tag=b"\0\0\0\1", message_format=0, settled=settled
-    )
-    assert rest == payload
-
-
-@given(st.integers(512, 600), st.integers(0, 3000))
-def test_a_message_in_pieces(largest: int, size: int) -> None:
-    payload = bytes(number % 251 for number in range(size))
-    if fits(payload, largest):
-        assert len(whole_transfer(0, 1, 2, b"\0\0\0\1", False, payload)) <= largest
-        return
-    frames = list(transfers(0, 1, 2, b"\0\0\0\1", False, payload, largest))
-    assert all(len(frame) == largest for frame in frames[:-1]) or len(frames) == 1
-    assert len(frames[-1]) <= largest
-    found = parts(frames)
-    assert b"".join(rest for _, rest in found) == payload
-    first, *others = [transfer for transfer, _ in found]
-    assert first.delivery_id == 2
-    assert first.delivery_tag == b"\0\0\0\1"
-    assert first.message_format == 0
-    assert first.settled is False
-    assert [transfer.more for transfer in (first, *others)] == [True] * len(others) + [False]
-    assert all(
-        (transfer.handle, transfer.delivery_id, transfer.delivery_tag) == (1, None, None)
-        for transfer in others
-    )
 
 
 def test_dispositions_are_as_few_as_ids_and_states_allow() -> None:

@@ -6,18 +6,15 @@ from typing import Any
 import pytest
 
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
-    Accepted,
     Modified,
     Properties,
     Source,
 )
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    RECEIVER,
     Detach,
     Disposition,
     End,
     Flow,
-    Transfer,
 )
 from brokerproof.reference_broker.settings.settings import AddressSetting
 from brokerproof.suites.units.drivers.amqp10 import (
@@ -53,34 +50,6 @@ def test_a_sender_that_uses_up_its_credit_by_its_count() -> None:
         error_of(peer.flow(handle=0, delivery_count=17), Detach)
         == "amqp:link:transfer-limit-exceeded"
     )
-
-
-def test_many_messages_at_once_are_answered_at_once() -> None:
-    peer = Peer(Desk()).ready()
-    peer.attach_sender()
-    peer.attach_sender("other", handle=4, name="t")
-    many = b"".join(
-        frame.encode()
-        for number in range(2**32 - 2, 2**32 + 3)
-        for frame in [Framed(number % 2**32, 4 if number % 2 else 0)]
-    )
-    (answer,) = peer.raw(many)
-    assert answer.value == Disposition(
-        role=RECEIVER, first=2**32 - 2, last=2, settled=True, state=Accepted()
-    )
-
-
-class Framed:
-    def __init__(self, number: int, handle: int) -> None:
-        self.number, self.handle = number, handle
-
-    def encode(self) -> bytes:
-        from brokerproof.reference_broker.protocols.amqp10.framing import frame
-
-        transfer = Transfer(
-            handle=self.handle, delivery_id=self.number, delivery_tag=b"t", message_format=0
-        )
-        return frame(0, transfer.encode() + message("x"))
 
 
 @pytest.mark.parametrize(

@@ -153,27 +153,6 @@ ALL_HEADERS = (
 )
 
 
-def test_headers_become_what_they_are_in_amqp() -> None:
-    desk = Desk()
-    Stomp(desk).send(headers=ALL_HEADERS + "colour:blue\n")
-    (got,) = by_amqp(desk)
-    assert (got.durable, got.priority, got.address) == (True, 7, "q")
-    assert got.correlation_id == "c"
-    assert got.reply_to == "r"
-    assert got.subject == "t"
-    assert got.content_type == "text/plain"
-    assert got.id == "id"
-    assert got.user_id == b"me"
-    assert got.group_id == "g"
-    assert got.group_sequence == 3
-    assert got.reply_to_group_id == "rg"
-    assert got.creation_time == 0.005
-    assert got.properties == {
-        "colour": "red",
-        "destination-type": "ANYCAST",
-    }, "the first of a repeated header counts"
-
-
 def test_there_and_back_again_nothing_is_lost() -> None:
     desk = Desk()
     Stomp(desk).send(headers=ALL_HEADERS)

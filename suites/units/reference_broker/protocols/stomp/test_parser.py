@@ -90,29 +90,6 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 values = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
-@patient
-@given(
-    st.sampled_from([Version.V1_1, Version.V1_2]),
-    st.lists(st.tuples(names, values), max_size=5),
-    st.binary(max_size=40),
-    st.booleans(),
-    st.sampled_from([b"", b"\n", b"\n\n"]),
-)
-def test_what_was_written_is_read(
-    version: Version, headers: list[tuple[str, str]], body: bytes, counted: bool, after: bytes
-) -> None:
-    body = body if counted else body.replace(b"\0", b"")
-    lines = b"".join(
-        b"%b:%b\n" % (written(version, name), written(version, value)) for name, value in headers
-    )
-    expected = tuple(headers)
-    if counted:
-        lines += b"content-length:%d\n" % len(body)
-        expected += (("content-length", str(len(body))),)
-    frame = b"SEND\n%b\n%b\0%b" % (lines, body, after)
-    assert parse(GRAMMARS[version], frame * 2) == ([("SEND", expected, body)] * 2, None)
-
-
 @pytest.mark.parametrize(
     ("grammar", "data", "headers", "body"),
     [
@@ -156,13 +133,6 @@ def test_refused_frames_that_no_vector_has(grammar: Grammar, data: bytes, requir
     assert parse(grammar, *(bytes([byte]) for byte in data)) == ([], requirement)
 
 
-def test_bodies_of_other_frames_are_passed_over_in_1_0() -> None:
-    assert parse(V10, b"SUBSCRIBE\ndestination:a\n\nnever mind\0") == (
-        [("SUBSCRIBE", (("destination", "a"),), b"never mind")],
-        None,
-    )
-
-
 @pytest.mark.parametrize(
     ("data", "ok"),
     [
@@ -186,21 +156,6 @@ def test_limits_to_the_byte(data: bytes, ok: bool) -> None:
     expected = None if ok else "STOMP12-LIMIT-02"
     assert parse(V12, data, limits=LIMITS)[1] == expected
     assert parse(V12, *(bytes([byte]) for byte in data), limits=LIMITS)[1] == expected
-
-
-def test_a_body_in_many_chunks_is_not_looked_at_again_for_each() -> None:
-    """A large body in small chunks takes time in proportion to its length: the buffer is read once,
-    at the end."""
-    parser = FrameParser(V12, StompLimits())
-    parser.feed(b"SEND\ncontent-length:4000000\n\n")
-    assert parser.next() is None
-    for _ in range(4000):
-        parser.feed(b"x" * 1000)
-        assert parser.next() is None
-    parser.feed(b"\0")
-    frame = parser.next()
-    assert frame is not None
-    assert len(frame.body) == 4_000_000
 
 
 receipt_lines = st.sampled_from(
