@@ -16,7 +16,7 @@ import subprocess
 import urllib.error
 import urllib.request
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,13 @@ DOWNLOAD_TIMEOUT_S = 900
 """Seconds that one ``mvn`` call may take."""
 READ_TIMEOUT_S = 60
 """Seconds that a repository may be silent."""
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion>
+<groupId>brokerproof</groupId><artifactId>jars</artifactId><version>1</version>
+<dependencies>{}</dependencies></project>"""
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+)
 _RUNTIME = ["-DincludeScope=runtime"]
 
 
@@ -87,6 +94,11 @@ def download(
         raise SetUpFailed(f"{candidates[0].file_name}: cannot be downloaded ({'; '.join(lines)})")
 
     return once(folder / candidates[0].file_name, make)
+
+
+def project(artifacts: Iterable[str]) -> str:
+    """The POM of a project that needs these, each ``group:artifact:version``."""
+    return _POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in artifacts))
 
 
 def collect(

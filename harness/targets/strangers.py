@@ -21,13 +21,6 @@ from brokerproof.harness.targets.java_runtime import find_java
 from brokerproof.harness.targets.local_process import free_ports, listens
 
 WORD = "stranger:"
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion>
-<groupId>brokerproof</groupId><artifactId>strangers</artifactId><version>1</version>
-<dependencies>{}</dependencies></project>"""
-DEPENDENCY = (
-    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
-)
 JARS = {
     "vertx": ("VertxStomp", ["io.vertx:vertx-stomp"]),
     "hornetq": (
@@ -91,8 +84,8 @@ def _command_of(name: str, version: str, port: int) -> list[str]:
     if name == "go-stomp":
         return [str(once(folder, lambda made: _built(made, version))), "-addr", f"127.0.0.1:{port}"]
     program, artifacts = JARS[name]
-    jars = [DEPENDENCY.format(*artifact.split(":"), version) for artifact in artifacts]
-    home = maven.collect(POM.format("".join(jars)), f"{name} {version}", folder)
+    pom = maven.project(f"{artifact}:{version}" for artifact in artifacts)
+    home = maven.collect(pom, f"{name} {version}", folder)
     source = Path(str(files("brokerproof.fixtures"))) / "strangers" / f"{program}.java"
     return [str(find_java(17)), "-cp", f"{home}/*", str(source), str(port)]
 

@@ -1,32 +1,47 @@
 """Client libraries from their registries, in the cache, by the registries' own tools: nothing is
 installed anywhere else.
 
-A target file names one as ``pip:NAME``, ``npm:NAME`` or ``go:MODULE``, and a ``version``.
+A target file names one as ``pip:NAME``, ``npm:NAME``, ``go:MODULE``, ``maven:GROUP:ARTIFACT`` or
+``crates:NAME``, and a ``version``. Behind a Maven artifact may be others, after commas, of the same
+version or of their own.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from brokerproof.harness.targets import npm
+from brokerproof.harness.targets import maven, npm
 from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.harness.targets.failure import SetUpFailed
 
-WITHIN_S = 300
+WITHIN_S = 900
+SHARED = {"go": "driver_lines.go", "maven": "DriverLines.java", "crates": "driver_lines.rs"}
+"""By registry whose drivers are built with the release, the file that these drivers share."""
+CARGO = """[package]
+name = "driver"
+version = "0.1.0"
+edition = "2021"
+[dependencies]
+serde_json = "1"
+tokio = {{ version = "1", features = ["full"] }}
+{name} = "={version}"
+"""
 
 
 def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, str]]:
     """The folder of a release, fetched if it is not in the cache, and the environment in which a
-    driver finds it. A driver in Go, the file ``driver``, is built with the release: the program is
-    ``driver`` in that folder. Raises :class:`SetUpFailed`."""
+    driver finds it. A driver in Go, Java or Rust, the file ``driver``, is built with the release:
+    the program is ``driver`` in that folder, or its classes are there. Raises
+    :class:`SetUpFailed`."""
     registry, _, name = package.partition(":")
     make = _MAKERS[registry]
-    label = f"{registry}-{name.replace('/', '-')}-{version}"
-    if registry == "go":
+    label = f"{registry}-{re.sub(r'[^A-Za-z0-9_.@-]+', '-', name)}-{version}"
+    if registry in SHARED:
         # A driver that changed is built again.
         label += f"-{max(source.stat().st_mtime_ns for source in _sources(driver)):x}"
 
@@ -40,8 +55,9 @@ def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, 
 
 
 def _sources(driver: Path) -> list[Path]:
-    """A driver in Go, and what the drivers beside it share."""
-    return [driver, *driver.parent.glob("driver_lines.go")]
+    """A driver that is built, and what the drivers beside it share."""
+    shared = [driver.parent / name for name in SHARED.values() if name.endswith(driver.suffix)]
+    return [driver, *filter(Path.exists, shared)]
 
 
 def _pip(name: str, version: str, folder: Path, driver: Path) -> None:
@@ -69,10 +85,32 @@ def _go(name: str, version: str, folder: Path, driver: Path) -> None:
     _run(["go", "build", "-o", "driver", "."], made)
 
 
+def _maven(name: str, version: str, folder: Path, driver: Path) -> None:
+    artifacts = [word if word.count(":") > 1 else f"{word}:{version}" for word in name.split(", ")]
+    jars = maven.collect(maven.project(artifacts), f"{name} {version}", folder / "made")
+    sources = [str(source) for source in _sources(driver)]
+    _run(["javac", "--release", "17", "-cp", f"{jars}/*", "-d", str(jars), *sources], folder)
+
+
+def _crates(name: str, version: str, folder: Path, driver: Path) -> None:
+    project = folder / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "Cargo.toml").write_text(CARGO.format(name=name, version=version), "utf-8")
+    program, *shared = _sources(driver)
+    shutil.copy(program, project / "src/main.rs")
+    for source in shared:
+        shutil.copy(source, project / "src")
+    _run(["cargo", "build", "--quiet"], project)
+    (folder / "made").mkdir()
+    (project / "target/debug/driver").rename(folder / "made/driver")
+
+
 _MAKERS: Mapping[str, Callable[[str, str, Path, Path], None]] = {
     "pip": _pip,
     "npm": _npm,
     "go": _go,
+    "maven": _maven,
+    "crates": _crates,
 }
 
 
