@@ -49,6 +49,23 @@ def number_of(dispatched: Structure) -> int:
     return int(dispatched["message"].properties()["number"])
 
 
+BEGIN, COMMIT, ROLLBACK = 0, 2, 4
+"""Types of TransactionInfo."""
+
+
+def begin(peer: OpenWirePeer, number: int) -> Structure:
+    """Begin a local transaction; return its id."""
+    fields = {"value": number, "connectionId": peer.connection}
+    transaction = Structure("LocalTransactionId", fields)
+    transact(peer, transaction, BEGIN)
+    return transaction
+
+
+def transact(peer: OpenWirePeer, transaction: Structure, type: int) -> None:
+    fields = {"connectionId": peer.connection, "transactionId": transaction, "type": type}
+    peer.request("TransactionInfo", fields)
+
+
 def publish(peer: OpenWirePeer, place: Structure, count: int) -> None:
     """Publish ``count`` numbered messages and wait until each is answered."""
     producer = peer.open_producer(place)

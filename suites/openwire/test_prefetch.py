@@ -100,3 +100,29 @@ def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> No
         peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="one was pulled, and arrived")
         peer.ack(dispatched)
     peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="nothing more was pulled")
+
+
+@case(MESSAGE_PULL, needs={OPENWIRE})
+@over(
+    examples=8,
+    always=lambda target: [{"timeouts": [-1, 200]}, {"timeouts": [200, -1]}],
+    timeouts=st.lists(st.sampled_from([-1, 1, 200]), min_size=1, max_size=4),
+)
+def test_a_pull_that_ended_brings_nothing_later(target: Bench, timeouts: list[int]) -> None:
+    """A consumer with a limit of 0 pulls from an empty queue, several times, each time with a time
+    limit or none. Each pull ends with a dispatch without a message. Messages that are published
+    then are not pushed, and each further pull brings one."""
+    peer, place = target.openwire(), fresh_queue(target)
+    consumer = peer.open_consumer(place, prefetch=0)
+    pull = {"consumerId": consumer, "destination": place}
+    for timeout in timeouts:
+        peer.send("MessagePull", {**pull, "timeout": timeout})
+        ended = peer.expect(dispatch(consumer), within=PATIENCE)
+        target.control(ended["message"] is None, f"an empty queue gave {ended.brief()}")
+    publish(target.openwire(), place, 3)
+    why = f"the pulls with timeouts of {timeouts} ms are over"
+    peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why=why)
+    for _ in range(2):
+        peer.send("MessagePull", {**pull, "timeout": 0})
+        peer.ack(peer.expect(dispatch(consumer), within=PATIENCE, proves=MESSAGE_PULL))
+        peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="one was pulled, and arrived")

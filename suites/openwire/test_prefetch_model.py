@@ -13,10 +13,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.protocols.openwire.raw_peer import DELIVERED, INDIVIDUAL
+from brokerproof.harness.protocols.openwire.raw_peer import DELIVERED, INDIVIDUAL, POISON
 from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, ms, over
 from brokerproof.suites.api.openwire import OpenWirePeer, Structure, dispatch, queue
-from brokerproof.suites.openwire.steps import OPENWIRE, number_of
+from brokerproof.suites.openwire.steps import COMMIT, OPENWIRE, begin, number_of, transact
 from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.queue_model import QueueModel
 from brokerproof.suites.steps.stalls import STALLED
@@ -28,6 +28,7 @@ PULL = "OPENWIRE-PREFETCH-3"
 SEEN_ACK = "OPENWIRE-MSGACK-1"
 STANDARD_ACK = "OPENWIRE-MSGACK-2"
 INDIVIDUAL_ACK = "OPENWIRE-MSGACK-3"
+POISON_ACK = "OPENWIRE-MSGACK-4"
 
 MIDDLE = "a range in the middle is acknowledged"
 SEEN_SETTLED = "a message that its client has seen is acknowledged"
@@ -37,8 +38,6 @@ PULLED_AGAIN = "a pull brings a message that came back"
 BOTH = "two consumers have messages out at once"
 AT_LIMIT = "messages wait for a consumer that is at its limit"
 SITUATIONS = (MIDDLE, SEEN_SETTLED, IN_TRANSACTION, SHRUNK, PULLED_AGAIN, BOTH, AT_LIMIT)
-BEGIN, COMMIT = 0, 2
-"""Types of TransactionInfo."""
 STOPPED = ms(50)
 """How long a surplus message is waited for at each stop; one that is later is judged at the
 next."""
@@ -86,6 +85,13 @@ class Acknowledge:
 
 
 @dataclass(frozen=True)
+class Poison:
+    """A client gives its oldest message up: it is not to be delivered again."""
+
+    which: int
+
+
+@dataclass(frozen=True)
 class Pull:
     """A consumer without a limit asks for a message."""
 
@@ -107,7 +113,7 @@ class Stall:
     steps: tuple[Publish | See | Acknowledge | Pull, ...]
 
 
-Step = Publish | Consume | Change | See | Acknowledge | Pull | Remove | Stall
+Step = Publish | Consume | Change | See | Acknowledge | Poison | Pull | Remove | Stall
 WHICH, COUNT = st.integers(0, 5), st.integers(1, 4)
 ACKNOWLEDGE = st.builds(
     Acknowledge, WHICH, st.integers(0, 5), COUNT, st.booleans(), st.sampled_from([False, True])
@@ -135,6 +141,7 @@ STEPS = some_kinds(
     [
         st.builds(See, WHICH, COUNT),
         st.builds(Change, WHICH, COUNT),
+        st.builds(Poison, WHICH),
         st.builds(Pull, WHICH),
         st.builds(Remove, WHICH),
         STALL,
@@ -219,6 +226,9 @@ class Run:
                 self._see(which, count)
             case Acknowledge():
                 self._acknowledge(step)
+            case Poison(which):
+                judged = POISON_ACK
+                self._poison(which)
             case Pull(which):
                 judged = PULL
                 self._pull(which)
@@ -262,6 +272,16 @@ class Run:
             consumer.seen = seen
             self._spare(consumer, SEEN_ACK)
 
+    def _poison(self, which: int) -> None:
+        holders = [consumer for consumer in self.consumers if consumer.out]
+        if holders:
+            consumer = holders[which % len(holders)]
+            given_up = consumer.out.pop(0)
+            consumer.peer.ack(given_up, type=POISON, response=self.answered, proves=POISON_ACK)
+            consumer.seen = max(0, consumer.seen - 1)
+            self.settled_by[number_of(given_up)] = POISON_ACK
+            self._spare(consumer, POISON_ACK)
+
     def _acknowledge(self, step: Acknowledge) -> None:
         """Acknowledge what was seen, or anything if nothing was: clients do not pass over what
         they saw."""
@@ -297,7 +317,7 @@ class Run:
                 **fields,
             )
         if transacted:
-            self._transact(consumer.peer, fields["transactionId"], COMMIT)
+            transact(consumer.peer, fields["transactionId"], COMMIT)
             self.target.reached(IN_TRANSACTION)
         del consumer.out[first : first + len(settled)]
         consumer.seen = max(0, consumer.seen - len(settled))
@@ -309,14 +329,7 @@ class Run:
 
     def _begin(self, consumer: Consumer) -> Structure:
         self.transactions += 1
-        fields = {"value": self.transactions, "connectionId": consumer.peer.connection}
-        transaction = Structure("LocalTransactionId", fields)
-        self._transact(consumer.peer, transaction, BEGIN)
-        return transaction
-
-    def _transact(self, peer: OpenWirePeer, transaction: Structure, type: int) -> None:
-        fields = {"connectionId": peer.connection, "transactionId": transaction, "type": type}
-        peer.request("TransactionInfo", fields)
+        return begin(consumer.peer, self.transactions)
 
     def _pull(self, which: int) -> None:
         """Pull where a message waits, so that one answers."""
@@ -426,6 +439,8 @@ def corners(target: Target) -> list[dict[str, object]]:
                 Acknowledge(0, 0, 1, False, False),
                 Change(0, 4),
                 See(0, 2),
+                Poison(0),
+                Poison(0),
                 Remove(0),
             ],
         },
@@ -434,6 +449,7 @@ def corners(target: Target) -> list[dict[str, object]]:
             "steps": [
                 Consume(0, 4),
                 Publish(14),
+                Poison(0),
                 Acknowledge(0, 0, 2, False, True),
                 Acknowledge(0, 1, 3, False, False),
                 See(0, 3),
@@ -453,7 +469,7 @@ def unread(target: Target) -> tuple[str, ...]:
     return (STALLED,) if target.clock is Clock.VIRTUAL else ()
 
 
-@case(LIMIT, MORE, PULL, SEEN_ACK, STANDARD_ACK, INDIVIDUAL_ACK, needs={OPENWIRE})
+@case(LIMIT, MORE, PULL, SEEN_ACK, STANDARD_ACK, INDIVIDUAL_ACK, POISON_ACK, needs={OPENWIRE})
 @over(
     examples=30,
     always=corners,

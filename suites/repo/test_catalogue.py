@@ -44,7 +44,7 @@ COUNTS = {
     "activemq-pfc": 13,
     "activemq-stomp": 3,
     "artemis-tls": 6,
-    "openwire": 23,
+    "openwire": 27,
     "rabbitmq-amqp091": 28,
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 4,

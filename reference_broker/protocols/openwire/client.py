@@ -210,7 +210,8 @@ class Client:
     def remove(self, fields: Fields, request: ResponseRequest) -> None:
         """End a connection, a session, a producer or a consumer, with all that it has."""
         id = structure(fields, self.version)
-        last = fields.int64() if self.version >= 5 else -1
+        last: int | None = fields.int64() if self.version >= 5 else codes.UNKNOWN
+        last = None if last == codes.UNKNOWN else last
         match id:
             case ProducerId() if id in self._producers:
                 del self._producers[id]

@@ -30,5 +30,7 @@ DELIVERED, POISON, STANDARD, REDELIVERED, INDIVIDUAL, UNMATCHED, EXPIRED = 0, 1,
 consumed once more; consumed, it alone; not selected; too late."""
 BEGIN, PREPARE, COMMIT, COMMIT_PREPARED, ROLLBACK, RECOVER, FORGET, END = range(8)
 """Types of TransactionInfo."""
+UNKNOWN = -2
+"""A RemoveInfo that does not tell which message was delivered last."""
 ADD, REMOVE_IT = 0, 1
 """Operations of DestinationInfo."""

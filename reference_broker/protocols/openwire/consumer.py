@@ -214,9 +214,13 @@ class OpenWireConsumer:
         if not self.browses:
             self.queue.settle(entries, outcome)
 
+    def undone(self, places: tuple[int, int]) -> None:
+        """An acknowledgement of what is in ``places`` is rolled back: it is still out."""
+        self.prefetch.acknowledged(len(self._order.between(*places, self._keys)))
+
     def close(self, last: int | None) -> None:
-        """Leave the queue. Unacknowledged messages go back: as failed deliveries up to the message
-        ``last``, all of them for None."""
+        """Leave the queue. Unacknowledged messages go back, in the order of dispatch as failed
+        deliveries up to the message ``last``: all of them for None, none if it is not there."""
         if self.browses:
             self.queue.browsers.remove(self)
             return
@@ -225,12 +229,10 @@ class OpenWireConsumer:
         self._out.clear()
         self._places.clear()
         self._keys.clear()
-        for outcome in (Outcome.MODIFIED, Outcome.RELEASED):
-            tried = outcome is Outcome.MODIFIED
-            back = [
-                entry
-                for entry in entries
-                if (last is None or entry.message.number <= last) is tried
-            ]
-            self.queue.settle(back, outcome)
+        numbers = [entry.message.number for entry in entries]
+        tried = len(entries)
+        if last is not None:
+            tried = numbers.index(last) + 1 if last in numbers else 0
+        self.queue.settle(entries[:tried], Outcome.MODIFIED)
+        self.queue.settle(entries[tried:], Outcome.RELEASED)
         self.queue.dispatch()

@@ -41,4 +41,6 @@ class OpenWireTransaction:
 
     def roll_back(self) -> None:
         self.is_live = False
+        for consumer, places in self._acknowledged:
+            consumer.undone(places)
         self._sends.undo()

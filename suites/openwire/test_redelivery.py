@@ -1,0 +1,98 @@
+"""Messages that come again because their consumer ended, and browsers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, over
+from brokerproof.suites.api.openwire import dispatch
+from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
+
+RESENT = "OPENWIRE-REDELIVERY-1"
+BROWSED = "OPENWIRE-BROWSE-1"
+UNKNOWN = -2
+"""A RemoveInfo that does not say what was delivered."""
+LOST, SILENT = "its connection is lost", "it ends and tells nothing"
+SENT = 6
+
+
+@case(RESENT, needs={OPENWIRE})
+@over(
+    examples=16,
+    always=lambda target: [{"rounds": [(4, 2), (6, LOST), (3, 0), (5, SILENT)]}],
+    rounds=st.lists(
+        st.tuples(
+            st.integers(1, SENT),
+            st.one_of(st.integers(0, SENT), st.sampled_from([LOST, SILENT])),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str]]) -> None:
+    """Consumers follow each other, hold some messages of a queue and acknowledge none. Each ends:
+    it says which message was the last that its client saw, says nothing of it, or loses its
+    connection. Each message has been resent as often as one of them had it and saw it, or did not
+    tell."""
+    place = fresh_queue(target)
+    publish(target.openwire(), place, SENT)
+    resent = dict.fromkeys(range(SENT), 0)
+    for limit, end in [*rounds, (SENT, LOST)]:
+        peer = target.openwire()
+        consumer = peer.open_consumer(place, prefetch=limit)
+        held = take(target, peer, limit, consumer)
+        target.control(len(held) == limit, f"{limit} messages should arrive, {len(held)} did")
+        for one in held:
+            told, due = one["redeliveryCounter"], resent[number_of(one)]
+            detail = f"{rounds}: message {number_of(one)} was resent {due} times and says {told}"
+            target.record_finding(RESENT, told == due, detail)
+        seen = held[:end] if isinstance(end, int) else held
+        for one in seen:
+            resent[number_of(one)] += 1
+        if end == LOST:
+            peer.close_socket(CloseHow.RESET)
+            continue
+        last = UNKNOWN
+        if isinstance(end, int):
+            last = seen[-1]["message"]["messageId"]["brokerSequenceId"] if seen else -1
+        peer.request("RemoveInfo", {"objectId": consumer, "lastDeliveredSequenceId": last})
+
+
+@case(BROWSED, needs={OPENWIRE})
+@over(
+    examples=12,
+    always=lambda target: [{"limit": 2, "waiting": 7, "held": 0, "chosen": 1}],
+    limit=st.integers(1, 9),
+    waiting=st.integers(0, 9),
+    held=st.integers(0, 3),
+    chosen=st.integers(1, 3),
+)
+def test_who_browses_sees_all_and_takes_none(
+    target: Bench, limit: int, waiting: int, held: int, chosen: int
+) -> None:
+    """A browser looks at what waits in a queue, with or without a selector, and acknowledges what
+    it is shown. It is shown each message once, in order, and then that there are no more. The next
+    consumer gets all of them, for the first time."""
+    place, publisher, peer = fresh_queue(target), target.openwire(), target.openwire()
+    publish(publisher, place, waiting)
+    chosen_half = {"selector": f"number >= {waiting // 2}"}
+    selector: dict[str, Any] = chosen_half if chosen > 2 else {}
+    expected = list(range(waiting))[waiting // 2 if selector else 0 :]
+    browser = peer.open_consumer(place, prefetch=limit, browser=True, **selector)
+    shown: list[int] = []
+    while True:
+        one = peer.expect(dispatch(browser), within=PATIENCE, proves=BROWSED)
+        if one["message"] is None:
+            break
+        shown.append(number_of(one))
+        peer.ack(one)
+    words = f"a browser with a limit of {limit} {selector or ''} at {waiting} messages"
+    target.record_finding(BROWSED, shown == expected, f"{words} was shown {shown}")
+    peer.expect_nothing(for_=QUIET, proves=BROWSED, why="it was told that there are no more")
+    peer.remove(browser)
+    got = take(target, publisher, waiting, publisher.open_consumer(place))
+    come = [(number_of(one), one["redeliveryCounter"]) for one in got]
+    detail = f"{words}; then {come} came, numbers with how often they were resent"
+    target.record_finding(BROWSED, come == [(n, 0) for n in range(waiting)], detail)

@@ -1,0 +1,92 @@
+"""Local transactions: what is sent and acknowledged in one counts with its commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL
+from brokerproof.suites.api import Bench, CloseHow, case, over
+from brokerproof.suites.api.openwire import Structure
+from brokerproof.suites.openwire.steps import (
+    COMMIT,
+    OPENWIRE,
+    ROLLBACK,
+    begin,
+    fresh_queue,
+    number_of,
+    publish,
+    take,
+    transact,
+)
+
+COUNTS = "OPENWIRE-TX-1"
+ENDS = {"commit": COMMIT, "rollback": ROLLBACK}
+UNITS = st.lists(st.tuples(st.sampled_from(list(ENDS)), st.integers(0, 3)), min_size=1, max_size=5)
+
+
+@case(COUNTS, needs={OPENWIRE})
+@over(
+    examples=16,
+    always=lambda target: [
+        {"limit": 4, "units": [("rollback", 2), ("commit", 2), ("rollback", 3)], "each": each}
+        for each in (False, True)
+    ],
+    limit=st.integers(1, 5),
+    units=UNITS,
+    each=st.booleans(),
+)
+def test_what_is_done_in_a_transaction_counts_with_its_commit(
+    target: Bench, limit: int, units: list[tuple[str, int]], each: bool
+) -> None:
+    """In transactions one after the other a consumer acknowledges the oldest messages that it
+    holds, as a range or one by one, and sends one elsewhere. Each is committed or rolled back; the
+    last is open when the connection is lost. Before its end nothing of it shows; then what was sent
+    arrives and room is made, or neither. The next consumer gets all that no commit acknowledged.
+    One scenario: sends and acknowledgements are parts of one transaction."""
+    place, elsewhere = fresh_queue(target), fresh_queue(target)
+    peer, other = target.openwire(), target.openwire()
+    left = list(range(limit + 3 * len(units) + 3))
+    publish(other, place, len(left))
+    watcher = other.open_consumer(elsewhere)
+    consumer, producer = peer.open_consumer(place, prefetch=limit), peer.open_producer(elsewhere)
+    held = take(target, peer, limit, consumer)
+    target.control(len(held) == limit, f"{limit} messages should arrive, {len(held)} did")
+    for number, (end, count) in enumerate([*units, ("loss", limit)]):
+        done = held[:count]
+        words = f"transaction {number} acknowledges {numbers(done)} and sends one"
+        transaction = begin(peer, number)
+        sent: dict[str, Any] = {"properties": {"number": number}, "transactionId": transaction}
+        peer.answered(peer.publish(peer.message(producer, elsewhere, **sent), response=True))
+        for one in done if each else ():
+            peer.ack(one, type=INDIVIDUAL, proves=COUNTS, transactionId=transaction)
+        if done and not each:
+            within: dict[str, Any] = {"count": len(done), "transactionId": transaction}
+            peer.ack(done[-1], first=done[0], proves=COUNTS, **within)
+        arrived = take(target, peer, 0, consumer)
+        # One that is acknowledged alone has its successor at once (release 6.3.1).
+        early = numbers(arrived if not each else []) + numbers(take(target, other, 0, watcher))
+        target.record_finding(COUNTS, not early, f"{words}: before its end {early} arrived")
+        held += arrived
+        if end == "loss":
+            break
+        transact(peer, transaction, ENDS[end])
+        got = numbers(take(target, other, int(end == "commit"), watcher))
+        detail = f"{words}: after its {end} {got} arrived elsewhere"
+        target.record_finding(COUNTS, got == [number] * (end == "commit"), detail)
+        if end == "commit":
+            left = [message for message in left if message not in numbers(done)]
+            held = held[len(done) :]
+        held += take(target, peer, limit - len(held), consumer)
+        detail = f"{words}: after its {end} {len(held)} of {limit} are out"
+        target.record_finding(COUNTS, each or len(held) == limit, detail)
+    peer.close_socket(CloseHow.RESET)
+    heir = target.openwire()
+    rest = numbers(take(target, heir, len(left), heir.open_consumer(place)))
+    detail = f"{units}, then a loss: {left} are not acknowledged, {rest} came"
+    target.record_finding(COUNTS, sorted(rest) == left, detail)
+
+
+def numbers(dispatched: list[Structure]) -> list[int]:
+    return [number_of(one) for one in dispatched]
