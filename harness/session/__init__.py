@@ -1,1 +1,1 @@
-"""A session of pytest: cases are collected, run side by side on one target, and reported."""
+"""A pytest session: collects cases, runs them concurrently on one target, and reports them."""

@@ -1,12 +1,11 @@
-"""A broker that dies in the middle of a run: the case whose frames end it, and how the run goes on.
+"""Handles a broker that dies during a run: finds the case that kills it and continues the run.
 
-Many cases are under way when a process ends, its port is closed or every connection is refused, and
-each of them then sees a closed connection. None of them is judged by that. Once the broker serves
-again, started by whoever watches over it or by the command of ``--restart``, the suspects run again
-one after the other, the one that sent the last frame first. A case behind which the broker dies
-twice more, with nothing else under way, is what ends it, and has a verdict; its variants run alone
-as well. All others are judged beside each other as before. A broker that stays away ends the run.
-"""
+When the process ends, its port closes or it refuses every connection, all running cases see closed
+connections; none is judged by that. Once the broker serves again, restarted by its supervisor or by
+the command of ``--restart``, the suspects run again one by one, starting with the one that sent the
+last frame. A case after which the broker dies twice more, with no other case running, is the
+culprit and gets a verdict; its variants run alone too. All others then run concurrently as before.
+If the broker stays down, the run ends."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ MOST_NAMED = 3
 
 
 class BrokerDeaths:
-    """Judges the cases of ``run`` behind which its broker dies. ``restart`` is the command line
-    that starts the broker again, empty for none, and ``logs`` the folder for what it prints."""
+    """Judges the cases of ``run`` that kill its broker. ``restart`` is the command line that
+    restarts the broker (empty: none), and ``logs`` the folder for its output."""
 
     def __init__(self, run: Run, restart: str, logs: Path, keep: Callable[[Result], None]) -> None:
         assert run.health is not None
@@ -43,8 +42,8 @@ class BrokerDeaths:
         self._number = self._unexplained = 0
 
     def explain(self, death: BrokerDied, suspects: Sequence[Call]) -> list[Result]:
-        """Return the results of those ``suspects`` behind which the broker dies, once it serves
-        again. Raises :class:`RunStopped` if it does not."""
+        """Return the results of those ``suspects`` that kill the broker, once it serves again.
+        Raises :class:`RunStopped` if it does not."""
         self._return_from(death, suspects)
         for number, call in enumerate(suspects[:MOST_SUSPECTS]):
             if result := self._judge_alone(call, death):
@@ -59,8 +58,8 @@ class BrokerDeaths:
         return []
 
     def _judge_alone(self, call: Call, death: BrokerDied) -> Result | None:
-        """Return the result of ``call`` if the broker dies of it twice with nothing else under
-        way."""
+        """Return the result of ``call`` if it kills the broker twice while no other case is
+        running."""
         for last in (False, True):
             record = try_once(self._run, call)
             frames = self._target.bounds.unanswered()
@@ -75,7 +74,7 @@ class BrokerDeaths:
         return result
 
     def _return_from(self, death: BrokerDied, suspects: Sequence[Call]) -> None:
-        """Wait until the broker serves again, or raise :class:`RunStopped`."""
+        """Wait until the broker serves again, else raise :class:`RunStopped`."""
         if self._target.identity.started_here:
             self._target.kill()
             self._target.stop()
@@ -85,7 +84,7 @@ class BrokerDeaths:
                 raise RunStopped(f"{death}; it does not start again: {problem}") from None
         elif self._restart:
             with (self._logs / "restart.log").open("ab") as log:
-                subprocess.run(  # it need not end, and is not a child of this process
+                subprocess.run(  # it may run on, and is not a child of this process
                     f"{{ {self._restart}\n}} &",
                     shell=True,
                     check=False,

@@ -1,9 +1,8 @@
-"""The cases of a session on its target: started side by side, and waited for one after the other.
+"""The cases of a session on its target: started concurrently, awaited one by one.
 
-Cases in real time wait most of the time: they run in threads, and many of them in the threads of
-several processes (``real_time_workers.py``), the longest first (``real_time_order.py``). Cases in
-virtual time only compute: they run, if asked, in processes of their own (``forked_workers.py``).
-"""
+Real-time cases mostly wait, so they run in threads; if there are many, in the threads of several
+processes (``real_time_workers.py``), longest first (``real_time_order.py``). Virtual-time cases
+only compute, so they can run in separate processes (``forked_workers.py``)."""
 
 from __future__ import annotations
 
@@ -57,18 +56,18 @@ the other."""
 
 
 def kills(run: Run, call: Call) -> bool:
-    """True if the broker is known not to survive the case."""
+    """True if the case is known to kill the broker."""
     return deviations.does_harm(run.deviations, call.id, run.facts.version)
 
 
 def does_harm(run: Run, call: Call) -> bool:
-    """True if the case may leave a broker unusable: such a case runs last and alone."""
+    """True if the case may leave the broker unusable, so that it must run last and alone."""
     return bool(call.case.harm) or kills(run, call)
 
 
 class CaseRuns:
-    """The target of a session, started when there is a case to run or earlier if asked, and the
-    results of the cases. Problems with the target end the session by ``pytest.exit``."""
+    """The target of a session, started for the first case or earlier on request, and the results of
+    the cases. Problems with the target end the session through ``pytest.exit``."""
 
     def __init__(self, options: Namespace) -> None:
         self._options = options
@@ -103,13 +102,13 @@ class CaseRuns:
         return self._target
 
     def start_early(self) -> None:
-        """Start a broker of ours in a thread, while something else is done."""
+        """Start our own broker in a thread, in parallel with other work."""
         target = self.load_target()
         if target.clock is Clock.REAL and target.identity.started_here:
             self._starting = TargetStart(target, self._logs)
 
     def start(self) -> Run:
-        """Start the target, or wait until it has started; return the run on it."""
+        """Start the target or wait for its start; return the run on it."""
         target = self.load_target()
         try:
             catalogue = requirements.load()
@@ -122,7 +121,7 @@ class CaseRuns:
         except SetUpFailed as problem:
             target.stop()
             target.identity.redaction.folder(self._logs)
-            sentence = " ".join(str(problem).split())  # the first line is what pytest prints last
+            sentence = " ".join(str(problem).split())  # pytest prints the first line last
             pytest.exit(target.identity.redaction.text(sentence), returncode=SET_UP_FAILED)
         except BadData as problem:
             target.stop()
@@ -148,13 +147,13 @@ class CaseRuns:
         return self.run
 
     def begin(self, run: Run, calls: Sequence[Call]) -> None:
-        """Begin the cases that need not wait until pytest reaches them."""
+        """Begin the cases that need not wait for pytest to reach them."""
         together = self._options.brokerproof_cases_in_parallel
         if run.target.clock is Clock.REAL:
             if ALONE & run.target.identity.capabilities:
                 together = 1
             one_at_a_time()
-            gc.freeze()  # collections of garbage stop every thread: spare them what was collected
+            gc.freeze()  # garbage collection stops every thread: exempt the collected items
             harmless = []
             for call in calls:
                 if does_harm(run, call):
@@ -174,11 +173,10 @@ class CaseRuns:
                 self._started[call.id] = functools.partial(self._workers.result, call)
 
     def _begin_in_real_time(self, run: Run, calls: Sequence[Call], together: int | None) -> None:
-        """Begin ``calls``, ``together`` of them at the same time, or as many as there are places by
-        default."""
+        """Begin ``calls``, ``together`` of them concurrently (default: the number of places)."""
         processes = processes_for(len(calls), together)
         chosen, together = together, together or CASES_IN_PARALLEL * processes
-        # Of a broker that is reached by its address nothing is known: it may die of a frame.
+        # A broker given by its address is unknown: a frame may kill it.
         if isinstance(run.target, AddressTarget) or (
             processes > 1 and isinstance(run.target, SocketTarget)
         ):
@@ -190,7 +188,7 @@ class CaseRuns:
                 functools.partial(self._run_in_fork, run, processes),
                 run.target,
                 self._keep,
-                # Of a broker that runs elsewhere our idle processor says nothing.
+                # Our idle processor says nothing about a broker on another host.
                 more=chosen is None and run.target.identity.started_here,
                 deaths=BrokerDeaths(run, restart, self._logs, self._keep),
             )
@@ -205,7 +203,7 @@ class CaseRuns:
             self._started[call.id] = future.result
 
     def _run_in_fork(self, run: Run, processes: int, name: str) -> Run:
-        """The run as one of so many processes sees it that judge its target together."""
+        """The run, as seen by one of the ``processes`` that judge its target together."""
         assert isinstance(run.target, SocketTarget)
         run.target.continue_in_fork(run.target.identity.limits.share_of(processes))
         assert run.health is not None
@@ -216,12 +214,12 @@ class CaseRuns:
         return run
 
     def watch(self, run: Run) -> None:
-        """Watch the target and the memory of this process from now on."""
+        """Start watching the target and this process's memory."""
         if run.health is not None and isinstance(run.target, SocketTarget):
             RunWatch(run.target, run.health).start()
 
     def result(self, call: Call) -> Result:
-        """Wait for the result of a case, or run it now if it was not begun."""
+        """Wait for the result of a case, or run it now if it has not begun."""
         assert self.run is not None
         run = self.run
         return or_exit(self._started.get(call.id) or (lambda: self._execute(run, call)))
@@ -244,13 +242,13 @@ class CaseRuns:
         return result
 
     def _execute_alone(self, run: Run, call: Call) -> Result:
-        """Run a harmful case once every other case has its result. A broker that serves nobody any
-        more is no reason to stop then; before another such case it is started anew."""
+        """Run a harmful case after all other cases have finished. A broker that no longer serves
+        does not end the run at that point; it is restarted before the next harmful case."""
         wait(self._futures)
         workers = self._real_time_workers
         if workers is not None and not workers.ended:
             workers.finish()
-            self.watch(run)  # this process judged nothing until now
+            self.watch(run)  # this process has judged nothing yet
         if run.health is not None:
             run.health.leave_alone()
         if self._harmed and run.target.identity.started_here:
@@ -271,7 +269,7 @@ class CaseRuns:
             records.append(self.folder, result)
 
     def finish(self, *, interrupted: bool) -> bool:
-        """End the cases under way and stop the target. Return True if a case does not end."""
+        """End the running cases and stop the target. Return True if a case does not end."""
         within = _INTERRUPTED_CASES_END_WITHIN_S if interrupted else _CASES_END_WITHIN_S
         stuck = False
         if self._workers is not None:
@@ -304,7 +302,7 @@ class CaseRuns:
 
 
 def or_exit(work: Callable[[], Outcome]) -> Outcome:
-    """The outcome of ``work``; the session ends where the run cannot go on."""
+    """Return the outcome of ``work``; end the session if the run cannot continue."""
     try:
         return work()
     except RunStopped as stopped:

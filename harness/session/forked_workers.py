@@ -1,20 +1,19 @@
-"""Cases side by side in processes of their own. In virtual time they only compute, so threads would
-not help them; those in real time wait too (``harness/session/real_time_workers.py``).
+"""Runs cases concurrently in forked processes. Virtual-time cases only compute, so threads would
+not help. Real-time cases also wait (see ``harness/session/real_time_workers.py``).
 
-A worker is forked from the process that collected the cases, once the target is started: nothing is
-imported, collected or configured twice. That process is the dispatcher. Each worker holds the case
-it runs and one more, so it never waits for the dispatcher; it records its trace and its result, and
-sends the outcome. A case depends on the seed and on itself alone, so any worker may run it.
+Workers are forked from the process that collected the cases, after the target has started, so
+nothing is imported, collected or configured twice. That process becomes the dispatcher. Each worker
+holds its current case and one more, so it never waits for the dispatcher. It records the trace and
+the result, and sends the outcome. A case depends only on the seed and itself, so any worker can run
+it.
 
-An early end is reported. A worker that dies (a crash in C, the kernel out of memory) loses one
-case, which is reported as an error of ours, and another worker continues with the others. When the
-dispatcher dies, the kernel ends its workers. A worker that receives SIGTERM keeps the traces of the
-cases that have a result.
+If a worker dies (a crash in C, the kernel out of memory), its current case is lost and reported as
+our error, and another worker takes over the rest. If the dispatcher dies, the kernel ends its
+workers. On SIGTERM a worker keeps the traces of finished cases.
 
-pytest-xdist does much of this. But its workers are new processes, each of which imports and
-collects everything again, a quarter of the whole work here; and a case whose worker dies is
-reported to pytest only, not in results.ndjson.
-"""
+pytest-xdist does much of this, but each of its workers is a new process that imports and collects
+everything again, a quarter of the whole work here. And a case whose worker dies is reported only to
+pytest, not in results.ndjson."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ Keep = Callable[[Result], None]
 
 
 class _Ended(BaseException):
-    """The worker received SIGTERM. Not an ``Exception``: no case may take it for one of its own."""
+    """The worker received SIGTERM. Not an ``Exception``, so that no case handles it."""
 
 
 @dataclass
@@ -63,8 +62,8 @@ class _Worker:
 
 
 class Workers:
-    """``processes`` workers for ``calls``, each of which runs one case after the other. ``keep`` is
-    called once for each result, by the worker whose it is, or here for one that died."""
+    """``processes`` workers for ``calls``; each runs one case at a time. ``keep`` is called once
+    per result, in its worker, or here if the worker died."""
 
     at_once = 1
     """Cases that a worker runs at the same time."""
@@ -87,10 +86,9 @@ class Workers:
             self._fork()
 
     def result(self, call: Call) -> Result:
-        """Return the outcome of ``call``; waits for it, and dispatches meanwhile. Raises
-        ``KeyError`` for a call that was not given, and
-        :class:`brokerproof.harness.worlds.bounds.RunStopped` once a worker found that the run
-        cannot go on."""
+        """Wait for the outcome of ``call``, dispatching meanwhile. Raises ``KeyError`` for an
+        unknown call, and :class:`brokerproof.harness.worlds.bounds.RunStopped` once a worker finds
+        that the run cannot continue."""
         number = self._numbers[call.id]
         while number not in self._results:
             self._deal()
@@ -105,13 +103,13 @@ class Workers:
         return not self._workers
 
     def stop(self, within_s: float = GRACE_S) -> None:
-        """End all workers; those that have nothing left to do at once, others in the middle of a
-        case, whose trace is lost. One that has not ended within ``within_s`` seconds is killed."""
+        """End all workers: idle ones at once, others during a case, whose trace is lost. A worker
+        still alive after ``within_s`` seconds is killed."""
         idle = self.idle
         for worker in self._workers:
             if not idle:
                 worker.process.terminate()
-            worker.pipe.close()  # the end of what there is to do
+            worker.pipe.close()  # no more cases
         for worker in self._workers:
             worker.process.join(within_s)
             worker.process.kill()
@@ -124,13 +122,13 @@ class Workers:
         others = [*(worker.pipe for worker in self._workers), ours]
         name = f"w{self._born}"
         self._born += 1
-        gc.freeze()  # what is there now stays: no collection need look at it
+        gc.freeze()  # these objects stay: exempt them from garbage collection
         process = context.Process(
             target=self._work, args=(theirs, others, name, os.getpid()), name=name, daemon=True
         )
         with warnings.catch_warnings():
-            # Python warns that a lock may be held by a thread that the fork leaves behind. The only
-            # threads here are those of numpy's algebra, which nobody calls.
+            # Python warns that a thread missing after the fork may hold a lock. The only threads
+            # here belong to numpy's linear algebra, which nobody calls.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         theirs.close()
@@ -139,14 +137,14 @@ class Workers:
         self._give(worker)
 
     def _give(self, worker: _Worker) -> None:
-        """Give ``worker`` as many cases as it should have at least."""
+        """Give ``worker`` its minimum number of cases."""
         while self._left and len(worker.given) < self.at_once + self.ahead:
             if not self._give_one(worker):
                 return
 
     def _give_one(self, worker: _Worker, at: int = 0) -> bool:
-        """Give ``worker`` the case at that place of those left. Return False if it is dead, and
-        will be found so."""
+        """Give ``worker`` the remaining case at that index. Return False if the worker is dead,
+        which is detected later."""
         number = self._left[at]
         try:
             worker.pipe.send(self._order(number))
@@ -157,11 +155,11 @@ class Workers:
         return True
 
     def _order(self, number: int) -> object:
-        """Return what a worker is sent for the case of that number."""
+        """Return the message that tells a worker to run that case."""
         return number
 
     def _deal(self) -> None:
-        """Wait until a worker answers, dies, or has done neither for so long."""
+        """Wait until a worker answers or dies, at most this long."""
         assert self._workers, "nobody is left to run what is asked for"
         by_pipe = {worker.pipe: worker for worker in self._workers}
         for pipe in connection.wait(list(by_pipe), self.wait_s):
@@ -181,7 +179,7 @@ class Workers:
             self._give(worker)
 
     def _on_outcome(self, number: int, outcome: Any) -> None:
-        """Keep what a worker answered for the case of that number."""
+        """Keep a worker's answer for that case."""
         self._results[number] = outcome
 
     def _bury(self, worker: _Worker) -> None:
@@ -197,7 +195,7 @@ class Workers:
             self._fork()
 
     def _split(self, given: list[int]) -> tuple[list[int], list[int]]:
-        """Return the cases that a worker runs, and those that it has besides."""
+        """Return the cases that a worker is running, and those it still has waiting."""
         return given[: self.at_once], given[self.at_once :]
 
     def _died(self, call: Call, code: int | None) -> Result:
@@ -236,12 +234,12 @@ class Workers:
         name: str,
         dealer: int,
     ) -> None:
-        """Run cases until the dispatcher has no more for this worker, or is gone."""
-        # At a terminal the dispatcher receives it too, and ends its workers.
+        """Run cases until the dispatcher has no more for this worker or has died."""
+        # At a terminal the dispatcher receives SIGINT too, and ends its workers.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._end)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        # The dispatcher's ends: while they are open here, its death goes unnoticed.
+        # The dispatcher's pipe ends: left open here, they would hide its death.
         for pipe_end in others:
             pipe_end.close()
         run = self._make_run(name)
@@ -255,13 +253,13 @@ class Workers:
             run.recorder.flush()
 
     def _serve(self, pipe: connection.Connection, run: Run, dealer: int) -> None:
-        """Run what comes through ``pipe`` while the process ``dealer`` is there."""
-        warnings.simplefilter("error")  # as pytest has it around the cases that it runs itself
+        """Run the cases received through ``pipe`` while the process ``dealer`` is alive."""
+        warnings.simplefilter("error")  # as pytest does around the cases that it runs itself
         while os.getppid() == dealer:
             number = pipe.recv()
             call = self._calls[number]
             result, events = execute_unrecorded(run, call)
-            if self._ended:  # Hypothesis may turn the end of an example into an error of ours
+            if self._ended:  # Hypothesis may turn the end of an example into an error
                 break
             with _sigterm_held_back():  # a trace is kept with its result, or neither is
                 if events:
@@ -270,7 +268,7 @@ class Workers:
             pipe.send((number, result))
 
     def _wind_up(self, run: Run) -> None:
-        """Do nothing: a case that is under way ends with its process."""
+        """Do nothing: a running case ends with its process."""
 
 
 @contextmanager
@@ -283,5 +281,5 @@ def _sigterm_held_back() -> Iterator[None]:
 
 
 def heaviest_first(run: Run, calls: Iterable[Call]) -> list[Call]:
-    """Properties of many examples first, so that no worker is left with one of them at the end."""
+    """Properties with many examples first, so that none of them delays the end."""
     return sorted(calls, key=lambda call: 0 if call.case.over is None else -count(run, call))

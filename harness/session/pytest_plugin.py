@@ -1,14 +1,13 @@
-"""Runs conformance cases under pytest: one target a session, results and trace into a run folder if
-asked.
+"""Runs conformance cases under pytest: one target per session, with an optional run folder for
+results and trace.
 
-Cases are started side by side before pytest walks through its items (``case_runs.py``). When pytest
-comes to an item it waits for that case and reports it.
+Cases start concurrently before pytest iterates over its items (``case_runs.py``). When pytest
+reaches an item, it waits for that case and reports it.
 
-pytest-xdist may spread cases over its processes, among other tests: in virtual time, or against a
-broker that runs at an address. Each process runs its cases one after the other, under names of its
-own. It is refused where the processes would get into each other's way: under an alarm, in one run
-folder, or where each of them would start a broker.
-"""
+pytest-xdist may distribute cases over its processes, mixed with other tests, in virtual time or
+against a broker at an address. Each process then runs its cases one by one, with its own names. It
+is refused if the processes would interfere with each other: under an alarm, in one run folder, or
+if each of them would start a broker."""
 
 from __future__ import annotations
 
@@ -45,13 +44,13 @@ from brokerproof.harness.session.case_runs import ALONE, CaseRuns, does_harm
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the session of conformance cases."""
+    """Register the session for conformance cases."""
     option = config.option
     option.brokerproof_seed = _seed(option)
     for area in Area:
         config.addinivalue_line("markers", f"{MARKER}{area}: conformance cases of {area.label}")
     session = _Session(config)
-    # pytest-xdist has this option in the process that spreads; those that it starts need not ask.
+    # pytest-xdist sets this option in its controller; its workers need no check.
     if getattr(option, "dist", "no") != "no":
         session.check_spreading()
     record = option.brokerproof_record
@@ -69,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _seed(option: argparse.Namespace) -> int:
-    """Return the seed of the examples: Hypothesis' own option counts where it is given."""
+    """Return the seed of the examples; Hypothesis' own option takes precedence."""
     given = getattr(option, "hypothesis_seed", None)
     if given is None:
         return int(option.brokerproof_seed)
@@ -88,11 +87,11 @@ def _refuse_spreading(option: str, reason: str) -> NoReturn:
 
 
 class CaseNotPassed(Exception):
-    """A case with a verdict that pytest reports as a failure; the text explains it."""
+    """A case whose verdict pytest reports as a failure, with an explanation."""
 
 
 def _explanation(result: Result, catalogue: Catalogue) -> str:
-    """The verdict and its sentence, and the words and the source of each requirement behind it."""
+    """The verdict with its sentence, and the words and source of each requirement concerned."""
     lines = [f"{result.verdict}: {result.detail}"]
     if result.verdict is Verdict.ERROR:  # no requirement's fault
         return lines[0]
@@ -117,8 +116,8 @@ def _runs_alone(run: Run, item: pytest.Item) -> bool:
 
 
 class _Session:
-    """The hooks between the first case and the last. The target is started only when there is a
-    case to run, or beside the collection of a run that records."""
+    """The hooks of a session. The target starts with the first case to run or, in a recording run,
+    during collection."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._options = config.option
@@ -130,8 +129,8 @@ class _Session:
         self._status = 0
 
     def check_spreading(self) -> None:
-        """Raise ``pytest.UsageError`` where the processes of pytest-xdist could not share what
-        there is."""
+        """Raise ``pytest.UsageError`` if pytest-xdist's processes would interfere with each
+        other."""
         options = self._options
         if self._folder is not None:
             _refuse_spreading("--brokerproof-record", "a run folder is written by one process")
@@ -160,8 +159,8 @@ class _Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Start a broker of ours while cases are collected: what records has cases, and collecting
-        them leaves a core free."""
+        """Start our own broker during collection: a recording run always has cases, and collecting
+        leaves a core free."""
         options = self._options
         if self._folder is None or options.collectonly or options.brokerproof_index:
             return
@@ -170,8 +169,8 @@ class _Session:
 
     @pytest.fixture
     def target(self) -> None:
-        """The argument of conformance cases. Its value is made per case by the plugin, not by
-        pytest."""
+        """The argument of conformance cases. The plugin, not pytest, creates its value for each
+        case."""
 
     @pytest.hookimpl
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -181,7 +180,7 @@ class _Session:
 
     @pytest.hookimpl
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Make ``-k`` take the ids of cases, and ``-m`` their areas."""
+        """Make ``-k`` match the ids of cases, and ``-m`` their areas."""
         call = _call(item)
         if call is not None:
             item.extra_keyword_matches.add(call.id)
@@ -229,8 +228,8 @@ class _Session:
         )
 
     def _select(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Deselect the cases that the options do not choose, and on a broker those that put clients
-        on trial, on a client all others; ordinary tests stay."""
+        """Deselect cases that the options exclude. A broker target also excludes client trials, a
+        client target all other cases; ordinary tests stay."""
         options = self._options
         selection = Selection(
             tuple(options.brokerproof_case),
@@ -261,8 +260,8 @@ class _Session:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Begin the cases, and let pytest walk through them. An interrupted recording ends here:
-        pytest would first describe all that every frame holds, which takes seconds."""
+        """Begin the cases, then let pytest iterate over them. An interrupted recording ends here,
+        since pytest would first format the contents of all stack frames, which takes seconds."""
         self._begin_cases(session)
         try:
             return (yield)
@@ -274,9 +273,7 @@ class _Session:
 
     def _begin_cases(self, session: pytest.Session) -> None:
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
-        if (
-            session.config.option.collectonly or broken
-        ):  # pytest itself says what could not be collected
+        if session.config.option.collectonly or broken:  # pytest itself reports collection errors
             return
         calls = [call for item in session.items if (call := _call(item)) is not None]
         if not calls:
@@ -284,9 +281,9 @@ class _Session:
         run = self._runs.start()
         if hasattr(session.config, "workerinput"):
             self._runs.watch(run)
-            return  # pytest-xdist decides which cases are this process's: none is begun early
+            return  # pytest-xdist decides which cases run in this process: begin none early
         if run.target.clock is Clock.REAL:
-            # What runs last is reported last, or pytest would wait there with all behind it.
+            # Cases that run last must be reported last, or pytest would hold up all others.
             session.items.sort(key=functools.partial(_runs_alone, run))
         self._runs.begin(run, calls)
 
@@ -310,8 +307,8 @@ class _Session:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Report a case that did not pass in one sentence; a traceback of the harness would say
-        nothing."""
+        """Report a case that did not pass in one sentence; a traceback through the harness would
+        not help."""
         report = yield
         if call.excinfo is not None and call.excinfo.errisinstance(CaseNotPassed):
             doc = inspect.cleandoc(getattr(getattr(item, "obj", None), "__doc__", "") or "")
@@ -330,17 +327,17 @@ class _Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note an interrupt before the first case; what could not be collected is none. Of its
-        frames pytest is left the first: it cannot describe one between two lines, which has no line
-        number, and would fail with a traceback of its own."""
+        """Note an interrupt before the first case, but not a collection error. Leave pytest only
+        the first frame: it would fail with a traceback on a frame without a line number, as between
+        two lines."""
         if excinfo.type is KeyboardInterrupt:
             self._interrupted = True
             excinfo.traceback = excinfo.traceback[:1]
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """End a process that would wait for the threads of stuck cases, and spare the others a
-        collection of garbage: that of a run's results took half a second."""
+        """End a process that would otherwise wait for stuck cases. Skip the final garbage
+        collection in others, which took half a second for a run's results."""
         if self._folder is not None:
             gc.freeze()
         if self._stuck:
@@ -349,24 +346,22 @@ class _Session:
 
 
 def _end_well() -> None:
-    """Make SIGTERM and SIGINT end this process in order: the recorded traces are kept, and the
-    target stops.
+    """Make SIGTERM and SIGINT end this process cleanly: recorded traces are kept and the target
+    stops.
 
-    A run that is interrupted at a terminal receives the signal twice, from the terminal and from
-    the command that started it; the second is ignored.
-    """
+    A run interrupted at a terminal receives the signal twice, from the terminal and from its parent
+    command; the second is ignored."""
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt from None  # pytest would describe the frames of its context too
+        raise KeyboardInterrupt from None  # pytest would format its context's frames too
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
 
 
 def _call(item: object) -> Call | None:
-    """The case behind a pytest item, with the arguments that parametrization chose; None for
-    ordinary tests."""
+    """The case of a pytest item, with its parametrized arguments; None for ordinary tests."""
     if not isinstance(item, pytest.Function):
         return None
     declared = cases.of(item.obj)

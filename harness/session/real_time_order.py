@@ -1,10 +1,9 @@
-"""The order in which cases begin in real time: the longest first, and those that keep a broker and
-its disk busy behind those that measure time.
+"""The order in which real-time cases begin: longest first, and cases that keep a broker and its
+disk busy after those that measure time.
 
-A run then ends when its work does, not when a long case does that began last. Long cases wait, most
-of them for a broker's timers or for an answer that a broker may owe. Of the busy cases the longest
-begin when half of the others have begun: later, the run would wait for them alone.
-"""
+So a run does not end with a long case that began last. Most long cases wait for a broker's timers
+or for an answer that may never arrive. The longest of the busy cases begin once half of the others
+have begun; later, the run would wait for them alone."""
 
 from __future__ import annotations
 
@@ -27,10 +26,9 @@ LEAST_S = 3
 
 @functools.cache
 def durations() -> Mapping[str, int]:
-    """Return the seconds that long cases take, by name without version and parameters.
+    """Return the duration of long cases in seconds, by name without version and parameters.
 
-    Raises :class:`brokerproof.harness.catalogue.tables.BadData` for a damaged table.
-    """
+    Raises :class:`brokerproof.harness.catalogue.tables.BadData` for an invalid table."""
     path = Path(str(files("brokerproof.fixtures"))) / "long_cases.toml"
     values, _ = tables.read(path)
     for name, length in values.items():

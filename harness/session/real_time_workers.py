@@ -1,26 +1,25 @@
-"""Cases in real time, side by side in threads of several processes: they wait most of the time, and
-what they compute is more than one core's work.
+"""Runs real-time cases concurrently in the threads of several processes: they mostly wait, but
+their computations need more than one core.
 
-Measured on two cores: in one process more than 16 threads gained nothing, because it had 0.8 to 0.9
-of a core from the first case to the last, which was what the run waited for. See "What the
-real-time half waits for" in ``docs/reference/measurements.md``.
+Measured on two cores: in one process more than 16 threads gained nothing, because the process used
+0.8 to 0.9 of a core throughout and was the bottleneck. See "What the real-time half waits for" in
+``docs/reference/measurements.md``.
 
-Most cases wait: for a timer of the broker, or for an answer that it may owe. So the places are for
-the processor. Each process runs a number of cases at the same time, and more while a part of the
-processor is idle. With 32 places and no more a third of it was idle for six seconds of the
-reference's run, because every place had a case that waited.
+Most cases wait for a broker's timer or for an answer that may never arrive, so processor load sets
+the number of places. Each process runs a fixed number of cases concurrently, and more while the
+processor is partly idle. With only 32 places, a third of it was idle for six seconds of the
+reference's run, because every place held a waiting case.
 
-A case that an attempt left open, because the host was late or a control failed, goes back to the
-dispatcher: of three attempts in a row the last two find what the first one found. A short case is
-run again behind half of what is left, a long one at once, or the run would have to wait for it. The
-last attempt begins when no case is left and the host is quiet, at the latest when nothing else is
-under way.
+A case that an attempt left undecided, because the host was late or a control failed, returns to the
+dispatcher, since an immediate second or third attempt usually meets the same conditions. A short
+case runs again after half of the remaining ones, a long one at once, or the run would have to wait
+for it. The last attempt begins when no cases remain and the host is quiet, at the latest when no
+other case is running.
 
 The processes share one broker, which the process that collected the cases starts and stops. Each
-measures the lateness of its own threads, because that is what its verdicts depend on, and probes
-the broker's health by itself. The first that finds a broker which serves nobody ends the run. A
-case that harms a broker runs after all of these, in the process that started it.
-"""
+measures the lateness of its own threads, on which its verdicts depend, and probes the broker's
+health itself. The first process to find that the broker no longer serves ends the run. Harmful
+cases run after all others, in the process that started the broker."""
 
 from __future__ import annotations
 
@@ -75,8 +74,8 @@ second."""
 
 
 def processes_for(cases: int, at_once: int | None) -> int:
-    """Return the number of processes for so many cases, at most ``at_once`` of them at the same
-    time: one for each core that this process may use, as far as there are cases for them."""
+    """Return the number of processes for these cases, at most ``at_once`` of which run
+    concurrently: one per usable core, if there are enough cases."""
     cores = len(os.sched_getaffinity(0))
     enough = MOST_PROCESSES if at_once is None else at_once // LEAST_AT_ONCE
     return max(1, min(MOST_PROCESSES, cores, enough, cases // LEAST_CASES))
@@ -84,7 +83,7 @@ def processes_for(cases: int, at_once: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late a process' threads were woken: the 99th percentile of its readings and the worst."""
+    """How late a process's threads woke up: the 99th percentile and the maximum."""
 
     p99: Duration
     worst: Duration
@@ -95,9 +94,9 @@ class Lateness:
 
 
 class RealTimeWorkers(Workers):
-    """``processes`` workers that run ``at_once`` of ``calls`` at the same time together, in the
-    order given, and with ``more`` up to :data:`MOST_PLACES` times as many while ``idle_cores`` has
-    some left. ``target`` is the one of the runs that ``make_run`` returns in each of them."""
+    """``processes`` workers that together run ``at_once`` of ``calls`` concurrently, in the given
+    order; with ``more``, up to :data:`MOST_PLACES` times as many while ``idle_cores`` permits.
+    ``target`` is that of the runs that ``make_run`` creates in each worker."""
 
     ahead = 0
     wait_s = LOOK_EVERY_S
@@ -146,7 +145,7 @@ class RealTimeWorkers(Workers):
     def stop(self, within_s: float = GRACE_S) -> None:
         if self.idle:
             for worker in self._workers:
-                with suppress(OSError, EOFError):  # it died: its lateness is lost, nothing else
+                with suppress(OSError, EOFError):  # it died: only its lateness is lost
                     worker.pipe.send(None)
                     if worker.pipe.poll(within_s):
                         self.lateness.append(worker.pipe.recv())
@@ -166,11 +165,11 @@ class RealTimeWorkers(Workers):
             if self._deaths is not None and isinstance(stopped, BrokerDied):
                 self._go_on(self._deaths, stopped)
                 return
-            end = self._broker.process_end()  # a worker is not told how the process ended
+            end = self._broker.process_end()  # workers do not learn how the process ended
             raise RunStopped(f"{stopped}; {end}" if end else str(stopped)) from None
 
     def _go_on(self, deaths: BrokerDeaths, death: BrokerDied) -> None:
-        """Find the case behind which the broker died, and run what was under way again."""
+        """Find the case that killed the broker, and rerun the cases that were running."""
         processes = len(self._workers)
         given = [number for worker in self._workers for number in worker.given]
         super().stop(_CASES_END_WITHIN_S)
@@ -187,14 +186,14 @@ class RealTimeWorkers(Workers):
     def _give_last_attempts(self) -> None:
         self._left.extend(self._last)
         self._last.clear()
-        if not self._workers and self._left:  # the last of them died when nothing was left to do
+        if not self._workers and self._left:  # the last worker died with no cases left
             self._fork()
         for worker in self._workers:
             self._give(worker)
 
     def _look_at_cores(self) -> None:
-        """See how idle the processor is, and give each worker some cases beyond its places if there
-        is time for them. What is idle here says nothing of a broker on another host."""
+        """Check how idle the processor is, and if there is capacity give each worker cases beyond
+        its places. Idle time here says nothing about a broker on another host."""
         now = HOST_CLOCK.now()
         if self._most == self.at_once or now - self._looked_at < LOOK_EVERY_S * NS_PER_S:
             return
@@ -205,7 +204,7 @@ class RealTimeWorkers(Workers):
             return
         for worker in self._workers:
             for _ in range(min(MORE, self._most - len(worker.given))):
-                # Cases that keep the disk busy would keep each other from it.
+                # Cases that keep the disk busy would slow each other down.
                 at = next((at for at, n in enumerate(self._left) if not self._is_busy(n)), None)
                 if at is None:
                     return
@@ -229,7 +228,7 @@ class RealTimeWorkers(Workers):
             self._results[number] = outcome
 
     def _split(self, given: list[int]) -> tuple[list[int], list[int]]:
-        return given, []  # a place beyond the first ones is a thread as well
+        return given, []  # an extra place needs a thread too
 
     def _serve(self, pipe: connection.Connection, run: Run, dealer: int) -> None:
         def work(number: int, earlier: EarlierAttempts) -> None:
@@ -255,7 +254,7 @@ class RealTimeWorkers(Workers):
                     # A trace is kept with its result, or neither is.
                     run.recorder.write(call.id, events)
                     self._keep(outcome)
-                with suppress(OSError):  # the dispatcher is gone: the main thread ends
+                with suppress(OSError):  # the dispatcher died: the main thread ends
                     pipe.send(stop or (number, outcome))
 
         def note_sent(case: str, at: Instant) -> None:

@@ -1,4 +1,4 @@
-"""The start of a target beside something else, such as the collection of its cases."""
+"""Starts a target in parallel with other work, such as the collection of cases."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from brokerproof.harness.targets.target import Target, TargetFacts
 
 
 class TargetStart:
-    """Starts ``target`` in a thread of its own; what it prints goes into the folder ``logs``."""
+    """Starts ``target`` in a separate thread; its output goes into the folder ``logs``."""
 
     def __init__(self, target: Target, logs: Path) -> None:
         self._target, self._logs = target, logs
         self._facts: Future[TargetFacts] = Future()
-        by_seed_alone()  # or Hypothesis fails where the thread imports a module
-        # Daemonic: the end of this process need not wait until a broker is downloaded.
+        by_seed_alone()  # or Hypothesis fails if the thread imports a module
+        # A daemon thread: this process can end without waiting for a broker's download.
         threading.Thread(target=self._start, name="start", daemon=True).start()
 
     def _start(self) -> None:
@@ -32,7 +32,7 @@ class TargetStart:
         return self._facts.result()
 
     def end(self, within_s: float) -> None:
-        """Stop the target, in the middle of its start if that takes longer than ``within_s``
-        seconds from now."""
+        """Stop the target. If it is still starting after ``within_s`` seconds, interrupt the
+        start."""
         wait([self._facts], within_s)
         self._target.stop()

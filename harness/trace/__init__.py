@@ -1,2 +1,2 @@
-"""Traces: bytes on the wire and expectations of them, as ordered facts. A leaf: imports nothing of
-ours but the model."""
+"""Traces: traffic and expectations about it as ordered events. Imports nothing of ours but the
+model."""

@@ -1,8 +1,7 @@
-"""The one table of trace columns, derived from the event classes, and its fingerprint.
+"""The columns of a trace, derived from the event classes, and their fingerprint.
 
-The recorder writes this schema, every reader checks it: a run written by another version of the
-table is refused with one sentence instead of being misread.
-"""
+The recorder writes this schema and every reader checks it, so a run with another version of the
+schema is refused with one sentence rather than misread."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def _arrow_type(annotation: object) -> pa.DataType:
 
 
 def _payload() -> dict[str, pa.DataType]:
-    """Payload columns by name; raises ``TypeError`` when two events give one field name two
+    """Payload columns by name; raises ``TypeError`` if two events use a field name with different
     types."""
     envelope = {name for name, _ in ENVELOPE}
     columns: dict[str, pa.DataType] = {}
@@ -89,8 +88,7 @@ SCHEMA: pa.Schema = pa.schema(
 
 
 def fingerprint() -> str:
-    """A short digest of the table: same digest, same columns, same types, same kinds with the same
-    fields."""
+    """A short digest of the columns, their types, and the event kinds with their fields."""
     text = "\n".join(f"{field.name} {field.type} {field.nullable}" for field in SCHEMA)
     text += "\n" + "\n".join(f"{kind} {' '.join(names)}" for kind, names in sorted(FIELDS.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -100,8 +98,8 @@ FINGERPRINT = fingerprint()
 
 
 def batch(rows: Sequence[Event], envelope: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Return the events ``rows`` in the types of :data:`SCHEMA`; ``envelope`` has
-    what is not in the events themselves: run, target, case, seq and clock."""
+    """Return the events ``rows`` as a batch of :data:`SCHEMA`; ``envelope`` has the columns outside
+    the events: run, target, case, seq and clock."""
     size = len(rows)
     columns: dict[str, list[Any]] = {}
     kinds = [type(event).__name__ for event in rows]

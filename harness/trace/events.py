@@ -1,18 +1,17 @@
 """Events: one fact each, in the past tense, declared once.
 
-From these classes come the recorder's Arrow schema (:mod:`brokerproof.harness.trace.columns`),
-Spark's ``StructType`` and what the oracles see. Rules of this file:
+The recorder's Arrow schema (:mod:`brokerproof.harness.trace.columns`), Spark's ``StructType`` and
+the oracles' input derive from these classes. Rules of this file:
 
-* A field name has one type everywhere; :mod:`brokerproof.harness.trace.columns` refuses a second
-  one at import.
+* A field name has the same type everywhere; :mod:`brokerproof.harness.trace.columns` checks this on
+  import.
 * Every field that is not always known has the default ``None`` and is null in the trace.
 * ``_ns`` fields are integers in the trace's clock; sizes are bytes.
 * An event never changes its meaning. A new meaning is a new class.
 
 The envelope (``run, target, case, seq, at_ns, clock, vantage, conn, kind``) is added by the
-recorder; ``at_ns``, ``conn`` and ``vantage`` are given with each event, the rest belongs to the
-recording.
-"""
+recorder. ``at_ns``, ``conn`` and ``vantage`` are given with each event; the rest belongs to the
+recording."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ RECORDED_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Fields of every event. ``conn`` is None for facts that belong to no connection."""
+    """Fields of every event. ``conn`` is None for events outside any connection."""
 
     at_ns: int
     conn: int | None = None
@@ -45,8 +44,7 @@ class CaseStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleStarted(Event):
-    """A property began a new example. In virtual time each example has a world, and so a clock, of
-    its own."""
+    """A property began a new example. In virtual time each example has its own world and clock."""
 
     example: int
     detail: str | None = None
@@ -61,7 +59,7 @@ class CaseEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOpened(Event):
-    """The harness opened a connection; ``protocol`` is what it is about to speak."""
+    """The harness opened a connection, on which it will speak ``protocol``."""
 
     protocol: str
     acceptor: str
@@ -70,7 +68,7 @@ class ConnectionOpened(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionClosed(Event):
-    """The broker's end of the connection went away, seen by the harness."""
+    """The harness saw that the broker ended the connection."""
 
     how: CloseHow
 
@@ -84,7 +82,7 @@ class ConnectionAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSent(Event):
-    """The harness wrote one well-formed frame of ``size`` bytes; ``body`` may be cut (see
+    """The harness wrote one well-formed frame of ``size`` bytes; ``body`` may be truncated (see
     ``body_size``)."""
 
     protocol: str
@@ -97,7 +95,7 @@ class FrameSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameReceived(Event):
-    """The last byte of a frame of ``size`` bytes arrived; ``body`` may be cut (see
+    """The last byte of a frame of ``size`` bytes arrived; ``body`` may be truncated (see
     ``body_size``)."""
 
     protocol: str
@@ -110,7 +108,7 @@ class FrameReceived(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsSent(Event):
-    """The harness wrote bytes that are not a well-formed frame, on purpose, or part of one."""
+    """The harness deliberately wrote bytes that are not a well-formed frame, or part of one."""
 
     data: bytes
     size: int
@@ -118,7 +116,7 @@ class OctetsSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsRefused(Event):
-    """Bytes arrived that the harness's own codec could not read as a frame."""
+    """Bytes arrived that the harness's codec could not decode as a frame."""
 
     data: bytes
     detail: str
@@ -126,9 +124,9 @@ class OctetsRefused(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsSentUnseen(Event):
-    """The client wrote bytes that the recording does not hold, at ``at_ns`` at the earliest:
-    ``command`` says why in one word (LOST, CUT, BEGUN, ENDS, TLS, FOREIGN, CLOCK), ``detail`` in a
-    sentence; ``size`` is 0 where nobody knows it."""
+    """The client wrote bytes that are missing from the recording, no earlier than ``at_ns``.
+    ``command`` gives the reason in one word (LOST, CUT, BEGUN, ENDS, TLS, FOREIGN, CLOCK),
+    ``detail`` in a sentence; ``size`` is 0 if unknown."""
 
     protocol: str
     command: str
@@ -138,8 +136,8 @@ class OctetsSentUnseen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsReceivedUnseen(Event):
-    """The broker wrote bytes that the recording does not hold, at ``at_ns`` at the earliest; else
-    as :class:`OctetsSentUnseen`."""
+    """The broker wrote bytes that are missing from the recording, no earlier than ``at_ns``;
+    otherwise as :class:`OctetsSentUnseen`."""
 
     protocol: str
     command: str
@@ -149,8 +147,7 @@ class OctetsReceivedUnseen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatSent(Event):
-    """The harness wrote ``size`` bytes that only say that it lives (STOMP: an EOL; AMQP: an empty
-    frame)."""
+    """The harness wrote a heartbeat of ``size`` bytes (STOMP: an EOL; AMQP: an empty frame)."""
 
     protocol: str
     size: int
@@ -158,7 +155,7 @@ class HeartBeatSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatReceived(Event):
-    """``size`` bytes arrived that only say that the broker lives."""
+    """A heartbeat of ``size`` bytes arrived from the broker."""
 
     protocol: str
     size: int
@@ -166,11 +163,10 @@ class HeartBeatReceived(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalExpected(Event):
-    """Something named ``label`` should happen between two instants of this trace; drawn on the
-    report's time axis.
+    """``label`` should happen between two instants of this trace; the report draws it on its time
+    axis.
 
-    ``hi_ns`` is None when there is no upper bound.
-    """
+    ``hi_ns`` is None if there is no upper bound."""
 
     label: str
     requirement: str | None = None
@@ -180,12 +176,11 @@ class IntervalExpected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured(Event):
-    """A quantity was measured and compared with what the arithmetic says.
+    """A quantity was measured and compared with the calculated interval.
 
     ``value``, ``lo`` and ``hi`` are in ``unit`` (``ns``, ``octets``, ``messages`` …); ``margin`` is
-    by how much the interval was widened for the host's jitter on either side before anything was
-    called a violation.
-    """
+    how far the interval was widened on each side for the host's jitter before a value counted as a
+    violation."""
 
     label: str
     requirement: str | None = None
@@ -198,7 +193,7 @@ class Measured(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(Event):
-    """A check of one requirement came out: ``seen`` is the name of a
+    """A requirement was checked: ``seen`` is the name of a
     :class:`~brokerproof.harness.model.verdicts.Seen`."""
 
     requirement: str
@@ -208,7 +203,7 @@ class Judged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JitterMeasured(Event):
-    """The canary timer woke ``late_ns`` after it asked to: the host's own lateness at this
+    """The canary timer woke up ``late_ns`` late, which is the host's own lateness at this
     moment."""
 
     late_ns: int
@@ -216,7 +211,7 @@ class JitterMeasured(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advanced(Event):
-    """The case let ``duration_ns`` pass on purpose."""
+    """The case deliberately let ``duration_ns`` pass."""
 
     duration_ns: int
 
@@ -230,7 +225,7 @@ class LinkFaulted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed(Event):
-    """The broker itself said that it took a branch that exists because of ``requirement`` (vantage
+    """The broker itself reported that it took a branch implementing ``requirement`` (vantage
     BROKER)."""
 
     requirement: str

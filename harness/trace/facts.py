@@ -61,13 +61,11 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message that a producer handed over.
+    """A message that a producer sent.
 
-    ``anycast``: None where neither headers nor name show it.
-    ``strange``: the broker may reorder, delay or drop the message.
-    ``channel``: channel of a multiplexed connection.
-    ``routed``: True if some queue is known to have received the message.
-    """
+    ``anycast``: None if neither headers nor name show it. ``strange``: the broker may reorder,
+    delay or drop the message. ``channel``: channel of a multiplexed connection. ``routed``: True if
+    some queue is known to have received the message."""
 
     key: Key
     queue: str
@@ -125,8 +123,7 @@ class Unsubscribed:
 class Overrun:
     """A delivery of ``size`` bytes that began while the window was closed.
 
-    The consumer held ``count`` deliveries of together ``held_bytes`` bytes.
-    """
+    The consumer held ``count`` deliveries, ``held_bytes`` bytes in total."""
 
     queue: str
     conn: int
@@ -147,7 +144,7 @@ class Overrun:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableConnection:
-    """A connection that carried bytes which could not be read or are not in the recording."""
+    """A connection with bytes that could not be read or are missing from the recording."""
 
     conn: int
 
@@ -171,7 +168,7 @@ class Row(NamedTuple):
 
     @property
     def hides_bytes(self) -> bool:
-        """True if bytes passed whose meaning the recording does not show."""
+        """True if the recording contains bytes that it cannot interpret."""
         return self.kind == "OctetsSent" or hides(self.kind, self.command)
 
 
@@ -188,7 +185,7 @@ def hides(kind: str, command: str) -> bool:
 
 
 def key_of(body: bytes, body_size: int) -> Key:
-    """Return the key of a recorded body, of which only the beginning may be stored."""
+    """Return the key of a recorded body, which may be truncated."""
     stamp = stamps.read(body)
     if stamp is not None:
         return Key(*stamp)
@@ -201,5 +198,5 @@ def is_true(headers: Mapping[str, str], name: str) -> bool:
 
 
 def number(headers: Mapping[str, str], name: str) -> int:
-    """Return a numeric field; 0 where it is missing or no number."""
+    """Return a numeric field; 0 if it is missing or not a number."""
     return whole_number(headers.get(name, "")) or 0

@@ -1,5 +1,4 @@
-"""Reads recorded segments back into events. For whole runs use the PySpark pipeline; this is for
-single cases."""
+"""Reads events of single cases from recorded segments. For whole runs use the PySpark pipeline."""
 
 from __future__ import annotations
 
@@ -35,11 +34,11 @@ _KNOWN: Mapping[str, Container[str | None]] = {
 
 
 class UnreadableTrace(OneSentence):
-    """A segment is not a trace of this version: the sentence says which file and why."""
+    """A segment is not a trace of this version. The message says which file and why."""
 
 
 def segments(run: Path, target: str) -> list[Path]:
-    """The segments of one target in a run folder, in the order they were written."""
+    """The segments of one target in a run folder, in writing order."""
     return sorted((run / "trace" / f"target={target}").glob("part-*.parquet"))
 
 
@@ -51,7 +50,7 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
     """
     row_count(segment)
     try:
-        # The file alone: its folder's name must not become a column of a second type.
+        # Only the file: its folder's name must not become a column of another type.
         table = pq.ParquetFile(segment).read()
         table.validate(full=True)
         records = table.to_pylist()
@@ -67,8 +66,8 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
 
 
 def row_count(segment: Path) -> int:
-    """Return the rows that a segment's footer declares, once its columns are known to be those of
-    this version. Raises :class:`UnreadableTrace`."""
+    """Check a segment's columns and return the number of rows in its footer. Raises
+    :class:`UnreadableTrace`."""
     try:
         os.close(input_file.open_regular(segment))
         with pq.ParquetFile(segment) as file:
@@ -111,7 +110,7 @@ def event(row: dict[str, Any]) -> events.Event:
 
 
 def case(run: Path, target: str, name: str) -> list[events.Event]:
-    """Every event of one case, in order; empty when the run has none."""
+    """Every event of one case, in order; empty if the run has none."""
     return [
         event(row)
         for segment in segments(run, target)

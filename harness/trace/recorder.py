@@ -1,9 +1,7 @@
-"""Writes events to ``trace/target=NAME/part-*.parquet`` in rotating segments: a kill loses at most
-the open one.
+"""Writes events to ``trace/target=NAME/part-*.parquet`` in rotating segments, so that a kill loses
+at most the open one.
 
-A segment is written to a temporary name and renamed when it is whole, so a reader never meets half
-a file.
-"""
+A segment has a temporary name until it is complete, so readers never see a partial file."""
 
 from __future__ import annotations
 
@@ -46,12 +44,11 @@ time, for nothing."""
 
 
 class Recorder:
-    """Collects whole cases, or a case as it goes on, and writes them in segments. Safe to call from
-    several threads.
+    """Collects whole cases, or parts of a continuing case, and writes them in segments.
+    Thread-safe.
 
-    ``folder`` is the run folder, or None to keep nothing; ``tag`` keeps the segments of parallel
-    processes apart.
-    """
+    ``folder`` is the run folder, or None to record nothing; ``tag`` distinguishes the segments of
+    parallel processes."""
 
     def __init__(
         self,
@@ -78,12 +75,12 @@ class Recorder:
         """Number of closed segments."""
 
     def reference(self, case: str) -> str:
-        """Return ``trace_ref`` of a case in results.ndjson."""
+        """Return the ``trace_ref`` of a case for results.ndjson."""
         return f"trace/target={self._target}#case={case}" if self._folder is not None else ""
 
     def write(self, case: str, events: Sequence[Event], *, goes_on: bool = False) -> None:
-        """Add one case's events, in order; with ``goes_on`` behind those that it has. Closes the
-        segment when it is large enough."""
+        """Add one case's events, in order; with ``goes_on`` they continue those already added.
+        Closes the segment once it is large enough."""
         if self._folder is None or not events:
             return
         with self._lock:
@@ -91,9 +88,9 @@ class Recorder:
         self._add(self._batch(case, self._redaction.events(events), first))
 
     def write_columns(self, case: str, columns: Mapping[str, pa.Array]) -> None:
-        """Add events of a case that goes on as columns of the trace: ``at_ns``, ``conn``, ``kind``
-        and whatever the kinds have. A load has millions of them, which nobody makes objects of
-        first."""
+        """Add events of a continuing case as trace columns: ``at_ns``, ``conn``, ``kind`` and the
+        fields of these kinds. A load has millions of events, too many to create objects for
+        each."""
         size = len(columns["at_ns"])
         if self._folder is None or not size:
             return
@@ -109,11 +106,11 @@ class Recorder:
         self._add(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
 
     def goes_on_behind(self, case: str, events: int) -> None:
-        """Say that so many events of a case that goes on were written before, by somebody else."""
+        """Note that so many events of a continuing case were already written elsewhere."""
         self._seq[case] = events
 
     def _counted(self, case: str, size: int) -> int:
-        """The number of the first of ``size`` more events of a case."""
+        """Return the sequence number of the first of ``size`` more events of a case."""
         first = self._seq.get(case, 0)
         self._seq[case] = first + size
         return first
@@ -154,7 +151,7 @@ class Recorder:
         assert self._folder is not None
         self._folder.mkdir(parents=True, exist_ok=True)
         name = f"part-{self._tag}-{self._segment:05d}.parquet"
-        while (self._folder / name).exists():  # a resumed run goes on behind what is there
+        while (self._folder / name).exists():  # a resumed run continues after existing segments
             self._segment += 1
             name = f"part-{self._tag}-{self._segment:05d}.parquet"
         partial = self._folder / f".{name}.partial"
@@ -172,12 +169,12 @@ class Recorder:
 
 
 def _array(values: list[Any] | None, field: pa.Field, size: int) -> pa.Array:
-    """A column; None for one that has no value in any of its ``size`` rows."""
+    """A column; None if all its ``size`` rows are empty."""
     if values is None:
         return pa.nulls(size, field.type)
     if field.type != HEADERS:
         return pa.array(values, type=field.type)
-    # Headers are pairs; as two columns of their own they need not be made into a dict each.
+    # Headers are pairs; two separate columns avoid a dict per row.
     offsets: list[int | None] = []
     names: list[str] = []
     texts: list[str] = []

@@ -1,13 +1,12 @@
-"""Credentials are taken out of everything that a run keeps, before it is written.
+"""Removes credentials from everything that a run keeps, before it is written.
 
-A passcode is known by where a protocol has it (:data:`HEADERS`) and, if nobody could guess it, by
-its value: anywhere in bytes and texts, also percent-encoded, in hexadecimal or in base64. A
-placeholder says which header it was and if it was the target's own: wrong passcodes stay
-distinguishable. In bytes it has the length of what it replaces. Sizes stay those of the wire.
+A passcode is recognised by its place in a protocol (:data:`HEADERS`) and, unless it is guessable,
+by its value: anywhere in bytes and texts, also percent-encoded, in hexadecimal or in base64. Its
+placeholder names the header and says whether it was the target's own, so wrong passcodes stay
+distinguishable. In bytes it has the length of the original. Recorded sizes do not change.
 
-A login is no secret. Neither is a passcode that is short or equal to its login: its value would be
-found in half of all texts, so it is only redacted where a protocol has it.
-"""
+A login is not a secret. A passcode that is short or equal to its login would match half of all
+texts, so it is only redacted in its place in a protocol."""
 
 from __future__ import annotations
 
@@ -58,13 +57,13 @@ IN_URL = "<passcode>"
 
 
 def without_passcode(text: str) -> str:
-    """Return ``text`` with :data:`IN_URL` for the passcode of a URL in it. A ``${VARIABLE}`` stays:
-    it is none."""
+    """Return ``text`` with :data:`IN_URL` for each passcode in a URL. A ``${VARIABLE}`` is not a
+    passcode and stays."""
     return _IN_URL.sub(rf"\1:{IN_URL}@", text)
 
 
 class Redaction:
-    """Takes the credentials of one target out of what is recorded."""
+    """Removes the credentials of one target from what is recorded."""
 
     def __init__(self, login: str | None = None, passcode: str | None = None) -> None:
         self._login = login or ""
@@ -77,7 +76,7 @@ class Redaction:
 
     @property
     def by_value(self) -> bool:
-        """True if the passcode is looked for by its value."""
+        """True if the passcode is recognised by its value."""
         return bool(self._beginning)
 
     def text(self, text: str) -> str:
@@ -90,8 +89,8 @@ class Redaction:
         return self._values.sub(b"<passcode>", data).decode("utf-8", "surrogatepass")
 
     def data(self, data: bytes, *, structure: bool = False) -> bytes:
-        """Return ``data`` with asterisks for credentials, of the same length. With ``structure``
-        also header lines and SASL responses that hold one."""
+        """Return ``data`` with asterisks for credentials, of the same length. ``structure``: also
+        for header lines and SASL responses that contain one."""
         spans = [match.span() for match in self._values.finditer(data)] if self._beginning else []
         if self._beginning and len(data) >= RECORDED_BYTES:
             spans += self._cut_off(data)
@@ -106,7 +105,7 @@ class Redaction:
         return bytes(redacted)
 
     def _cut_off(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the span of the passcode's beginning where a record was cut inside of it."""
+        """Yield the span of a passcode that was truncated at the end of a record."""
         for length in range(len(self._beginning) - 1, 3, -1):
             if data.endswith(self._beginning[:length]):
                 yield len(data) - length, len(data)
@@ -152,7 +151,7 @@ class Redaction:
 
     def _placeholder(self, name: str, value: str, others: dict[tuple[str, str], str]) -> str:
         """Return ``<passcode>``, or ``<other passcode>`` and so on for each wrong one of a case. An
-        empty value stays: that there was none is no secret."""
+        empty value stays, since it reveals no secret."""
         if not value or value == "0x":
             return value
         if self._passcode and value in self._right:
@@ -163,7 +162,8 @@ class Redaction:
         return others[name, value]
 
     def _join_pieces(self, events: list[Event]) -> None:
-        """Take credentials out of bytes that were written in pieces: no piece holds them whole."""
+        """Remove credentials from bytes that were written in pieces, none of which contains all of
+        them."""
         by_connection: dict[int | None, list[int]] = {}
         for place, event in enumerate(events):
             if isinstance(event, OctetsSent) and len(event.data) == event.size:
@@ -185,7 +185,7 @@ class Redaction:
                 begin = end
 
     def folder(self, folder: Path) -> None:
-        """Take the passcode out of every file below ``folder``: what brokers logged."""
+        """Remove the passcode from every file below ``folder``, such as brokers' logs."""
         if not self._beginning:
             return
         for path in sorted(folder.rglob("*")):
@@ -201,7 +201,7 @@ class Redaction:
 
 
 def _responses(login: str, passcode: str) -> Iterator[str]:
-    """Yield the SASL responses that prove the passcode, as the trace's texts have them."""
+    """Yield the SASL responses derived from the passcode, as they appear in the trace."""
     tail = f"\0{login}\0{passcode}".encode()
     for start in ("", login):
         yield f"0x{(start.encode() + tail).hex()}"
@@ -217,7 +217,7 @@ def _responses(login: str, passcode: str) -> Iterator[str]:
 
 
 def _spellings(passcode: str) -> Iterator[bytes]:
-    """Yield a passcode as it may stand in bytes and texts."""
+    """Yield the forms in which a passcode may appear in bytes and texts."""
     raw = passcode.encode()
     texts = [passcode, quote(passcode), quote(passcode, safe=""), html.escape(passcode)]
     texts += [json.dumps(passcode)[1:-1], json.dumps(passcode, ensure_ascii=False)[1:-1]]
@@ -229,7 +229,7 @@ def _spellings(passcode: str) -> Iterator[bytes]:
     yield raw.hex().upper().encode()
     for padding in range(3):
         for encoded in (base64.b64encode, base64.urlsafe_b64encode):
-            # Base64 of a longer text holds these characters, whatever surrounds the passcode.
+            # The base64 form of any text with the passcode contains these characters.
             whole = encoded(bytes(padding) + raw)
             first = -(-padding * 4 // 3)
             last = (padding + len(raw)) * 4 // 3

@@ -1,11 +1,9 @@
-"""The stamp by which a recorded message tells who sent it and the how-manieth it was:
+"""The stamp in a recorded message that identifies its producer and its number:
 ``bp1:PPPPPPPP:NNNNNNNNNNNN;``.
 
-A load puts it at the beginning of every body. ``P`` is the producer, ``N`` counts the messages of
-that producer to that destination, from 0 and without gaps. Both are decimal with leading zeros, so
-that a reader finds every digit at a fixed place without parsing a body: judges of large recordings
-do so for millions of rows at once.
-"""
+A load puts it at the start of every body. ``P`` is the producer; ``N`` counts its messages to that
+destination, from 0 without gaps. Both are decimal with leading zeros, so every digit is at a fixed
+position: judges of large recordings read millions of rows at once without parsing bodies."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ class Stamp(NamedTuple):
 
 
 def stamp(producer: int, number: int) -> bytes:
-    """The stamp's bytes; raises ``ValueError`` for numbers that it has no digits for."""
+    """The stamp's bytes; raises ``ValueError`` for numbers with too many digits."""
     if not (0 <= producer < 10**PRODUCER_DIGITS and 0 <= number < 10**NUMBER_DIGITS):
         raise ValueError(
             f"a stamp has 8 digits for the producer and 12 for the number, not {producer} and"
@@ -39,6 +37,6 @@ def stamp(producer: int, number: int) -> bytes:
 
 
 def read(body: bytes) -> Stamp | None:
-    """The first stamp in ``body`` (in AMQP sections may stand before it), or None."""
+    """The first stamp in ``body`` (in AMQP, sections may precede it), or None."""
     match = _STAMP.search(body)
     return None if match is None else Stamp(int(match[1]), int(match[2]))

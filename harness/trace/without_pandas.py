@@ -1,8 +1,7 @@
-"""Keeps pandas from being imported where nothing uses it: its import takes about a second.
+"""Keeps pyarrow from importing pandas, which takes about a second, when nothing uses it.
 
-pyarrow imports it when it makes the first array of a list, to ask whether a value is one of its
-objects. There is no setting for that.
-"""
+pyarrow imports it for the first array made from a list, to check for pandas objects. No setting
+prevents that."""
 
 from __future__ import annotations
 
@@ -16,18 +15,18 @@ class _NotFound(MetaPathFinder):
     """Finds no pandas."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
-        """Raise ``ImportError`` for pandas; leave other modules to the finders behind this one."""
+        """Raise ``ImportError`` for pandas; leave other modules to the next finders."""
         if fullname == "pandas":
             raise ImportError("pandas is left out")
 
 
 def leave_pandas_out() -> None:
-    """From now on pyarrow neither imports pandas in this process nor accepts its objects. ``import
-    pandas`` works as before, and so does pyarrow's support where it was loaded already."""
+    """Stop pyarrow in this process from importing pandas or accepting its objects. ``import
+    pandas`` still works, as does pyarrow's support if already loaded."""
     if "pandas" in sys.modules:
         return
     sys.meta_path.insert(0, _NotFound())
     try:
-        pa.array([""])  # pyarrow tries the import once
+        pa.array([""])  # pyarrow tries this only once
     finally:
         del sys.meta_path[0]

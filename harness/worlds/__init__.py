@@ -1,1 +1,1 @@
-"""Two kinds of time with the same verbs: a virtual world that jumps and the real one that waits."""
+"""Two worlds with the same interface: virtual time, which jumps, and real time, which waits."""

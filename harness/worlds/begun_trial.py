@@ -10,7 +10,7 @@ from brokerproof.harness.worlds.world import Channel
 
 @dataclass(frozen=True, slots=True)
 class BegunTrial:
-    """A driver that was started. Its library is to connect to ``host`` and ``port``."""
+    """A driver that was started. Its library must connect to ``host`` and ``port``."""
 
     driver: Channel
     """The channel of its line protocol."""

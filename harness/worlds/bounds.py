@@ -1,4 +1,4 @@
-"""Ends a case that exceeds a limit, and all cases of a run that cannot go on."""
+"""Ends a case that exceeds a limit, and all cases of a run that cannot continue."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ class LimitReached(Exception):
 
     @property
     def may_be_the_hosts(self) -> bool:
-        """True if a slow host, or the cases beside this one, may be the reason instead of the
-        target."""
+        """True if a slow host or concurrent cases, rather than the target, may be the reason."""
         return self.limit.startswith("parallel_") or self.limit == "case_seconds"
 
 
 class RunStopped(BaseException):
-    """The run cannot go on: one sentence. Not an ``Exception``: no case may handle it."""
+    """The run cannot continue: one sentence. Not an ``Exception``, so that no case handles it."""
 
 
 class BrokerDied(RunStopped):
-    """The broker's process ended, or it refuses or closes every connection."""
+    """The broker's process ended, or the broker refuses or closes every connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +70,16 @@ class RunBounds:
         """Is told the case and the instant of each frame that a case sends."""
 
     def now(self) -> Instant:
-        """The current instant of every world of the run."""
+        """The current instant, the same in every world of the run."""
         return self.host_clock.now()
 
     def case_deadline(self, limits: Limits) -> Instant:
-        """The instant at which a case that begins now has taken its ``case_seconds``, which are
-        those of the host."""
+        """The instant at which a case that begins now will have used its ``case_seconds`` of host
+        time."""
         return self.now() + self.host_clock.of_host(limits.case_seconds * NS_PER_S)
 
     def stop(self, reason: str | RunStopped) -> None:
-        """End every case of the run soon. The first reason counts."""
+        """Make every case of the run end soon. The first reason counts."""
         with self._stopping:
             if not self._stopped.is_set():
                 self._stop = reason if isinstance(reason, RunStopped) else RunStopped(reason)
@@ -96,25 +95,24 @@ class RunBounds:
         return self._stopped.wait(duration / NS_PER_S)
 
     def on_sent(self, at: Instant, case: str, command: str) -> None:
-        """Keep what ``case`` did last; a probe is not a case."""
+        """Remember the last action of ``case``; a probe is not a case."""
         if case:
             self._actions.append(Action(at, case, command))
             self.note_sent(case, at)
 
     def last_action(self, case: str = "") -> Action | None:
-        """The last frame that ``case`` sent, or any case."""
+        """The last frame sent by ``case``, or by any case."""
         latest = reversed(self._actions.copy())
         return next((action for action in latest if case in ("", action.case)), None)
 
     def unanswered(self) -> list[Action]:
-        """The frames sent after the target's last byte; the last frame of all if there are
-        none."""
+        """The frames sent after the target's last byte or, if none, the last frame sent."""
         actions = self._actions.copy()
         return [act for act in actions if act.at > self.received_at] or list(actions)[-1:]
 
 
 class CaseBounds:
-    """Counts what one world receives. Without ``run`` nothing is limited."""
+    """Counts what one world receives. Without ``run`` there is no limit."""
 
     def __init__(self, run: RunBounds | None) -> None:
         self._run = run
@@ -132,14 +130,14 @@ class CaseBounds:
             self.deadline = run.case_deadline(self._limits)
 
     def tighten(self, limits: Limits) -> None:
-        """Replace the limits of this case, whose time begins again."""
+        """Replace the limits of this case and restart its time."""
         if self._run is not None:
             self._limits = limits
             self.deadline = self._run.case_deadline(limits)
 
     def check(self, now: Instant) -> None:
-        """Raise :class:`RunStopped` or :class:`LimitReached` when waiting must end; for a flood of
-        heartbeats once, so that a case which closes that connection may go on."""
+        """Raise :class:`RunStopped` or :class:`LimitReached` if waiting must end; for too many
+        heartbeats only once, so that a case that closes the connection can continue."""
         if self._run is not None:
             self._run.check()
             if self._flooding is not None:
@@ -175,7 +173,7 @@ class CaseBounds:
             self._run.frames_received.pop(self, None)
 
     def _exceeds_share(self, received: dict[CaseBounds, int], most: int) -> bool:
-        """True if the cases under way received more than ``most``, and this one no less than their
+        """True if the running cases received more than ``most``, and this one at least their
         average."""
         counts = received.copy().values()
         return sum(counts) > most and received[self] * len(counts) >= sum(counts)
@@ -201,11 +199,10 @@ class CaseBounds:
             raise LimitReached("parallel_frames", f"the target sent more than {most}")
 
     def on_heartbeat_received(self, at: Instant, conn: int | None) -> None:
-        """Count a heartbeat, which is a frame too. Raises :class:`LimitReached` for that.
+        """Count a heartbeat, which is also a frame. Raises :class:`LimitReached`.
 
-        One read may bring thousands. So :meth:`check` ends a case that received too many, and only
-        if it goes on waiting: what was read may be all that it needs for its verdict.
-        """
+        One read may contain thousands. So :meth:`check` ends a case that received too many, and
+        only if it continues waiting: it may already have all it needs for its verdict."""
         self._heartbeats_on[conn] += 1
         exceeded = self._heartbeats_on[conn] > self._limits.connection_heartbeats
         if exceeded and self._flooding is None:
@@ -213,11 +210,11 @@ class CaseBounds:
         self.on_frame_received(at, conn)
 
     def on_sent(self, at: Instant, case: str, command: str) -> None:
-        """Keep what the case did last."""
+        """Remember the case's last action."""
         if self._run is not None:
             self._run.on_sent(at, case, command)
 
     @property
     def most_events(self) -> int:
-        """The most events that a client's own thread may leave waiting."""
+        """The most events that a client's own threads may queue."""
         return _UNLIMITED if self._run is None else self._limits.connection_frames

@@ -1,14 +1,14 @@
-"""Time that a broker's threads waited for a core: a harness that wakes in time itself cannot know
-it.
+"""Time that a broker's threads waited for a core, which a harness that itself wakes in time cannot
+notice.
 
-Linux counts for each thread the nanoseconds in which it could have run and did not (the second
-field of ``/proc/PID/task/TID/schedstat``). Where that is not counted, or the process cannot be
-looked at, nothing is known and the answer is 0.
+Linux counts the nanoseconds for which each thread was runnable but not running (the second field of
+``/proc/PID/task/TID/schedstat``). If the count is missing or the process inaccessible, the answer
+is 0.
 
-Nobody waits for the compilers of a Java virtual machine: what they have not compiled yet is
-interpreted. They need more of a core than all other threads while a broker is young, and waited
-seven seconds of an Artemis' first sixteen, where no other thread waited for more than 0.25.
-"""
+The JIT compiler threads of a Java VM are ignored, because nothing waits for them: code not yet
+compiled is interpreted. In a young broker they need more of a core than all other threads. In the
+first sixteen seconds of an Artemis they waited for seven; no other thread waited for more than
+0.25."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ COMPILERS = ("C1 Compiler", "C2 Compiler")
 
 
 class SchedulerDelay:
-    """The threads of process ``pid`` and of its descendants. ``proc`` is where the kernel tells of
-    processes."""
+    """The threads of process ``pid`` and its descendants. ``proc`` is the kernel's process
+    folder."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
         self._pid, self._proc = pid, proc
@@ -31,11 +31,10 @@ class SchedulerDelay:
         self._compilers: set[Path] = set()
 
     def worst(self) -> Duration:
-        """The longest that one thread waited for a core, in all, since this was asked last.
+        """The longest total time that one thread waited for a core since the last call.
 
-        What a thread waited before it was seen for the first time does not count, and one that
-        waits now is counted once it runs.
-        """
+        Waiting before a thread was first seen does not count. A thread that is still waiting is
+        counted once it runs."""
         before, self._waited = self._waited, {}
         for thread in self._threads(self._pid):
             if thread in self._compilers:

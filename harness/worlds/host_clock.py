@@ -1,9 +1,7 @@
-"""The clock of a target in real time: the host's, or one that runs faster.
+"""The clock of a real-time target: the host's, or a faster one.
 
-A broker whose processes see an accelerated clock (``harness/targets/accelerated_clock.py``) keeps a
-time-out of a minute within seconds. The harness measures on the same clock, so that cases need not
-know.
-"""
+A broker with an accelerated clock (``harness/targets/accelerated_clock.py``) completes a time-out
+of a minute within seconds. The harness uses the same clock, so cases need not know."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ class HostClock:
         return time.monotonic_ns() * self.rate
 
     def waiting_s(self, duration: Duration) -> float:
-        """Seconds that the host waits while ``duration`` passes on this clock."""
+        """Host seconds during which ``duration`` passes on this clock."""
         return duration / self.rate / NS_PER_S
 
     def on_host(self, instant: Instant) -> Instant:

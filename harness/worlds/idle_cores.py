@@ -1,9 +1,7 @@
-"""The share of the processor that nobody uses: a run in real time begins more of its cases while
-there is some left.
+"""The idle share of the processor: a real-time run begins more cases while there is some.
 
-Linux counts for each core the hundredths of a second that it was idle (``/proc/stat``). Where that
-is not to be read, nothing counts as idle.
-"""
+Linux counts the idle time of each core in hundredths of a second (``/proc/stat``). If that is
+unreadable, nothing counts as idle."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _IDLE, _IO_WAIT = 3, 4
 
 
 class IdleCores:
-    """The cores ``numbers`` together (by default those that this process may use). ``stat`` is the
+    """The cores ``numbers`` combined (default: those usable by this process). ``stat`` is the
     kernel's file."""
 
     def __init__(
@@ -27,14 +25,14 @@ class IdleCores:
         self._before = self._ticks()
 
     def share(self) -> float:
-        """Return the share of their time, 0 to 1, that they were idle since this was asked last; 0
-        if nothing was counted since."""
+        """Return the idle share of their time, 0 to 1, since the last call; 0 if nothing was
+        counted."""
         before, self._before = self._before, self._ticks()
         idle, total = (now - then for now, then in zip(self._before, before, strict=True))
         return idle / total if total > 0 else 0.0
 
     def _ticks(self) -> tuple[int, int]:
-        """Return how long they were idle, and how long in all."""
+        """Return their idle time and their total time."""
         idle = total = 0
         try:
             lines = self._stat.read_text("ascii").splitlines()

@@ -1,8 +1,7 @@
 """Simulated links: latency, fragmentation and stalls, all from one seed.
 
-A link never reorders and never loses bytes: it carries TCP. What TCP can do to a peer is to be
-late, to cut the stream into pieces anywhere, and to break.
-"""
+A link carries TCP, so it never reorders or loses bytes. It can be late, split the stream anywhere,
+and break."""
 
 from __future__ import annotations
 
@@ -15,12 +14,11 @@ from brokerproof.harness.model.time import Duration, Instant
 
 @dataclass(frozen=True, slots=True)
 class LinkFaults:
-    """The temper of a link. The default is a perfect link: no latency, nothing split.
+    """The faults of a link. By default it is perfect: no latency, no splitting.
 
-    ``latency`` and ``jitter`` are durations each way: every piece takes latency plus up to jitter
-    more, in order. ``fragment`` is the longest piece in bytes (0: never split); pieces are drawn
-    between 1 and that.
-    """
+    ``latency`` and ``jitter`` apply to each direction: every piece takes latency plus up to jitter,
+    in order. ``fragment`` is the longest piece in bytes (0: never split); sizes are drawn from 1 to
+    that."""
 
     latency: Duration = 0
     jitter: Duration = 0
@@ -31,7 +29,7 @@ PERFECT = LinkFaults()
 
 
 class Direction:
-    """One direction of a link: says when each piece of what is written arrives."""
+    """One direction of a link: decides when each piece of the data written arrives."""
 
     def __init__(self, faults: LinkFaults, dice: random.Random) -> None:
         self._faults, self._dice = faults, dice
@@ -48,8 +46,7 @@ class Direction:
             start += size
 
     def arrival(self, now: Instant) -> Instant:
-        """Return the arrival time of something written now: never before what was written
-        earlier."""
+        """Return the arrival time of data written now: never before that of earlier data."""
         late = self._faults.latency
         if self._faults.jitter:
             late += self._dice.randint(0, self._faults.jitter)

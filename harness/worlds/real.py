@@ -1,5 +1,5 @@
-"""Real sockets and the host's monotonic clock. Waiting is a select; an arrival is stamped when
-select returned it."""
+"""Real sockets and the host's monotonic clock. It waits with select, and stamps an arrival when
+select returns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Accepted: TypeAlias = Callable[[], tuple[Receiver, Callable[[Channel], None]]]
 
 
 class Watched(Protocol):
-    """Something with a file descriptor that a :class:`RealWorld` looks after while it waits."""
+    """A file descriptor that a :class:`RealWorld` serves while it waits."""
 
     def fileno(self) -> int: ...
 
@@ -42,11 +42,11 @@ class Watched(Protocol):
         """Select found something to do."""
 
     def close(self) -> None:
-        """End it; harmless when it has ended."""
+        """End it; harmless if it has ended."""
 
 
 class _Socket:
-    """One TCP connection, never blocking, with TLS in it or without."""
+    """One non-blocking TCP connection, with or without TLS."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class _Socket:
 
     @property
     def unsent(self) -> int:
-        """Number of bytes that wait until the socket takes them."""
+        """Number of bytes waiting until the socket accepts them."""
         return len(self._unsent)
 
     def fileno(self) -> int:
@@ -112,7 +112,7 @@ class _Socket:
             self._end()
 
     def _say_goodbye(self) -> None:
-        """TLS has an end of its own, before TCP's."""
+        """End TLS, which has its own close, before TCP."""
         if self._tls is not None:
             self._tls.close()
             self._unsent += self._tls.outgoing()
@@ -120,7 +120,7 @@ class _Socket:
 
     def cut(self) -> None:
         if self._open:
-            # A linger time of zero makes close() send RST and drop what is unsent.
+            # A linger time of zero makes close() send RST and discard unsent data.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._end()
 
@@ -170,14 +170,14 @@ class _Socket:
             except BlockingIOError:
                 break
             except OSError as problem:
-                # The broker's side is gone; what it sent before is still to be read and says why.
+                # The broker closed; what it sent before can still be read and says why.
                 self._close_tracker.unsent(problem)
                 self._unsent.clear()
                 break
             del self._unsent[:sent]
         if self._closing and not self._unsent and self._open:
             self._closing = False
-            with contextlib.suppress(OSError):  # already gone: reading will say how
+            with contextlib.suppress(OSError):  # already ended: reading will say how
                 self._socket.shutdown(socket.SHUT_WR)
         self._watch()
 
@@ -189,7 +189,7 @@ class _Socket:
             self._world.watch(self, events)
 
     def fail(self) -> None:
-        """TLS was never agreed on: whoever uses this connection learns of its end."""
+        """End the connection because the TLS handshake failed, and notify its user."""
         self._world.at(self._world.now(), lambda: self._gone(CloseHow.RESET))
 
     def _gone(self, how: CloseHow) -> None:
@@ -204,8 +204,8 @@ class _Socket:
 
 
 class _Listener:
-    """A port on which others connect to us. ``accepted`` returns the receiver of each connection,
-    and a function that is given its channel."""
+    """A port for incoming connections. ``accepted`` returns the receiver of each connection, and a
+    function that takes its channel."""
 
     def __init__(self, world: RealWorld, accepted: Accepted) -> None:
         self._world, self._accepted = world, accepted
@@ -217,7 +217,7 @@ class _Listener:
         return self._socket.fileno()
 
     def ready(self, mask: int) -> None:
-        with suppress(OSError):  # who connected is gone already
+        with suppress(OSError):  # the peer has already left
             connection, _ = self._socket.accept()
             receiver, use = self._accepted()
             use(self._world.attach(connection, receiver))
@@ -231,11 +231,10 @@ def _place(address: object) -> str:
 
 
 class RealWorld:
-    """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those
-    that ``tls`` names. ``is_local``: see
-    :class:`brokerproof.harness.targets.sockets.SocketTarget`. Without ``bounds`` nothing is
-    limited. ``pages`` is the broker's paging folder, where it is one of ours. Instants and
-    durations are those of ``host_clock``."""
+    """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS for
+    those in ``tls``. ``is_local``: see :class:`brokerproof.harness.targets.sockets.SocketTarget`.
+    Without ``bounds`` there is no limit. ``pages`` is the paging folder of a broker that we
+    started. Instants and durations are those of ``host_clock``."""
 
     clock = Clock.REAL
 
@@ -294,7 +293,7 @@ class RealWorld:
         return files
 
     def endpoint(self, acceptor: str) -> tuple[str, int]:
-        """Host and port of the acceptor, for clients with sockets of their own. Raises
+        """Host and port of the acceptor, for clients that open their own sockets. Raises
         :class:`Unreachable`."""
         if acceptor not in self._endpoints:
             raise Unreachable(
@@ -306,18 +305,17 @@ class RealWorld:
     def moved(
         self, endpoints: Mapping[str, tuple[str, int]], tls: Mapping[str, Tls] | None = None
     ) -> None:
-        """The acceptors are elsewhere from now on, and have other TLS where that is given; what is
-        connected stays."""
+        """Use new endpoints and, if given, new TLS settings from now on; open connections stay."""
         self._endpoints = endpoints
         self._tls = self._tls if tls is None else tls
 
     def tls(self, acceptor: str) -> Tls | None:
-        """Return the TLS settings of the acceptor, for clients with sockets of their own; None
-        where it has none."""
+        """Return the TLS settings of the acceptor for clients that open their own sockets; None
+        without TLS."""
         return self._tls.get(acceptor)
 
     def adopt(self, foreign: Watched) -> None:
-        """Look after ``foreign``: tell it when it is readable, close it with this world."""
+        """Serve ``foreign``: notify it when it is readable, and close it with this world."""
         self._sockets.append(foreign)
         self.watch(foreign, selectors.EVENT_READ)
 
@@ -352,13 +350,13 @@ class RealWorld:
         return channel
 
     def listen(self, accepted: Accepted) -> int:
-        """Let others connect to us, until this world ends; return the port."""
+        """Accept connections until this world ends; return the port."""
         listener = _Listener(self, accepted)
         self.adopt(listener)
         return listener.port
 
     def attach(self, connection: socket.socket, receiver: Receiver) -> Channel:
-        """The channel of a connection that was made elsewhere: it belongs to this world now."""
+        """Take over a connection that was opened elsewhere; return its channel."""
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
@@ -367,8 +365,8 @@ class RealWorld:
         return channel
 
     def watch_client(self, pid: int) -> None:
-        """Count what the threads of this process, a client on trial, wait for a core from now on
-        as lateness of the host."""
+        """From now on, count the time that threads of this process, a client on trial, wait for a
+        core as the host's lateness."""
         self._client = SchedulerDelay(pid)
         self._client.worst()
 
@@ -377,8 +375,7 @@ class RealWorld:
         self._endings.append(action)
 
     def tls_layer(self, acceptor: str, certificate: Certificate | None = None) -> TlsLayer | None:
-        """TLS for one connection to the acceptor, None where it has none. Raises
-        :class:`Unreachable`."""
+        """TLS for one connection to the acceptor; None without TLS. Raises :class:`Unreachable`."""
         tls = self._tls.get(acceptor)
         if tls is None:
             return None
@@ -388,12 +385,12 @@ class RealWorld:
             raise Unreachable(str(problem)) from None
 
     def _agree(self, connection: socket.socket, tls: TlsLayer, *, tolerant: bool) -> None:
-        """The handshake. Raises :class:`Unreachable` when it fails, unless ``tolerant``."""
+        """Do the handshake. Raises :class:`Unreachable` if it fails, unless ``tolerant``."""
 
         def say() -> None:
             with contextlib.suppress(
                 OSError
-            ):  # the broker is gone; what it said before is still to be read
+            ):  # the broker closed; what it sent before can still be read
                 connection.sendall(tls.outgoing())
 
         deadline = self.now() + self._clock.of_host(_AGREE_WITHIN)
@@ -418,7 +415,7 @@ class RealWorld:
             raise Unreachable(f"{host}:{port}: {tls.failed}")
 
     def watch(self, channel: Watched, events: int) -> None:
-        """Look out for ``events`` of this channel; 0 for nothing any more."""
+        """Watch for ``events`` of this channel; 0: none."""
         before = self._watched.get(channel, 0)
         if events == before:
             return

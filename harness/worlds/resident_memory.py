@@ -1,10 +1,8 @@
-"""The memory of this process, of which a run has a limit: what nobody uses any more is given back
-to the system first.
+"""The memory of this process, which a run limits: unused memory is first returned to the system.
 
-Dozens of threads that receive large bodies leave glibc's heaps full of holes. Measured in one of
-two processes that judge the reference, with some 100 MB in use: 430 to 660 MB resident, once more
-than 1,024; with two heaps 370 to 510.
-"""
+Dozens of threads that receive large bodies fragment glibc's heaps. Measured in one of two processes
+that judge the reference, with about 100 MB in use: 430 to 660 MB resident, once over 1,024; with
+two heaps, 370 to 510."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ half of that, and raises it with each block that is freed."""
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the system does not say."""
+    """Return the resident memory of this process; 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except OSError:
@@ -33,7 +31,7 @@ def resident_bytes() -> int:
 
 
 def use_few_heaps() -> None:
-    """Have glibc keep less for later from now on; nothing with another C library."""
+    """Make glibc retain less free memory; no effect with other C libraries."""
     with suppress(AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_ARENA_MAX, HEAPS)
@@ -41,7 +39,7 @@ def use_few_heaps() -> None:
 
 
 def give_back() -> None:
-    """Collect garbage, and return the memory that is free to the system."""
+    """Collect garbage and return free memory to the system."""
     gc.collect()
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,10 +1,9 @@
 """Classifies how the broker closed a TCP connection, from the results of calls on our socket.
 
-The kernel reports a reset once, to the call that is made first. Bytes received before the reset
-stay readable either way: a ``send`` that fails loses none of them. But after a ``send`` has
-received the report, ``recv`` ends like an orderly close, so a program that looks at ``recv`` alone
-mistakes a reset for an orderly close. ``docs/explanation/resets.md`` has the measurements.
-"""
+The kernel reports a reset once, to the next call. Bytes received before the reset stay readable
+even if a ``send`` fails. But after ``send`` has received the report, ``recv`` ends as in an orderly
+close, so a program that checks only ``recv`` mistakes a reset for an orderly close.
+``docs/explanation/resets.md`` has the measurements."""
 
 from __future__ import annotations
 
@@ -35,15 +34,15 @@ class SocketCloseTracker:
         self._more = False
 
     def unsent(self, problem: OSError) -> None:
-        """A ``send`` failed. A broken pipe shows nothing new: it follows an orderly close too."""
+        """A ``send`` failed. A broken pipe proves nothing: it follows an orderly close too."""
         if not isinstance(problem, BrokenPipeError | ssl.SSLError):
             self._reset = True
 
     def read(self, count: int, *, more: bool) -> None:
-        """``count`` bytes were readable; ``more``: and others besides."""
+        """``count`` bytes were readable; ``more``: and further ones."""
         self.all_received = self._is_local and count <= OPEN and not self._more
         self._more = more
 
     def finish(self, problem: OSError | None = None) -> CloseHow:
-        """``recv`` found the end of the stream, or failed with ``problem``."""
+        """``recv`` reached the end of the stream, or failed with ``problem``."""
         return CloseHow.RESET if self._reset or problem is not None else CloseHow.EOF

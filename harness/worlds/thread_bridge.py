@@ -1,4 +1,4 @@
-"""Carries events of a client's own threads into the thread that waits in a real world."""
+"""Passes events from a client's own threads to the thread that waits in a real world."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ Handler = Callable[[str, Instant, Any], None]
 
 
 class ThreadBridge:
-    """Wakes ``world`` whenever a foreign thread has posted an event, and passes events to
-    ``handle`` in the order they were posted (a self-pipe). While the thread that waits cannot keep
-    up, no more than a limit of them are kept; then it ends the case.
+    """Wakes ``world`` through a self-pipe when a foreign thread posts an event, and passes events
+    to ``handle`` in order. If the waiting thread cannot keep up and too many events are queued, the
+    case ends.
 
-    ``close`` is called when the world closes: it must end the foreign threads.
-    """
+    ``close`` is called when the world closes and must end the foreign threads."""
 
     def __init__(self, world: RealWorld, handle: Handler, close: Callable[[], None]) -> None:
         self._world = world
@@ -38,7 +37,7 @@ class ThreadBridge:
         world.adopt(self)
 
     def post(self, kind: str, content: Any) -> None:
-        """From any thread: ``kind`` happened now."""
+        """Post from any thread that ``kind`` happened now."""
         with self._order:
             if len(self._events) > self._world.bounds.most_events:
                 self._full = True
@@ -51,7 +50,7 @@ class ThreadBridge:
         return self._ours.fileno()
 
     def ready(self, mask: int) -> None:
-        """In the world's thread: pass on the posted events."""
+        """In the world's thread, pass on the posted events."""
         with suppress(BlockingIOError):
             self._ours.recv(4096)
         while self._events:

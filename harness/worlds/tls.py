@@ -1,9 +1,8 @@
-"""TLS as a client of the harness has it: the authorities it trusts, the certificate it shows, and
-OpenSSL on memory below a link.
+"""TLS on the client side: trusted authorities, the client certificate, and OpenSSL on memory
+buffers.
 
-In virtual time there is no TLS. There a certificate is stated: the broker is told its subject,
-which is all that a broker learns from TLS anyway.
-"""
+Virtual time has no TLS. The broker is simply given the certificate's subject, which is all that it
+would learn from TLS."""
 
 from __future__ import annotations
 
@@ -20,14 +19,14 @@ _READ = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate that a client can show: its file, where there is one, and its owner's name."""
+    """A client certificate: its file, if there is one, and its owner's name."""
 
     file: str
     common_name: str
 
     @property
     def subject(self) -> str:
-        """The owner as brokers write it."""
+        """The owner in the form that brokers use."""
         return f"CN={self.common_name}, OU={UNIT}, O={ORGANIZATION}"
 
 
@@ -40,18 +39,16 @@ STRANGER = Certificate("stranger.pem", "stranger")
 
 
 class TlsFailed(Exception):
-    """There is no TLS with this broker: one sentence."""
+    """TLS with this broker failed: one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
     """TLS settings of an endpoint.
 
-    ``authority`` is a file with the certificates that are trusted, None for those that this
-    machine trusts. Without ``verify`` any is. ``certificates`` is the folder with the files
-    of :class:`Certificate`; ``own`` the file with the certificate and key that we show where a case
-    asks for nothing else.
-    """
+    ``authority`` is a file with the trusted certificates (None: those of this machine). Without
+    ``verify`` all are trusted. ``certificates`` is the folder with the files of
+    :class:`Certificate`; ``own`` is the file with our default certificate and key."""
 
     authority: Path | None = None
     verify: bool = True
@@ -59,8 +56,7 @@ class Tls:
     own: Path | None = None
 
     def shown(self, certificate: Certificate | None) -> Path | None:
-        """The file of what we show. Raises :class:`TlsFailed` for a certificate that we do not
-        have."""
+        """The file of our certificate. Raises :class:`TlsFailed` if we do not have it."""
         if certificate is None:
             return self.own
         if self.certificates is None:
@@ -68,7 +64,7 @@ class Tls:
         return self.certificates / certificate.file
 
     def context(self, certificate: Certificate | None = None) -> ssl.SSLContext:
-        """Raise :class:`TlsFailed` for files that cannot be used."""
+        """Raise :class:`TlsFailed` for unusable files."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         shown = self.shown(certificate)
         try:
@@ -97,7 +93,7 @@ class Tls:
         return made
 
     def words(self) -> str:
-        """For people: how it is made sure that the broker is the broker."""
+        """For people: how the broker's identity is verified."""
         if not self.verify:
             return "TLS, the broker's certificate NOT verified"
         return (
@@ -107,8 +103,8 @@ class Tls:
 
 
 class TlsLayer:
-    """One connection's TLS, on the client's side. What is to go to the broker is in
-    :meth:`outgoing` after every call."""
+    """One connection's TLS on the client's side. After every call, :meth:`outgoing` has the bytes
+    for the broker."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self.established = False
@@ -122,7 +118,7 @@ class TlsLayer:
         self.receive(b"")
 
     def receive(self, data: bytes) -> bytes:
-        """Decipher the broker's ``data``; the result may be nothing."""
+        """Decrypt the broker's ``data``; the result may be empty."""
         self._in.write(data)
         clear: list[bytes] = []
         try:
@@ -136,7 +132,7 @@ class TlsLayer:
             self.ended = True
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLZeroReturnError:  # said together with our own end
+        except ssl.SSLZeroReturnError:  # answered with our own close
             self.ended = True
         except ssl.SSLCertVerificationError as problem:
             self.failed = f"the broker's certificate is not trusted: {problem.verify_message}"
@@ -145,25 +141,23 @@ class TlsLayer:
         return b"".join(clear)
 
     def write(self, data: bytes) -> None:
-        """``data`` goes to the broker, enciphered, as soon as the handshake is done."""
+        """Encrypt ``data`` for the broker as soon as the handshake is done."""
         if not self.established:
             self._early.append(data)
             return
         rest = memoryview(data)
-        with contextlib.suppress(
-            ssl.SSLError
-        ):  # there is no TLS any more; reading has said so or will
+        with contextlib.suppress(ssl.SSLError):  # TLS has ended; reading has reported it or will
             while rest:
                 rest = rest[self._tls.write(rest) :]
 
     def close(self) -> None:
-        """Send the closing alert: nothing more goes to the broker."""
+        """Send the closing alert; no more data follows."""
         if self.established:
             with contextlib.suppress(ssl.SSLError):  # the broker has not said so yet, and need not
                 self._tls.unwrap()
 
     def outgoing(self) -> bytes:
-        """Take the bytes for the broker's socket."""
+        """Take the bytes to write to the broker's socket."""
         return self._out.read()
 
     def brief(self) -> str:

@@ -1,8 +1,8 @@
 """Virtual time: one heap of deadlines, integer nanoseconds, jump to the next.
 
-Nothing is in flight outside the heap: when the heap and the broker have nothing before a deadline,
+Everything in flight is on the heap: if the heap and the broker have nothing before a deadline,
 nothing can happen before it, so waiting costs no time and silence is proved, not assumed. At equal
-instants what arrives comes before a broker's own timer, and both before the case looks again.
+instants arrivals precede the broker's timers, and both precede the case's next check.
 
 The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (ARCHITECTURE:
 two kinds of time, one core). It is driven, never imported.
@@ -50,7 +50,7 @@ SOCKET_BUFFER = 64 * 1024
 
 
 class SansIoBroker(Protocol):
-    """A broker as the world drives it."""
+    """A broker that the world can drive."""
 
     def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
 
@@ -62,8 +62,7 @@ PAGES = "paging/"
 
 
 class SansIoDisk(Protocol):
-    """The files of a broker. What it is asked for it does, and says when the broker is to learn of
-    it."""
+    """The files of a broker. It carries out requests and says when the broker learns the result."""
 
     def carry(self, now: Instant, effect: FileEffect, /) -> tuple[Instant, Input]: ...
 
@@ -72,7 +71,7 @@ class SansIoDisk(Protocol):
 
 
 class BrokerStuck(Exception):
-    """The broker asks to be woken again and again at the same instant: a bug of the broker."""
+    """The broker asks to be woken repeatedly at the same instant: a bug in the broker."""
 
 
 class _Link:
@@ -158,14 +157,12 @@ class _Link:
 
     def _leave(self, how: CloseHow) -> None:
         if self._broker_open and not self._broker_reads and how is CloseHow.EOF:
-            self._unread_by_broker.append(
-                how
-            )  # an end of stream is read behind the bytes before it
+            self._unread_by_broker.append(how)  # an end of stream is read after the bytes before it
         elif self._broker_open:
             self._broker_open = False
             self._world.feed(PeerGone(self._conn, how))
-            # The broker drops a connection whose peer is gone without asking for Close: end our
-            # side with it.
+            # The broker drops a connection whose peer has left without asking for Close, so end our
+            # side too.
             self._end(how)
 
     def apply(self, effect: SendBytes | Close | StopReading | ResumeReading) -> None:
@@ -205,7 +202,7 @@ class _Link:
             self._receiver.channel_closed(self._world.now(), what)
 
     def _press_back(self) -> None:
-        """Tell the broker when its writes begin to wait for the receiver, and when they go on."""
+        """Tell the broker when its writes start to wait for the receiver and when they resume."""
         writes = self._unread_bytes <= SOCKET_BUFFER
         if writes is self._broker_writes or not self._broker_open:
             return
@@ -214,7 +211,7 @@ class _Link:
 
 
 class VirtualWorld:
-    """A world around one sans-I/O broker. ``acceptors`` are the names that may be connected to;
+    """A world around one sans-I/O broker. ``acceptors`` are the names to which clients can connect;
     ``disk`` has its files."""
 
     clock = Clock.VIRTUAL
@@ -284,13 +281,13 @@ class VirtualWorld:
         return link
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
-        """Do ``action`` at ``instant`` (not before now), after everything already planned for
+        """Do ``action`` at ``instant`` (now, if past), after everything already scheduled for
         it."""
         self._order += 1
         heapq.heappush(self._heap, (max(instant, self._now), self._order, action))
 
     def feed(self, event: Input) -> None:
-        """Hand one input to the broker now and carry out what it asks for."""
+        """Pass one input to the broker now and carry out its effects."""
         for effect in self._broker.handle(self._now, event):
             if isinstance(effect, Observe):
                 if self._observed is not None:
@@ -311,7 +308,7 @@ class VirtualWorld:
             elif isinstance(effect, Report):
                 self.reports.append(effect.sentence)
             elif isinstance(effect, AlarmChanged):
-                continue  # this broker is linked with no other
+                continue  # this broker is not linked with others
             elif effect.conn in self._links:
                 self._links[effect.conn].apply(effect)
 

@@ -1,11 +1,9 @@
-"""The canary: a timer that runs through every real-time run and measures how late this host wakes
-its threads.
+"""The canary: a timer in every real-time run that measures how late this host wakes its threads.
 
-One thread a process asks to be woken every 10 ms and notes by how much it was late. Where the
-broker is a process on this host, it also notes how long that one's threads waited for a core: a
-host may wake us in time and the broker late. A measurement during which the canary was late cannot
-carry a verdict by more than that lateness.
-"""
+One thread per process asks to be woken every 10 ms and records its delay. If the broker is a
+process on this host, it also records how long the broker's threads waited for a core, since the
+host may wake us in time but the broker late. A measured delay that the lateness can explain does
+not support a verdict."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ _KEEP = 200_000
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Time that a broker's slowest thread waited for a core between two instants of the host."""
+    """How long the broker's slowest thread waited for a core between two host instants."""
 
     since: Instant
     at: Instant
@@ -42,8 +40,8 @@ class _Look:
 
 
 class Canary:
-    """Measured lateness by instant of ``host_clock``. Start once; read from any thread. ``broker``
-    is looked at too."""
+    """Lateness by instant of ``host_clock``. Start once; read from any thread. It also measures
+    ``broker``."""
 
     def __init__(
         self, broker: SchedulerDelay | None = None, host_clock: HostClock = HOST_CLOCK
@@ -81,14 +79,14 @@ class Canary:
             if now - self._looked >= self._look_every:
                 self._look()
             if now - due > PERIOD:
-                due = now  # do not count one long pause again for every beat it swallowed
+                due = now  # do not count one long pause again for every beat missed in it
 
     def _look(self) -> None:
         if self._broker is None:
             return
         asked = time.monotonic_ns()
         with self._looking:
-            if self._began > asked:  # somebody looked while we waited for the lock
+            if self._began > asked:  # another thread measured while we waited for the lock
                 return
             self._began = began = time.monotonic_ns()
             waited = self._broker.worst()
@@ -97,8 +95,8 @@ class Canary:
             self._looks.append(_Look(since, self._looked, waited))
 
     def worst(self, since: Instant, until: Instant | None = None) -> Duration:
-        """The worst lateness of any reading taken at or after ``since``, the broker's included; 0
-        when there is none. With ``until`` only of what was due, or looked at, before it."""
+        """The worst lateness, including the broker's, of all readings at or after ``since``; 0 if
+        there are none. With ``until`` only of readings due or taken before it."""
         self._look()
         since = self._clock.on_host(since)
         # The last first.
@@ -112,15 +110,15 @@ class Canary:
         return self._clock.of_host(worst)
 
     def quantile(self, share: float) -> Duration:
-        """The lateness that this share of our own readings did not exceed; 0 without readings."""
+        """This quantile of our own readings; 0 without readings."""
         ordered = sorted(late for _, late in self._readings.copy())
         late = ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
         return self._clock.of_host(late)
 
 
 def _worst_chain(looks: list[_Look]) -> Duration:
-    """The largest sum of looks that were taken within :data:`CHAIN`, or the largest look if that is
-    more than :data:`CHAIN`; ``looks`` has the last first."""
+    """The largest sum of looks taken within :data:`CHAIN`, or the largest look if that exceeds
+    :data:`CHAIN`; ``looks`` is in reverse order."""
     total = 0
     worst = max((look.waited for look in looks), default=0)
     chain: deque[_Look] = deque()

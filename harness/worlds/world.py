@@ -1,4 +1,4 @@
-"""The interface of a world to a case, whichever kind of time it keeps."""
+"""The interface of a world to a case, in virtual or real time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Receiver(Protocol):
         """``data`` (never empty) was readable at ``at``."""
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        """Note that nothing more will arrive; called once."""
+        """Nothing more will arrive; called once."""
 
 
 class Channel(Protocol):
@@ -47,28 +47,28 @@ class Channel(Protocol):
         arrived."""
 
     def secure(self, certificate: Certificate | None = None) -> None:
-        """Begin TLS on a channel that was opened plain; what is written waits until it is agreed
-        on. Nothing in virtual time."""
+        """Begin TLS on a plain channel; writes wait until the handshake is done. No effect in
+        virtual time."""
 
     def write(self, data: bytes) -> None:
-        """Hand ``data`` to the link; never waits."""
+        """Pass ``data`` to the link; never blocks."""
 
     def half_close(self) -> None:
         """End our direction only (FIN)."""
 
     def close(self) -> None:
-        """End both directions in order."""
+        """End both directions (orderly close)."""
 
     def cut(self) -> None:
         """Break the connection (RST; in virtual time the broker sees the link break)."""
 
     def hold_reading(self, held: bool) -> None:
-        """Stop (True) or go on (False) taking bytes from the link, so that back-pressure reaches
+        """Stop (True) or resume (False) taking bytes from the link, so that back-pressure reaches
         the broker."""
 
 
 class ForwardingChannel:
-    """Base of channels that stand between a peer and its link, :attr:`_channel`."""
+    """Base of channels between a peer and its link, :attr:`_channel`."""
 
     _channel: Channel
 
@@ -101,7 +101,7 @@ class World(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """True if a reset loses nothing that the broker wrote before it."""
+        """True if a reset loses no bytes that the broker wrote before it."""
 
     @property
     def bounds(self) -> CaseBounds:
@@ -117,28 +117,25 @@ class World(Protocol):
         *,
         plain: bool = False,
     ) -> Channel:
-        """Connect to the acceptor of that name, over TLS if it has TLS, unless ``plain``. Raises
+        """Connect to the named acceptor, over TLS if it has TLS and not ``plain``. Raises
         :class:`Unreachable`.
 
-        ``certificate`` is what we show. Whoever shows one may be refused for it: that ends the
-        channel, and raises nothing.
-        """
+        ``certificate`` is our client certificate. If the broker refuses it, the channel ends and
+        nothing is raised."""
 
     def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
-        """Let time pass until ``ready()`` or until ``deadline``, whichever is first; returns
-        ``ready()``. In real time it raises what :class:`CaseBounds` raises."""
+        """Let time pass until ``ready()`` or ``deadline``, whichever is first; return ``ready()``.
+        In real time it raises what :class:`CaseBounds` raises."""
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
-        """Do ``action`` at ``instant`` (at once when it is past), while somebody waits in this
-        world."""
+        """Do ``action`` at ``instant`` (at once if past), while a caller waits in this world."""
 
     def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
-        """By how much the host itself was late, at worst, since that instant, or between the two. 0
-        in virtual time."""
+        """The host's worst lateness since that instant, or between the two; 0 in virtual time."""
 
     def of_host(self, duration: Duration) -> Duration:
-        """Return how much time of this world passes during ``duration`` of the host: as much, but
-        where the target's clock is accelerated. Virtual time knows no host: ``duration`` itself."""
+        """Return how much time passes in this world during ``duration`` on the host: more if the
+        target's clock is accelerated, otherwise the same (also in virtual time)."""
 
     def page_files(self, content: bytes) -> Mapping[str, int]:
         """Sizes in bytes of the broker's page files that contain these bytes, by path below its
