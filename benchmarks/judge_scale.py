@@ -1,12 +1,13 @@
-"""Time and memory that judging takes, from 10**6 recorded events on: the judges and the oracles.
+"""Time and memory that judging takes, from 10**6 recorded events on: the judges, DuckDB,
+and the oracles.
 
-``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--engines judges,cluster] [--json]``. For
-each size it writes a recording (``suites/scale/load_trace.py``) and judges it with Spark on
-``local[2]`` with 4 GB of heap; the smallest one is judged by the pure-Python oracles too.
-``cluster`` are the judges on a standalone cluster of two workers on this machine, with one core and
-an executor of 2 GB each. Each engine is a process of its own, whose tree is watched: wall time,
-processor time, the most memory that it and its JVMs had at once, and the most bytes of temporary
-files.
+``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--engines judges,DuckDB] [--json]``. For
+each size it writes a recording (``suites/scale/load_trace.py``), judges it with Spark on
+``local[2]`` with 4 GB of heap, and asks DuckDB for the same checks on the same files (two threads,
+4 GB); the smallest one is judged by the pure-Python oracles too. ``cluster`` are the judges on a
+standalone cluster of two workers on this machine, with one core and an executor of 2 GB each. Each
+engine is a process of its own, whose tree is watched: wall time, processor time, the most memory
+that it and its JVMs had at once, and the most bytes of temporary files.
 
 Recordings are removed again, except under ``--keep``: then they stay in ``--scratch`` for another
 call. 10**9 events need 4.2 GB of disk.
@@ -36,6 +37,7 @@ PROCESSES = 2
 MOST_FOR_ORACLES = 2_000_000
 """They hold every event as an object: three gigabytes for a million."""
 KINDS = {"lost": 1, "shared": 1, "disordered": 1, "overrun": 1, "closed early": 1}
+EXPECTED = {"messages": 2, "order": 1, "windows": 1, "silences": 1}
 
 
 def main() -> None:
@@ -43,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     of = f"of {', '.join(ENGINES)}; oracles judge the first size, up to {MOST_FOR_ORACLES:,}"
     parser.add_argument("--sizes", default="1e6,1e7,5e7", help="numbers of events, with commas")
-    parser.add_argument("--engines", default="judges,oracles", help=of)
+    parser.add_argument("--engines", default="judges,DuckDB,oracles", help=of)
     parser.add_argument(
         "--scratch", type=Path, help="for recordings; by default a temporary folder"
     )
@@ -94,7 +96,11 @@ def measured(folder: Path, size: int, engines: Sequence[str]) -> list[dict[str, 
                 [sys.executable, __file__, "--one", engine, str(folder / "trace")], Path(scratch)
             )
         anomalies = row.pop("found")
-        row |= {"engine": engine, "events": events, "right": anomalies == KINDS}
+        row |= {
+            "engine": engine,
+            "events": events,
+            "right": anomalies == (EXPECTED if engine == "DuckDB" else KINDS),
+        }
         print(
             f"{events:>13,} {engine:8} {row['seconds']:8.1f} s {row['processor']:8.1f} s of"
             f" processor, {row['memory'] / 10**6:,.0f} MB, found {anomalies}",
@@ -208,6 +214,20 @@ def judged(folder: Path, master: str, *, heap: str) -> dict[str, Any]:
     }
 
 
+def duck(folder: Path) -> dict[str, Any]:
+    """DuckDB; the first line of its message if it gives up."""
+    import duckdb
+    from duck_checks import run
+
+    began = time.monotonic()
+    anomalies: dict[str, int] | str
+    try:
+        anomalies = run(folder, threads=2, memory="4GB", scratch=Path(tempfile.mkdtemp()))
+    except duckdb.Error as problem:
+        anomalies = str(problem).partition("\n")[0]
+    return {"work": time.monotonic() - began, "found": anomalies}
+
+
 def oracles(folder: Path) -> dict[str, Any]:
     """The pure-Python oracles, which hold all events in memory."""
     from brokerproof.harness.catalogue.profiles import load
@@ -233,24 +253,31 @@ def oracles(folder: Path) -> dict[str, Any]:
     }
 
 
-ENGINES = {"judges": judges, "cluster": cluster, "oracles": oracles}
+ENGINES = {"judges": judges, "cluster": cluster, "DuckDB": duck, "oracles": oracles}
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown."""
+    """The rows as Markdown; ratios are to DuckDB on the same recording, where it was asked."""
     lines = [
         (
             "| events | engine | s | of it at work, s | processor, s | µs an event | memory, MB |"
-            " of it JVMs, MB | files, MB |"
+            " of it JVMs, MB | files, MB | ratio | ratio of processor |"
         ),
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
+    base = {row["events"]: row for row in rows if row["engine"] == "DuckDB" and row["right"]}
     for row in rows:
+        other = base.get(row["events"])
+        ratios = (
+            f" {row['work'] / other['work']:.2f} | {row['processor'] / other['processor']:.2f} |"
+            if other and "work" in row
+            else " | |"
+        )
         lines.append(
             f"| {row['events']:,} | {row['engine']}{'' if row['right'] else ' (wrong)'} |"
             f" {row['seconds']:.1f} | {row.get('work', 0):.1f} | {row['processor']:.1f} |"
             f" {row['processor'] / row['events'] * 10**6:.2f} | {row['memory'] / 10**6:,.0f} |"
-            f" {row['java'] / 10**6:,.0f} | {row['files'] / 10**6:,.0f} |"
+            f" {row['java'] / 10**6:,.0f} | {row['files'] / 10**6:,.0f} |{ratios}"
         )
     return "\n".join(lines)
 

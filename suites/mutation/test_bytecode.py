@@ -6,11 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from brokerproof.harness.cases.example_runs import Call
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
-from brokerproof.suites.mutation.bytecode import agent, command, matrix, plan, records
+from brokerproof.suites.mutation.bytecode import agent, command, matrix, own_tests, plan, records
 from brokerproof.suites.mutation.bytecode.agent import BytecodeMutant
 from brokerproof.suites.mutation.bytecode.broker import MutableBroker
 from brokerproof.suites.mutation.bytecode.records import ControlRecord, Fate, FateRecord
@@ -199,13 +201,36 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert records.fates(tmp_path / "absent") == {}
 
 
-def test_the_table_counts_fates_by_area() -> None:
+def test_own_tests_that_pass_and_run_the_line_are_tried_shortest_first(tmp_path: Path) -> None:
+    rows = [
+        ("long", "SUCCESSFUL", "900", LINE),
+        ("short", "SUCCESSFUL", "10", f"a:1 {LINE}"),
+        ("fails", "FAILED", "10", LINE),
+        ("elsewhere", "SUCCESSFUL", "10", "a:1"),
+    ]
+    path = tmp_path / "own"
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), "utf-8")
+    tests = own_tests.covering(MUTANT, own_tests.controls(path))
+    assert [test.test for test in tests] == ["short", "long"]
+
+
+def test_the_fates_of_own_tests_become_records(tmp_path: Path) -> None:
+    path = tmp_path / "own"
+    key = MUTANT.key.replace("\t", " ")
+    path.write_text(f"{key}\tTIMED_OUT\tsome test\t3\n", "utf-8")
+    (record,) = own_tests.as_records(path, [MUTANT])
+    assert (record.fate, record.case, record.cases) == (Fate.KILLED, "some test", 3)
+
+
+@pytest.mark.parametrize(("own", "shown"), [({MUTANT.name: Fate.KILLED}, "1 of 1"), ({}, "")])
+def test_the_table_compares_the_same_mutants(own: dict[str, Fate], shown: str) -> None:
     fates = [
         FateRecord(MUTANT.name, "STOMP", "d", Fate.KILLED),
         FateRecord("other", "AMQP", "d", Fate.NOT_EXECUTED),
     ]
-    columns = [list(column.cells) for column in command.table(fates).columns]
+    table = command.table(fates, own)
+    columns = [list(column.cells) for column in table.columns]
     assert columns[0] == [*agent.AREAS, "all"]
     assert columns[2] == ["1", "0", "0", "0", "1"]
-    headers = [str(column.header) for column in command.table(fates).columns]
-    assert headers[3:5] == ["noticed", "inconclusive"]
+    assert [str(column.header) for column in table.columns][3:5] == ["noticed", "inconclusive"]
+    assert columns[-1][-1] == shown

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 TESTS_OF_OURS = ("browser", "fuzz", "interop", "repo", "scale", "soak", "units")
 """Folders of ``suites`` that only a checkout needs."""
-LOADED_ELSEWHERE = ("__main__",)
+LOADED_ELSEWHERE = ("__main__", "own_tests_driver")
 """Programs: importing one would run it."""
 DRIVERS = "brokerproof/harness/clients/drivers/"
 """Programs for interpreters of their own, which find what lies beside them."""

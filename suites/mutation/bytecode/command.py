@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from brokerproof.harness.cases.example_runs import Call
 from brokerproof.harness.commands import errors
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
-from brokerproof.suites.mutation.bytecode import matrix, plan, records
+from brokerproof.suites.mutation.bytecode import matrix, own_tests, plan, records
 from brokerproof.suites.mutation.bytecode.agent import AREAS, BytecodeMutant
 from brokerproof.suites.mutation.bytecode.broker import sample
 from brokerproof.suites.mutation.bytecode.records import Fate, FateRecord
@@ -72,10 +72,11 @@ def judge(
         raise errors.SetUp(str(problem)) from None
     chosen = {mutant.name for mutant in mutants}
     fates = [fate for fate in records.fates(out / FATES).values() if fate.mutant in chosen]
+    own = own_tests.fates(out / records.OWN_TESTS)
     if as_json:
         click.echo(json.dumps([asdict(fate) for fate in fates], ensure_ascii=False))
     else:
-        Console().print(table(fates))
+        Console().print(table(fates, own))
     return 0 if any(fate.fate is Fate.KILLED for fate in fates) else 1
 
 
@@ -111,13 +112,17 @@ def _line(fate: FateRecord) -> str:
     return f"{fate.fate} {fate.mutant}: {fate.description}{f' ({fate.case})' if fate.case else ''}"
 
 
-def table(fates: Sequence[FateRecord]) -> Table:
-    """Kills by area."""
+def table(fates: Sequence[FateRecord], own: Mapping[str, Fate]) -> Table:
+    """Kills by area, and those of the broker's own tests on the same mutants where they are
+    known."""
     table = Table(title=f"{len(fates)} bytecode mutants", title_justify="left")
-    for column in ("area", "mutants", *(fate.value for fate in Fate)):
+    for column in ("area", "mutants", *(fate.value for fate in Fate), "killed by its own tests"):
         table.add_column(column, justify="left" if column == "area" else "right")
     for area in (*AREAS, "all"):
         rows = [fate for fate in fates if area in (fate.area, "all")]
         counts = Counter(fate.fate for fate in rows)
-        table.add_row(area, str(len(rows)), *(str(counts[fate]) for fate in Fate))
+        judged = [own[fate.mutant] for fate in rows if fate.mutant in own]
+        killed = f"{judged.count(Fate.KILLED)} of {len(judged)}" if judged else ""
+        numbers = [str(counts[fate]) for fate in Fate]
+        table.add_row(area, str(len(rows)), *numbers, killed)
     return table

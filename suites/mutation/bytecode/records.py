@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+OWN_TESTS = "own-tests.ndjson"
+"""The fates of the mutants in Artemis' own tests."""
+
 
 class Fate(enum.StrEnum):
     """The end of one mutant in one body of tests."""
