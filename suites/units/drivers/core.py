@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings as hypothesis_settings
-
 from brokerproof.harness.model.broker_io import Effect, SendBytes
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Instant
@@ -27,8 +25,6 @@ from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver
 
 CORE = Acceptor("core", protocols=("CORE",))
-few = hypothesis_settings(deadline=None, max_examples=40)
-"""For properties that make a broker for each example."""
 
 
 class CoreClient:

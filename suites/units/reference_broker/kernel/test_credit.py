@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.reference_broker.kernel import serial_numbers
-from brokerproof.reference_broker.kernel.credit import ReceiverCredit, SenderCredit
+from brokerproof.reference_broker.kernel.credit import ReceiverCredit
 
 TOP = 2**32
 NUMBER = st.integers(0, TOP - 1) | st.sampled_from(
@@ -39,24 +39,6 @@ def test_ranges_run_over_the_end(first: int, length: int, place: int) -> None:
         first, serial_numbers.add(first, place), serial_numbers.add(first, length)
     )
     assert inside is (0 <= place <= length)
-
-
-def test_a_flow_that_was_overtaken_by_deliveries() -> None:
-    credit = SenderCredit(TOP - 2)
-    assert credit.flow(None, 5, False)
-    for _ in range(3):
-        credit.spend()
-    assert (credit.count, credit.credit) == (1, 2)
-    assert credit.flow(TOP - 2, 5, False)
-    assert credit.credit == 2, "the same limit"
-    assert credit.flow(TOP - 1, 1, True)
-    assert (credit.credit, credit.drain) == (0, True), "below zero counts as zero"
-    assert credit.flow(1, TOP - 1, False)
-    assert credit.credit == TOP - 1
-    assert not credit.flow(2, 5, True)
-    assert (credit.credit, credit.drain) == (TOP - 1, False), (
-        "a count that we never had changes nothing"
-    )
 
 
 def test_what_a_receiver_does_not_believe() -> None:

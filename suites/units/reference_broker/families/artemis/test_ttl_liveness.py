@@ -1,8 +1,6 @@
 """When silent connections are closed, and when the broker beats: to the nanosecond, one before, at,
 and one after."""
 
-import dataclasses
-
 from brokerproof.harness.model.broker_io import Close, SendBytes
 from brokerproof.harness.model.time import Instant, ms
 from brokerproof.reference_broker.settings.acceptor import Acceptor
@@ -46,15 +44,3 @@ def test_no_connect_in_time() -> None:
     effects = driver.at(ms(10000))
     assert only(effects, 1)["message"] == "no CONNECT in time"
     assert effects[-1] == Close(1)
-
-
-def test_one_timer_call_serves_everything_that_is_due() -> None:
-    driver = Driver(
-        dataclasses.replace(
-            settings(2000), acceptors=(with_parameters(Acceptor("stomp"), connection_ttl_ms=2000),)
-        )
-    )
-    for conn in (1, 2, 3):
-        driver.connect(conn)
-    driver.at(ms(10_000))
-    assert driver.closed == [1, 2, 3]

@@ -2,14 +2,12 @@
 in bytes."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.reference_broker.families.artemis.accounting import MESSAGE, REFERENCE
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
-from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, few, names
+from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, names
 
 HEAD = 12
 """Bytes of a delivery that are not part of the message as its producer paid for it, beside the 13
@@ -114,57 +112,7 @@ def test_a_full_address_gives_nothing_until_it_has_room(
     assert take_one(one) == second
 
 
-def test_the_rest_comes_when_there_is_more_room() -> None:
-    one = limited(FullPolicy.BLOCK)
-    assert granted(one, MAX + 1500) == [MAX]
-    for _ in range(7):
-        one.say("send", message=sized(1000))
-    # Of what was granted 3000 bytes are not used, and the room is that at last, with 1424 bytes
-    # charged a message.
-    assert [take_one(one) for _ in range(5)] == [[], [], [1304], [196], []]
-
-
 def test_the_release_gives_all_that_is_asked_for_unless_it_is_full() -> None:
     one = limited(FullPolicy.BLOCK, within_room=False)
     assert granted(one, 5 * MAX) == [5 * MAX]
     assert granted(one, 5 * MAX) == [5 * MAX]
-
-
-@few
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("ask"), st.sampled_from([1, 999, 1000, 1001, MAX - 1, MAX, MAX + 1])),
-            st.tuples(st.just("send"), st.sampled_from([100, 1000])),
-            st.tuples(st.just("take"), st.just(0)),
-        ),
-        max_size=25,
-    )
-)
-def test_a_producer_that_keeps_to_its_credit_never_passes_the_room(
-    steps: list[tuple[str, int]],
-) -> None:
-    """Whatever is granted fits into the room of that moment, with what is outstanding; and nothing
-    is granted unasked."""
-    one = limited(FullPolicy.BLOCK)
-    asked = given = spent = 0
-    queued: list[int] = []
-    for what, amount in steps:
-        came: list[int] = []
-        if what == "ask":
-            asked += amount
-            came = granted(one, amount)
-        elif what == "send" and given - spent >= amount:
-            one.say("send", message=sized(amount))
-            queued.append(amount + CHARGE)
-            spent += amount
-        elif what == "take" and queued:
-            queued.pop(0)
-            came = take_one(one)
-        given += sum(came)
-        room = MAX - sum(queued)
-        if came:
-            assert given - spent <= room
-        assert given <= asked
-        if given < asked:  # what is still due cannot be had
-            assert given - spent >= room or room <= 0

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.model.broker_io import SendBytes
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, frames
@@ -101,20 +100,3 @@ def test_every_fault_cites_requirements_of_the_catalogue_in_plain_words() -> Non
     for fault in faults:
         assert {fault.v10, fault.v11, fault.v12} <= known, fault
         assert not set(fault.message) & set(":\\\r\n")
-
-
-def test_a_message_to_the_byte() -> None:
-    driver = Driver().connected(1)
-    driver.feed(1, "SUBSCRIBE\nid:s\\c1\ndestination:t\nack:client\n\n\0")
-    effects = driver.feed(
-        1,
-        "SEND\nfoo:1\ndestination:t\nreceipt:r\nfoo:2\ncontent-type:text/plain\nmessage-id:forged\nsubscription:forged\n"
-        "ack:forged\nredelivered:forged\ncontent-length:3\nk\\c:v\\n\\r\\\\\ncontent-length:9\ndestination:u\n\na\0b\0",
-    )
-    assert effects == [
-        SendBytes(
-            1,
-            b"MESSAGE\nsubscription:s\\c1\nmessage-id:000001,0000000001\nack:000001-00000001\ndestination:t\nfoo:1\nfoo:2\n"
-            b"content-type:text/plain\nk\\c:v\\n\\r\\\\\ncontent-length:3\n\na\0b\0RECEIPT\nreceipt-id:r\n\n\0",
-        )
-    ]
