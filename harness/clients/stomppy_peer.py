@@ -221,7 +221,8 @@ class StompPyPeer(StompInbox):
         """Connect and wait for CONNECTED. 1.0 says CONNECT, the others STOMP. Raises
         :class:`ControlFailed`."""
         try:
-            self.connection.connect(login, passcode, headers=dict(header_list(headers)))
+            with_ = dict(header_list(headers))
+            self._say(lambda: self.connection.connect(login, passcode, headers=with_))
         except Unreachable as problem:
             raise ControlFailed(str(problem)) from None
         self.connected = self.expect(CONNECTED, proves=proves)

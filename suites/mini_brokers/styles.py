@@ -160,6 +160,30 @@ class LateReceipts(Connection):
         super().refuse(reason, frame)
 
 
+class Patient(Connection):
+    """A SEND waits while a subscriber of its destination does not read: no text bounds how long."""
+
+    def handle(self, frame: Frame) -> None:
+        destination = frame.get("destination")
+        if frame.command == "SEND" and any(
+            reader.transport.get_write_buffer_size() > 65_536
+            for reader in self.broker.connections
+            for subscription in reader.subscriptions.values()
+            if subscription.destination == destination
+        ):
+            self.is_blocked = True
+            self.timers.append(self.broker.loop.call_later(0.02, self.try_again, frame))
+            return
+        super().handle(frame)
+
+    def try_again(self, frame: Frame) -> None:
+        self.is_blocked = False
+        self.handle(frame)
+        if not self.is_blocked:
+            data, self.unread = self.unread, b""
+            self.data_received(data)
+
+
 class ClosesLater(Connection):
     """An end takes two seconds, and nothing is read or sent meanwhile: no text says how soon."""
 
@@ -205,6 +229,7 @@ STYLES: Mapping[str, Parts] = {
     "one-at-a-time": Parts(OneAtATime),
     "forgets": Parts(Forgets),
     "late-receipts": Parts(LateReceipts),
+    "patient": Parts(Patient),
     "closes-later": Parts(ClosesLater),
     "greedy": Parts(Connection, GreedyQueue),
     "topics-only": Parts(TopicsOnly),

@@ -29,11 +29,11 @@ ACCUSED = {Verdict.FAIL, Verdict.ERROR}
 """A WARN is not an accusation: it says which recommendation a style does not follow."""
 
 
-def results_of(name: str, folder: Path) -> list[Result]:
+def results_of(name: str, folder: Path, touched: str = TOUCHED) -> list[Result]:
     calls = [
         call
         for call in all_calls()
-        if call.case.suite in SUITES and (WHOLE or re.match(TOUCHED, call.id))
+        if call.case.suite in SUITES and (WHOLE or re.match(touched, call.id))
     ]
     folder.mkdir()
     with mini_broker(name) as address:
@@ -58,3 +58,9 @@ def test_no_legal_style_is_accused(name: str, results: dict[str, list[Result]]) 
     assert not accused
     passed = sum(result.verdict is Verdict.PASS for result in results[name])
     assert passed >= len(results[name]) // 4, f"{passed} of {len(results[name])} cases passed"
+
+
+def test_a_producer_may_wait_for_a_reader(tmp_path: Path) -> None:
+    stalled = r"flow\.stalled_readers\.a_client_that_does_not_read_holds_up_nobody"
+    results = results_of("patient", tmp_path / "patient", stalled)
+    assert {result.verdict for result in results} == {Verdict.PASS}

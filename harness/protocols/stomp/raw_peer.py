@@ -63,6 +63,10 @@ OF_RECEIPTS = re.compile(
 )
 """Requirements of RECEIPT, and of what a server may send. They bind it to nothing where it refuses
 the frame with ERROR: whether it may do so, the requirements of that frame say."""
+ASKED_FOR = re.compile("STOMP10-RECEIPT-02|STOMP11-HDR-13|STOMP12-HDR-17|STOMP1[12]-RCPT-01")
+"""Requirements that a RECEIPT comes. Where none ever does, others say nothing."""
+CONFIRMED = ("BEGIN", "SUBSCRIBE", "SEND")
+"""The commands of which :attr:`Identity.unmet` may say that they never are."""
 
 
 class StompInbox(StompConversation):
@@ -121,12 +125,34 @@ class StompPeer(StompInbox):
         self.messages_seen = 0
         self.unmet: Mapping[str, str] = {}
         """See :attr:`Identity.unmet`: for a RECEIPT that never comes only its judge waits."""
+        self._asked: dict[str, str] = {}
+        """The commands of the frames that asked for a receipt, by its id."""
 
     # Conversation
 
     def on_frame(self, item: Frame) -> None:
         self.messages_seen += item.command == "MESSAGE"
         super().on_frame(item)
+
+    def _unmet(
+        self, detail: str, proves: Requirements | None, unmet: Expectation | None = None
+    ) -> None:
+        if reason := self._never_confirmed(unmet):
+            ids = (proves,) if isinstance(proves, str) else proves or ()
+            proves = tuple(each for each in ids if ASKED_FOR.fullmatch(each))
+            if not proves:
+                raise ControlFailed(reason, Symptom.UNMET)
+        super()._unmet(detail, proves, unmet)
+
+    def _never_confirmed(self, unmet: Expectation | None) -> str:
+        """Why the RECEIPT that was awaited never comes; empty if it may, or was none."""
+        if unmet is None or unmet.kind != "frame" or unmet.shape is None:
+            return ""
+        command, headers, _ = unmet.shape
+        silent = {name: self.unmet.get(f"stomp {name}", "") for name in CONFIRMED}
+        asked = self._asked.get(dict(headers).get("receipt-id", ""))
+        reasons = (silent[asked],) if asked in silent else silent.values()
+        return next(filter(None, reasons), "") if command == "RECEIPT" else ""
 
     def on_the_wire(self, shape: Shape) -> Shape:
         command, headers, body = shape
@@ -145,6 +171,8 @@ class StompPeer(StompInbox):
     ) -> None:
         """Send one frame with exactly these headers, escaped as this peer's version has it."""
         data = codec.encode(command, headers, body, version=self.version, eol=eol)
+        receipts = [value for name, value in codec.header_list(headers) if name == "receipt"]
+        self._asked.update(dict.fromkeys(receipts, command))
         self.judge.record(
             FrameSent(
                 at_ns=self.world.now(),

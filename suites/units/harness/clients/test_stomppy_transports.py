@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
 import pytest
+from stomp.exception import NotConnectedException
 
 from brokerproof.harness.clients import stomppy_transports
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
@@ -315,6 +316,16 @@ def saying(data: bytes) -> Answer:
         return data if said.command == "SEND" else answering()(said)
 
     return answer
+
+
+def test_a_link_that_ends_amid_connect_is_a_failed_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*_: object, **__: object) -> None:
+        raise NotConnectedException
+
+    _, peer, _ = virtual(answering())
+    monkeypatch.setattr(peer.connection, "connect", ended)
+    with pytest.raises(ControlFailed, match="nothing arrived"):
+        peer.connect()
 
 
 def test_a_frame_that_it_loses_is_not_the_brokers_fault() -> None:

@@ -1,6 +1,6 @@
 """The dialect of a broker of which only the address is known."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from brokerproof.harness.inference.dialect import Dialect, infer_dialect
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.targets.target import Target
 from brokerproof.reference_broker.protocols.stomp import commands
+from brokerproof.suites.stomp.test_framing import (
+    test_any_split_of_a_conversation_gets_the_same_answers as split,
+)
 from brokerproof.suites.stomp.test_receipts import (
     test_every_kind_of_frame_is_answered_with_one_receipt as every_receipt,
 )
@@ -58,8 +61,9 @@ def test_without_any_place_nobody_is_accused(
     assert "no plain message passed through /queue/{name} or /topic/{name}" in result.detail
 
 
+@pytest.mark.parametrize("needing", [unsubscribed, split])
 def test_what_needs_a_receipt_that_never_comes_is_unmet_at_once(
-    broker: Target, monkeypatch: pytest.MonkeyPatch
+    needing: Callable[..., None], broker: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscribe = commands.COMMANDS["SUBSCRIBE"]
 
@@ -73,11 +77,16 @@ def test_what_needs_a_receipt_that_never_comes_is_unmet_at_once(
     [reason] = inferred.unmet.values()
     assert reason in inferred.sentences
     target = OtherIdentity(broker, inferred.applied(broker.identity))
-    declared = of(unsubscribed)
+    declared = of(needing)
     assert declared is not None
     result = execute(run_of(target), Call(declared, "1.2", {}, declared.id("1.2")))
     assert (result.verdict, result.attempts) == (Verdict.INCONCLUSIVE, 1)
     assert reason in result.detail
+    declared = of(every_receipt)
+    assert declared is not None
+    result = execute(run_of(target), Call(declared, "1.2", {}, declared.id("1.2")))
+    accused = {each.requirement for each in result.findings if each.verdict is Verdict.FAIL}
+    assert accused == {"STOMP12-HDR-17"}
 
 
 def test_a_nack_that_is_confirmed_is_not_refused(broker: Target) -> None:

@@ -1,0 +1,39 @@
+"""What a specification allows or leaves open, in a broker that is else the reference: no case
+accuses it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.cases.case import of
+from brokerproof.harness.cases.execution import Call, execute
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.reference_broker.protocols.amqp091 import channel as channels
+from brokerproof.reference_broker.protocols.amqp091.consuming import commands
+from brokerproof.suites.delivery.test_amounts import (
+    test_a_message_is_requeued_any_number_of_times as requeued,
+)
+from brokerproof.suites.units.drivers.executed_case import run_of
+from brokerproof.suites.units.drivers.targets import started
+
+
+def test_a_rejected_message_may_be_for_other_channels_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the XML of AMQP 0-9-1 a server must not deliver it again on the same channel."""
+    reject = channels.HANDLERS[commands.Basic.Reject]
+
+    def for_others(channel: Any, method: Any) -> None:
+        for consumer in [*channel.consumers.values()]:
+            channel.cancel(consumer)
+        reject(channel, method)
+
+    monkeypatch.setitem(channels.HANDLERS, commands.Basic.Reject, for_others)
+    declared = of(requeued)
+    assert declared is not None
+    with started("reference-rabbitmq", tmp_path) as broker:
+        result = execute(run_of(broker), Call(declared, None, {}, declared.id(None)))
+    found = {each.requirement: each.verdict for each in result.findings}
+    assert found["AMQP091-REJ-01"] is Verdict.PASS
+    assert found["RABBITMQ-AMQP091-NACK-02"] is Verdict.FAIL
