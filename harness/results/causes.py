@@ -16,7 +16,6 @@ from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import Result
 
 _Rank = tuple[bool, int, int, int]
-_VERSION = re.compile(r"^STOMP1[012]-")
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?")
 
 
@@ -32,7 +31,7 @@ class Cause:
     """The different observations, first the one that was recorded first."""
     cases: list[str] = field(default_factory=list)
     cited: list[frozenset[str]] = field(default_factory=list)
-    """The requirements that each case cites, of any version."""
+    """The rules that each case cites, whichever version states them."""
 
     @property
     def is_unmet(self) -> bool:
@@ -92,7 +91,7 @@ def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
         if keys[-1] not in by_key:
             cause.observed.append(observed)
         cause.cases.append(result.case)
-        cause.cited.append(frozenset(_VERSION.sub("STOMP-", each) for each in result.requirements))
+        cause.cited.append(frozenset(map(impacts.rule_of, result.requirements)))
         for key in keys:
             by_key.setdefault(key, cause)
     ranks = {id(cause): _rank(cause) for cause in causes}
@@ -122,7 +121,7 @@ def _keys(result: Result, finding: JudgedFinding | None) -> Sequence[tuple[str, 
     if finding is not None and finding.seen is Seen.UNMET:
         keys = [observed]
     elif finding is not None:
-        keys.insert(1, ("requirement", _VERSION.sub("STOMP-", finding.requirement)))
+        keys.insert(1, ("requirement", impacts.rule_of(finding.requirement)))
     return [(result.target, *key) for key in keys]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from brokerproof.harness.catalogue import requirements
@@ -10,6 +11,7 @@ from brokerproof.harness.model.verdicts import Impact, Seen, Verdict
 from brokerproof.harness.results.records import Result
 
 _BROKEN = (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.KNOWN, Verdict.WARN)
+_VERSION = re.compile(r"^STOMP1[012]$")
 _WORST_FIRST = (*Impact, None)
 
 
@@ -22,6 +24,14 @@ def of_requirement(requirement: str) -> Impact | None:
     """Return the impact in the catalogue; None if it has none."""
     known = _catalogue().get(requirement)
     return known.impact if known is not None else None
+
+
+def rule_of(requirement: str) -> str:
+    """Return what the requirements of one rule have in common in all versions of a protocol: the
+    protocol and the title, or the rest of the id where the catalogue does not know it."""
+    document, _, rest = requirement.partition("-")
+    known = _catalogue().get(requirement)
+    return f"{_VERSION.sub('STOMP', document)} {rest if known is None else known.heading}"
 
 
 def severity(impact: Impact | str | None) -> int:

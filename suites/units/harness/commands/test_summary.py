@@ -12,7 +12,7 @@ from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.commands import progress, summary
 from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Impact, Seen, Verdict
-from brokerproof.harness.results import area_summary, causes
+from brokerproof.harness.results import area_summary, causes, impacts
 from brokerproof.harness.results.area_summary import State
 from brokerproof.harness.results.records import Result
 
@@ -176,6 +176,16 @@ def test_versions_variants_and_one_requirement_are_one_cause() -> None:
     assert [cause.impact for cause in grouped] == [Impact.DUPLICATE, Impact.DISCONNECT]
     assert [cause.area for cause in grouped] == [Area.PROTOCOL, Area.HEARTBEAT]
     assert len(grouped[1].observed) == 2, "900 and 901 ms are one observation"
+
+
+def test_a_rule_that_its_versions_number_differently_is_one_cause() -> None:
+    rows = ("STOMP11-SUB-11", "STOMP12-SUB-13")
+    [cause] = causes.group(
+        [result(f"a.{row}", row, Verdict.FAIL, row) for row in rows], Verdict.FAIL
+    )
+    assert len(cause.cases) == 2
+    twice = ("AMQP091-VER-03", "AMQP10-VER-11")
+    assert len({impacts.rule_of(row) for row in twice}) == 2, "protocols are judged apart"
 
 
 def test_of_several_findings_the_worst_impact_leads() -> None:
