@@ -53,6 +53,8 @@ class _Book:
         self.last: dict[Side, int] = {}
         self.going_on: dict[Link, _Delivery] = {}
         self.tags: dict[tuple[Link, str], _Delivery] = {}
+        self.unclear: set[Side] = set()
+        """Who sent a transfer without a link or an id: its peer may read either from it."""
 
 
 class _Books:
@@ -65,9 +67,12 @@ class _Books:
     def transfer(self, step: Placed) -> tuple[_Delivery, bool] | None:
         """The delivery of a transfer, and whether it is the delivery's first; None if it belongs to
         no link."""
-        if step.session is None or step.link is None:
+        if step.session is None:
             return None
         book, frame = self.of(step.session), step.frame
+        if step.link is None:
+            book.unclear.add(frame.side)
+            return None
         delivery = book.going_on.get(step.link)
         first = delivery is None
         if delivery is None:
@@ -78,7 +83,9 @@ class _Books:
                 frame.fields.get("delivery-tag"),
                 frame.side,
             )
-            if number is not None:
+            if number is None:
+                book.unclear.add(frame.side)
+            else:
                 book.by_id[(frame.side, number)] = delivery
         if frame.flag("more") and not frame.flag("aborted"):
             book.going_on[step.link] = delivery
@@ -191,6 +198,8 @@ def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
     first, last, subject = _named(book, step)
     which = f"delivery {first}" if first == last else f"deliveries {first} to {last}"
     if not subject:
+        if frame.side.other in book.unclear:
+            return
         yield Finding(
             DIRECTION,
             Seen.VIOLATED,

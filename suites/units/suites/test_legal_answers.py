@@ -10,7 +10,11 @@ from brokerproof.harness.cases.case import of
 from brokerproof.harness.cases.execution import Call, execute
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.reference_broker.protocols.amqp091 import channel as channels
+from brokerproof.reference_broker.protocols.amqp091 import publishing
 from brokerproof.reference_broker.protocols.amqp091.consuming import commands
+from brokerproof.suites.amqp091.test_publish_and_consume import (
+    test_a_mandatory_message_that_nobody_gets_is_returned as returned,
+)
 from brokerproof.suites.delivery.test_amounts import (
     test_a_message_is_requeued_any_number_of_times as requeued,
 )
@@ -37,3 +41,14 @@ def test_a_rejected_message_may_be_for_other_channels_only(
     found = {each.requirement: each.verdict for each in result.findings}
     assert found["AMQP091-REJ-01"] is Verdict.PASS
     assert found["RABBITMQ-AMQP091-NACK-02"] is Verdict.FAIL
+
+
+def test_the_code_of_a_return_is_not_in_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "NO_ROUTE", 404)
+    declared = of(returned)
+    assert declared is not None
+    with started("reference-rabbitmq", tmp_path) as broker:
+        result = execute(run_of(broker), Call(declared, None, {}, declared.id(None)))
+    assert result.verdict is Verdict.PASS

@@ -134,6 +134,20 @@ def test_settling_wrongly_is_seen(dispositions: list[Event], requirement: str) -
     assert requirement in violations(amqp_deliveries.settlement, [*sending(2), *dispositions])
 
 
+@pytest.mark.parametrize(
+    "transfer",
+    [
+        we("transfer", delivery_id=0, delivery_tag="0x01"),
+        we("transfer", handle=0, delivery_tag="0x01"),
+    ],
+)
+def test_what_a_defective_transfer_is_read_as_is_no_violation(transfer: Event) -> None:
+    settled = broker("disposition", role="receiver", first=0, settled=True, state="accepted()")
+    assert violations(amqp_deliveries.settlement, [*receiving(), transfer, settled]) == set()
+    [accused] = violations(amqp_deliveries.settlement, [*receiving(), settled])
+    assert accused == amqp_deliveries.DIRECTION
+
+
 def test_no_disposition_is_no_evidence() -> None:
     assert outcome(amqp_deliveries.settlement, sending(1)) == {
         amqp_deliveries.ONCE: Seen.NEVER_REACHED
