@@ -1,4 +1,4 @@
-"""Bytes under the frames: what arrived exactly as it came, and writing in pieces of any size."""
+"""Bytes below the frames: the stream exactly as received, and writes in pieces of any size."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from brokerproof.suites.api.stomp import StompPeer
 
 
 def tap(peer: StompPeer) -> bytearray:
-    """Everything that arrives on ``peer`` from now on, byte for byte; it grows as the connection
-    speaks."""
+    """Everything that ``peer`` receives from now on, byte for byte; it grows as data arrives."""
     received = bytearray()
     decode = peer.decode
 
@@ -29,7 +28,7 @@ def tap(peer: StompPeer) -> bytearray:
 
 @dataclass(frozen=True)
 class RawFrame:
-    """A frame of the server before anything was unescaped: its lines without their ends."""
+    """A frame of the server before unescaping: its lines without their line ends."""
 
     command: bytes
     lines: tuple[bytes, ...]
@@ -37,7 +36,7 @@ class RawFrame:
 
 
 def raw_frames(received: bytes | bytearray) -> Iterator[RawFrame]:
-    """Cut ``received`` into complete frames by the grammar: ends of line, head, empty line, body,
+    """Cut ``received`` into complete frames by the grammar: line ends, head, empty line, body,
     NUL."""
     rest = bytes(received)
     while rest := rest.lstrip(b"\r\n"):
@@ -58,14 +57,14 @@ def raw_frames(received: bytes | bytearray) -> Iterator[RawFrame]:
 
 
 def raw_line(name: str, value: str, version: str) -> bytes:
-    """A header line as this version writes it, without its end."""
+    """A header line as this version writes it, without its line end."""
     return f"{codec.escape(name, version)}:{codec.escape(value, version)}".encode()
 
 
 def raw_frame(
     command: str, lines: Iterable[bytes], body: bytes = b"", *, eol: bytes = b"\n"
 ) -> bytes:
-    """A frame of lines that are written as they are."""
+    """A frame of lines that are written unchanged."""
     return eol.join([command.encode(), *lines, b"", b""]) + body + b"\x00"
 
 
@@ -96,14 +95,14 @@ bytes."""
 
 
 def cuts(most: int = 8) -> st.SearchStrategy[tuple[Cut, ...]]:
-    """Some cuts, most of them one byte before, at or behind a delimiter."""
+    """Some cuts, most of them one byte before, at or after a delimiter."""
     one = st.builds(Cut, st.sampled_from(_DELIMITERS), st.integers(0, 2000), st.integers(-1, 2))
     return st.lists(one, max_size=most).map(tuple)
 
 
 def write_in_pieces(target: Bench, peer: StompPeer, data: bytes, where: Iterable[Cut]) -> None:
-    """Write ``data`` cut ``where``. Between the pieces a moment passes, so that they arrive
-    apart."""
+    """Write ``data`` cut ``where``, with a pause between the pieces, so that they arrive
+    separately."""
     positions = sorted({0, len(data), *(cut.of(data) for cut in where)})
     for start, end in itertools.pairwise(positions):
         peer.write(data[start:end])

@@ -1,4 +1,4 @@
-"""Fates of connections that broke a rule, and the service that others get meanwhile."""
+"""What happens to connections that broke a rule, and how others are served meanwhile."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from brokerproof.suites.api import (
 from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
 
 MOMENT: Duration = ms(300)
-"""How long a broker is given to speak up by itself before it is asked."""
+"""How long a broker has to react on its own before it is asked."""
 BEFORE_HANDSHAKE_TIMEOUT: Duration = seconds(5)
-"""Time in which a refused client is closed. A broker's handshake timeout (10 s is usual) ends the
+"""Time in which a refused client is closed. A broker's handshake timeout (usually 10 s) ends the
 connection for another reason."""
 
 
@@ -73,9 +73,9 @@ def fates(
     within: Duration = PATIENCE,
     end_within: Duration = PATIENCE,
 ) -> list[Fate]:
-    """Gives the broker a moment to speak up; where it does not, asks for a receipt (an empty
-    transaction) and waits ``within``. After an ERROR the end of the connection is waited for;
-    whether it was due is for the caller."""
+    """Gives the broker a moment to react on its own; if it does not, asks for a receipt (an empty
+    transaction) and waits ``within``. After an ERROR it waits for the end of the connection; the
+    caller decides whether that was due."""
 
     def refused(peer: StompPeer) -> bool:
         return peer.ended is not None or any(received.command == "ERROR" for received in peer.inbox)
@@ -115,7 +115,8 @@ class Bystander:
         self.check()
 
     def check(self, *, proves: Requirements | None = None) -> None:
-        """Publishes once more: the receipt must come (that is what is proved), and the message."""
+        """Publishes once more: the receipt must arrive (this is what the control proves), and the
+        message."""
         self._said += 1
         body = b"bystander %d" % self._said
         self._peer.publish(self._to, body, proves=proves)

@@ -1,4 +1,4 @@
-"""A grammar of malformed frames: each kind is one way in which a frame of a connected client can be
+"""A grammar of malformed frames: each kind is one way in which a connected client's frame can be
 wrong."""
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ ESCAPING = VERSIONS - {"1.0"}
 
 @dataclass(frozen=True)
 class Malformation:
-    """One kind. ``data`` has, for a destination and a version, what is written."""
+    """One kind. For a destination and a version, ``data`` has the bytes to write."""
 
     name: str
     data: Callable[[Destination, str], bytes]
     versions: frozenset[str] = VERSIONS
-    """Where it is malformed, or at least strange."""
+    """Where it is malformed, or at least unusual."""
 
 
 def send(
     *lines: bytes, body: bytes = b"evil", eol: bytes = b"\n"
 ) -> Callable[[Destination, str], bytes]:
-    """A SEND to a proper destination with these lines besides."""
+    """A SEND to a valid destination with these additional lines."""
 
     def encoded(to: Destination, version: str) -> bytes:
         named = [
@@ -45,7 +45,7 @@ def literally(data: bytes) -> Callable[[Destination, str], bytes]:
 
 
 def command(text: str) -> Callable[[Destination, str], bytes]:
-    """A proper SEND but for its command."""
+    """A valid SEND except for its command."""
     return lambda to, version: send()(to, version).replace(b"SEND", text.encode(), 1)
 
 
@@ -113,7 +113,7 @@ KINDS = (
 
 
 def some_kinds() -> st.SearchStrategy[list[Malformation]]:
-    """A few of all kinds; those that the version allows are left out by who writes them."""
+    """A few of all kinds; the caller leaves out those that the version allows."""
     return st.lists(
         st.sampled_from(KINDS),
         min_size=3,

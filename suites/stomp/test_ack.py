@@ -1,7 +1,7 @@
 """ACK: how it names a message in each version, and which messages it settles in each mode.
 
-What was settled shows when the consumer goes away: the next consumer of the queue finds what was
-not.
+Settled messages become visible when the consumer leaves: the next consumer of the queue receives
+the others.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
     target: Bench, version: str
 ) -> None:
     """An ACK without a header that names its message is not confirmed, and the next consumer gets
-    the message. A complete ACK is accepted before."""
+    the message. A complete ACK is accepted first."""
     for words, kept in NAMELESS[version].items():
         with bystander(target, version):
             queue, consumer = target.destination(), target.stomp(version)
@@ -127,8 +127,9 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
 
 @case(KEPT_WITHOUT_ACK)
 def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: str) -> None:
-    """Two connections each hold a message by a subscription of one id. An ACK on the first names
-    the second's message, whatever the answer. When both are lost each queue has its message."""
+    """Two connections each hold a message through subscriptions with the same id. An ACK on the
+    first names the second's message, whatever the answer. When both connections are lost, each
+    queue has its message."""
     own, theirs = target.destination(), target.destination()
     consumer, other = target.stomp(version), target.stomp(version)
     consumer.publish(own, b"own")
@@ -157,7 +158,7 @@ def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
     target: Bench, version: str, command: str
 ) -> None:
     """A message is acknowledged and then named by another ACK or NACK. That is refused, or
-    confirmed and of no consequence: no ERROR and no close follows its RECEIPT."""
+    confirmed without effect: no ERROR and no close follows its RECEIPT."""
     if command == "NACK":
         target.require_capability("nack")
     queue, consumer = target.destination(), target.stomp(version)
@@ -178,8 +179,8 @@ def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
 
 @case(ONLY_PROCESSED)
 def test_an_ack_behind_unsubscribe_is_refused_or_settles(target: Bench, version: str) -> None:
-    """A subscription holds a message and is ended. An ACK for it is refused, or confirmed and the
-    message consumed: then the next consumer does not get it."""
+    """A subscription holds a message and is removed. An ACK for that message is refused, or
+    confirmed and the message is consumed: then the next consumer does not get it."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"held")
     message = held(target, consumer, queue, 1, "client-individual")[0]
@@ -208,7 +209,7 @@ def test_an_ack_behind_unsubscribe_is_refused_or_settles(target: Bench, version:
 def test_in_mode_client_an_ack_covers_what_came_before(
     target: Bench, version: str, count: int, last: int
 ) -> None:
-    """In mode client one of several messages is acknowledged and the connection is lost. The next
+    """In client mode one of several messages is acknowledged and the connection is lost. The next
     consumer gets exactly the later ones."""
     last %= count
     queue, consumer = target.destination(), target.stomp(version)
@@ -226,8 +227,8 @@ def test_in_mode_client_an_ack_covers_what_came_before(
 
 @case(CUMULATIVE, UNSETTLED_IS_KEPT, needs={"anycast"})
 def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) -> None:
-    """One connection has a subscription in mode client to each of two queues, and acknowledges the
-    last message of the second. The second queue is empty then, the first still has all its
+    """One connection has a subscription in client mode to each of two queues, and acknowledges the
+    last message of the second. The second queue is then empty, and the first still has all its
     messages."""
     one, two, consumer = target.destination(), target.destination(), target.stomp(version)
     producer = target.stomp(version)
@@ -291,8 +292,8 @@ def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: st
 def test_in_mode_client_individual_an_ack_covers_one_message(
     target: Bench, version: str, taken: list[bool], backwards: bool
 ) -> None:
-    """In mode client-individual some messages are acknowledged, in either order, and the connection
-    is lost. The next consumer gets exactly the others."""
+    """In client-individual mode some messages are acknowledged, in any order, and the connection is
+    lost. The next consumer gets exactly the others."""
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(len(taken))
     publish_all(target.stomp(version), queue, sent)

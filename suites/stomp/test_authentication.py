@@ -1,7 +1,7 @@
-"""Login and passcode, on targets that have them: the right ones open a session, wrong ones get a
-reason and an end.
+"""Login and passcode, on targets that have them: correct ones open a session, wrong ones get a
+reason and a close.
 
-A server need not be secured: one that lets anybody in is noted, not blamed.
+A server need not be secured: one that admits everybody gets a note, not a violation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRONG = (
 
 
 def credentials(target: Bench, how: str) -> dict[str, str]:
-    """The login and passcode of this target, made wrong as ``how`` says."""
+    """The login and passcode of this target, made wrong in the way ``how`` names."""
     identity = target.target.identity
     login, passcode = identity.login or "", identity.passcode or ""
     return {
@@ -116,8 +116,8 @@ def test_the_error_of_a_refused_login_is_the_last_frame(target: Bench, how: str)
 
 @case(MAY_REFUSE, REFUSED_WITH_ERROR, needs={"login"})
 def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, version: str) -> None:
-    """A client with a wrong passcode sends SEND right behind CONNECT. If it is refused its message
-    is not published."""
+    """A client with a wrong passcode sends SEND right after CONNECT. If the client is refused, its
+    message is not published."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     peer = target.peer(version)
@@ -149,8 +149,8 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
 
 @case(BLANKS_ARE_KEPT, needs={"login"})
 def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) -> None:
-    """CONNECT with a blank before the right passcode has another passcode: a server that refuses
-    wrong ones refuses it. The right one is admitted before."""
+    """CONNECT with a blank before the correct passcode has a different passcode: a server that
+    refuses wrong passcodes refuses it. The correct one is admitted first."""
     target.stomp(version)
     judged = {}
     for before in ("wrong", " "):

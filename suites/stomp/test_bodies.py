@@ -1,4 +1,4 @@
-"""Bodies: how long they are, what they may hold, and which frames have one."""
+"""Bodies: how long they are, what they may contain, and which frames have one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def subscribed(target: Bench, version: str) -> tuple[StompPeer, Destination]:
 def encoded(
     to: Destination, version: str, headers: tuple[tuple[str, str | int], ...], body: bytes
 ) -> bytes:
-    """A SEND with exactly these headers besides those that name the destination."""
+    """A SEND with exactly these headers in addition to those that name the destination."""
     return codec.encode(
         "SEND", (("destination", to.name), *to.send_headers, *headers), body, version=version
     )
@@ -75,8 +75,8 @@ def test_content_length_counts_octets_whatever_they_are(
     target: Bench, version: str, pieces: list[bytes], large: int, where: tuple[Cut, ...]
 ) -> None:
     """SEND with content-length and a body of any bytes, up to 64 KiB and in any pieces, arrives as
-    MESSAGE with that body and length. The frame behind it is understood. One scenario: each
-    sentence speaks of the same exchange."""
+    MESSAGE with that body and length. The frame after it is understood. One scenario: the sentences
+    describe one exchange."""
     body = b"\x00" + b"".join(pieces) + b"\x00\xfe" * (large // 2)
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
@@ -153,7 +153,7 @@ def test_a_body_longer_than_content_length_is_no_frame(
 ) -> None:
     """SEND has a content-length that is 1 to 4 bytes too small, so no NUL follows the counted
     bytes. The broker refuses the frame or waits: it neither delivers the counted bytes nor answers
-    what follows."""
+    later frames."""
     consumer, to = subscribed(target, version)
     body = b"0123456789"
     producer = target.stomp(version)
@@ -192,8 +192,8 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
     target: Bench, version: str, length: str, where: tuple[Cut, ...]
 ) -> None:
     """SEND whose content-length is not a number is answered with ERROR, the connection closes, and
-    nothing is published, unless the broker makes a number of it and processes the SEND. The same
-    SEND with the right length is accepted before and after."""
+    nothing is published, unless the broker interprets it as a number and processes the SEND. The
+    same SEND with the correct length is accepted before and after."""
     consumer, to = subscribed(target, version)
 
     def accepted() -> None:

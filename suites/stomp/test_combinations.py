@@ -1,4 +1,4 @@
-"""What SUBSCRIBE and SEND can carry, in combinations in which every two options meet."""
+"""The options of SUBSCRIBE and SEND, in combinations in which every two options meet."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ NEEDS = {
     row=stomp_combinations.specified("1.0").drawn(),
 )
 def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -> None:
-    """A subscription gets each message once, whatever options of STOMP its SUBSCRIBE and their SEND
-    have together, and so does another subscription of its connection. What is sent in a transaction
-    arrives behind its COMMIT."""
+    """A subscription gets each message once, whatever STOMP options its SUBSCRIBE and the SENDs
+    combine, and so does another subscription of its connection. Messages sent in a transaction
+    arrive after its COMMIT."""
     sentences = Sentences(ARRIVES[version], commits=COMMITS[version])
     Play(target, {**row, stomp_combinations.VERSION: version}, sentences).run()
 
@@ -62,8 +62,8 @@ def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -
 )
 def test_headers_of_artemis_work_together(target: Bench, row: Row) -> None:
     """A subscription gets each message that it selects and that has not expired, as its window
-    allows, whatever headers SUBSCRIBE and SEND have together. Another one of its connection that
-    names no window has the acceptor's. One scenario: each sentence is about the same options."""
+    allows, whatever headers SUBSCRIBE and SEND combine. Another subscription of the connection that
+    names no window has the acceptor's. One scenario: all sentences concern the same options."""
     windows = {None: DEFAULT, "-1": NONE, "0": ZERO, "1000": POSITIVE}
     Play(target, row, Sentences(ONCE, windows, SELECTS, EXPIRES)).run()
 
@@ -75,7 +75,7 @@ def test_headers_of_artemis_work_together(target: Bench, row: Row) -> None:
     row=ARTEMIS_AUTO.drawn(),
 )
 def test_a_window_does_not_stop_a_subscription_in_mode_auto(target: Bench, row: Row) -> None:
-    """A subscription in mode auto names a window that is smaller than its messages, and gets all of
+    """A subscription in auto mode names a window smaller than its messages, and gets all of
     them."""
     Play(target, row, Sentences(IN_AUTO, dict.fromkeys(("0", "1000"), IN_AUTO))).run()
 
@@ -88,5 +88,5 @@ def test_a_window_does_not_stop_a_subscription_in_mode_auto(target: Bench, row: 
 )
 def test_a_prefetch_count_is_of_its_subscription(target: Bench, row: Row) -> None:
     """A subscription gets each message as its prefetch-count allows, whatever headers SUBSCRIBE and
-    SEND have together. Another one of its connection that names none has no limit."""
+    SEND combine. Another subscription of the connection that names none has no limit."""
     Play(target, row, Sentences(PREFETCH, dict.fromkeys((None, "1", "2"), PREFETCH))).run()

@@ -1,5 +1,5 @@
-"""Opening a session: CONNECT or STOMP, what CONNECTED says, and clients that come and go in a
-hurry."""
+"""Opening a session: CONNECT or STOMP, the contents of CONNECTED, and clients that connect and
+disconnect rapidly."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ UNKNOWN_HOST = {"1.1": "STOMP11-CONNECT-11", "1.2": "STOMP12-CONNECT-09"}
 RAPID_RECONNECTS = {"1.1": "STOMP11-CONNECT-04", "1.2": "STOMP12-LINGER-01"}
 
 SERVER = re.compile(r"[!#$%&'*+.^_`|~\w-]+(/[!#$%&'*+.^_`|~\w-]+)?( .*)?", re.ASCII)
-"""name ["/" version] *(comment): tokens as HTTP/1.1 has them, comments set off by a blank."""
+"""name ["/" version] *(comment): tokens as in HTTP/1.1, comments separated by a blank."""
 
 
 @case(ADMITTED, VERSION_NAMED)
 def test_connect_is_answered_with_connected(target: Bench, version: str) -> None:
-    """CONNECT for one version is answered with one CONNECTED, which from 1.1 on names that version.
+    """CONNECT for one version is answered with one CONNECTED, which names that version from 1.1 on.
     The session works."""
     peer = target.peer(version)
     connected = peer.connect(target.connect_headers(version), proves=ADMITTED[version])
@@ -50,7 +50,7 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
 @case(STOMP_COMMAND)
 def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> None:
     """CONNECT and STOMP with the same headers are answered with CONNECTED with the same headers,
-    session id apart. Where SUBSCRIBE is confirmed in the one session, it is in the other."""
+    apart from the session id. If SUBSCRIBE is confirmed in one session, it is in the other."""
     first = target.peer(version)
     plain = first.connect(target.connect_headers(version))
     second = target.peer(version)
@@ -75,8 +75,8 @@ def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> N
 
 @case(*STOMP_COMMAND.values())
 def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -> None:
-    """CONNECT and STOMP without accept-version get the same answer. With accept-version a client is
-    admitted before."""
+    """CONNECT and STOMP without accept-version get the same answer. A client with accept-version is
+    admitted first."""
     target.stomp("1.2")
     headers = [header for header in target.connect_headers("1.2") if header[0] != "accept-version"]
     answers = {}
@@ -101,8 +101,8 @@ def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -
 
 @case(SESSION_ID)
 def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
-    """Several sessions are opened, at the same time and one after the other. Each CONNECTED has a
-    session id and no two are the same."""
+    """Several sessions are opened, concurrently and one after the other. Each CONNECTED has a
+    session id, and all ids differ."""
     ids = []
     for _ in range(4):
         target.stomp(version)  # stays
@@ -131,8 +131,8 @@ def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
 
 @case(SERVER_HEADER, SERVER_NAME, SERVER_COMMENTS)
 def test_the_server_header_begins_with_a_name(target: Bench, version: str) -> None:
-    """CONNECTED may have a header server. If so it is a name, optionally a slash and a version,
-    optionally a blank and comments."""
+    """CONNECTED may have a server header: a name, optionally a slash and a version, optionally a
+    blank and comments."""
     peer = target.stomp(version)
     assert peer.connected is not None
     server = peer.connected.get("server")
@@ -165,7 +165,7 @@ def test_connected_may_carry_heart_beat(target: Bench) -> None:
 
 
 STRANGE_HOST = "no-such-host.invalid"
-"""RFC 6761 keeps it free: no broker has a virtual host of that name by chance."""
+"""RFC 6761 reserves it: no broker has a virtual host of that name by chance."""
 
 
 @case(UNKNOWN_HOST)
@@ -196,8 +196,8 @@ def test_a_host_nobody_knows_is_taken_or_turned_away(
 
 @case(ADMITTED)
 def test_forty_sessions_at_the_same_time(target: Bench, version: str) -> None:
-    """Forty clients connect and stay. Each gets CONNECTED, and at the end each session confirms a
-    frame."""
+    """Forty clients connect and stay connected. Each gets CONNECTED, and at the end each session
+    confirms a frame."""
     peers = []
     for _ in range(40):
         peer = target.peer(version)
@@ -221,7 +221,7 @@ HURRIES = (
 @over(examples=15, how=st.lists(st.sampled_from(HURRIES), min_size=20, max_size=60))
 def test_clients_may_come_and_go_rapidly(target: Bench, version: str, how: list[str]) -> None:
     """Dozens of connections are opened and closed in a row, before, during and after CONNECT. A new
-    client is admitted as before, and one that was connected all along is served."""
+    client is then admitted as before, and a client that was connected throughout is served."""
     bystander = Bystander(target, version)
     headers = target.connect_headers(version)
     for hurry in how:

@@ -1,4 +1,4 @@
-"""DISCONNECT: the orderly end of a session, and what must have happened by then."""
+"""DISCONNECT: the orderly end of a session, and what must be done before it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BARE_DISCONNECT = {"1.0": "STOMP10-DISCONNECT-01", "1.2": "STOMP12-FH-08"}
 
 @case(ORDERLY_DISCONNECT)
 def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, version: str) -> None:
-    """DISCONNECT with a receipt behind ten SENDs is answered with RECEIPT and no ERROR before the
+    """DISCONNECT with a receipt after ten SENDs is answered with RECEIPT and no ERROR before the
     connection ends. A consumer gets all ten messages."""
     queue, peer = target.destination(), target.stomp(version)
     for body in numbered(10):

@@ -1,9 +1,9 @@
-"""Durable subscriptions: who names them, what they keep, how they are deleted, and how they are
-found again.
+"""Durable subscriptions: how they are named, what they keep, and how they are deleted and found
+again.
 
-The chapter describes them for topics: ``client-id`` on CONNECT and a name on SUBSCRIBE. The name
-has three headers. What happens when two consumers ask for one subscription at a time it does not
-say: one may be refused, both may share it.
+The chapter describes them for topics: ``client-id`` in CONNECT and a name in SUBSCRIBE. The name
+has three headers. The chapter does not say what happens when two consumers ask for one subscription
+concurrently: one may be refused, or both may share it.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def client(target: Bench, client_id: str, version: str = "1.2") -> StompPeer:
 def subscribe(
     peer: StompPeer, topic: Destination, named: HeadersLike, ack: str = "auto", id: str = "0"
 ) -> None:
-    """Subscribe with these naming headers. That it is confirmed is a control."""
+    """Subscribe with these naming headers; the confirmation is a control."""
     peer.subscribe(topic, id, ack=ack, headers=named)
 
 
 def goes(target: Bench, peer: StompPeer, how: str = "DISCONNECT") -> None:
-    """End the connection, and give the broker time to have noticed (how fast it is has a case of
-    its own)."""
+    """End the connection, and give the broker time to notice (another case measures how fast it
+    does)."""
     if how == "DISCONNECT":
         peer.request("DISCONNECT")
     peer.close_socket(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
@@ -85,8 +85,8 @@ def kept(
     """Return the messages that wait in a subscription, consumed by its client, who then leaves. A
     sentinel shows that the client is served.
 
-    Where fewer than ``count`` arrive before it the rest is waited for, and stands in front: a
-    broker may notice late that the connection which held them has ended.
+    If fewer than ``count`` arrive before the sentinel, wait for the rest and put it first: a broker
+    may notice late that the connection which held them has ended.
     """
     connect = partial(client, target, client_id, version)
     peer = subscribed_again(target, connect, topic, named)
@@ -101,7 +101,7 @@ def kept(
 
 
 def delete(target: Bench, client_id: str, names: Iterable[str]) -> None:
-    """Tidy up: no subscription stays on a broker that goes on to run."""
+    """Clean up: no subscription is left on a broker that keeps running."""
     peer = client(target, client_id)
     for name in names:
         peer.request("UNSUBSCRIBE", {"id": "0", NAME: name})
@@ -217,7 +217,7 @@ def test_a_name_without_a_client_id_is_refused(target: Bench, version: str, head
 def test_unsubscribe_with_the_name_deletes_it(
     target: Bench, spoken: str, header: str, later: bool, waiting: int
 ) -> None:
-    """UNSUBSCRIBE with the name of a durable subscription, on its first or on a later connection,
+    """UNSUBSCRIBE with the name of a durable subscription, on its first or a later connection,
     deletes it: a new one of that name gets only later messages."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(spoken)
     who = target.destination().name
@@ -238,8 +238,8 @@ def test_unsubscribe_with_the_name_deletes_it(
 
 @case(OUTLIVES, DELETED, needs=NEEDS)
 def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
-    """UNSUBSCRIBE with the id alone ends the consumer and not the durable subscription, which goes
-    on collecting. UNSUBSCRIBE with the name then deletes it."""
+    """UNSUBSCRIBE with only the id ends the consumer and not the durable subscription, which keeps
+    collecting messages. UNSUBSCRIBE with the name then deletes it."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     peer = client(target, who)
@@ -274,8 +274,8 @@ PRECEDENCES = {
 def judge_precedence(
     target: Bench, command: str, one: str, other: str, counted: str | None
 ) -> None:
-    """Record, for each documented order, whether the header that ``counted`` is the first in it of
-    ``one`` and ``other``."""
+    """For each documented order, record whether the header that ``counted`` is the first of ``one``
+    and ``other`` in that order."""
     for requirement, order in PRECEDENCES.items():
         first = min(one, other, key=order.index)
         target.record_finding(
@@ -291,7 +291,7 @@ def judge_precedence(
 def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
     target: Bench, one: str, other: str, turned: bool
 ) -> None:
-    """SUBSCRIBE with two of the three naming headers makes the subscription under the name in the
+    """SUBSCRIBE with two of the three naming headers creates the subscription under the name in the
     header that the release's manual lists first."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
@@ -372,8 +372,8 @@ def test_a_refused_frame_leaves_durable_subscriptions_as_they_were(
     target: Bench, which: str
 ) -> None:
     """A client holds a durable subscription, and another connection of it sends a frame that names
-    that one, or a new one. If it is refused the first keeps its messages, and the new one is not
-    there: it gets nothing from before its next SUBSCRIBE."""
+    that subscription, or a new one. If the frame is refused, the first keeps its messages, and the
+    new one does not exist: it gets no message sent before its next SUBSCRIBE."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     holder, peer = client(target, who), client(target, who)
@@ -431,8 +431,8 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
 
 @case(SERVED, REFUSED_WITH_ERROR, needs=NEEDS)
 def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) -> None:
-    """A client asks for a second topic under the name of its durable subscription to a first. The
-    broker refuses, or delivers the messages of the second topic. One scenario: either answer is
+    """A client asks for a second topic under the name of its durable subscription to a first topic.
+    The broker refuses, or delivers the second topic's messages. One scenario: either answer is
     legal."""
     one, other = (
         target.destination(RoutingType.MULTICAST),
@@ -537,8 +537,8 @@ def test_what_was_disconnected_can_be_deleted_at_once(target: Bench, rounds: int
 
 @case(SELECTED, needs=NEEDS)
 def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench) -> None:
-    """A durable subscription is made with one selector, which filters, and taken up with another.
-    That is refused, or what is sent from then on is limited by the selector that was confirmed."""
+    """A durable subscription is created with one selector, which filters, and resumed with another.
+    That is refused, or the confirmed selector applies to later messages."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who, got = target.destination().name, bodies([])
     for colour in ("red", "blue"):

@@ -1,8 +1,8 @@
-"""ERROR: what it says about the frame that caused it, and what becomes of the connection.
+"""ERROR: what it says about the frame that caused it, and what happens to the connection.
 
 The specifications leave most causes to the server, so each case provokes errors in several ways and
-judges every ERROR that came. At least one always should: from 1.1 on a SEND that cannot be
-processed has to be answered with ERROR.
+judges every ERROR it receives. At least one is always due: from 1.1 on, a SEND that cannot be
+processed must be answered with ERROR.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ MIME = r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A frame that should fail, sent on a connection of its own. ``behaviour`` is whether it is
-    answered with ERROR."""
+    """A frame that should fail, sent on its own connection. ``behaviour`` is whether it is answered
+    with ERROR."""
 
     words: str
     behaviour: str
@@ -94,7 +94,7 @@ class Answer:
 
 
 def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
-    """Make every mistake on a connection of its own and yield the ERRORs that answer."""
+    """Make every mistake on its own connection and yield the ERRORs that answer."""
     for mistake in MISTAKES:
         peer = target.stomp(version)
         receipt = peer.next_receipt() if receipts else None
@@ -218,7 +218,8 @@ def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) ->
 
 @case(MIME_TYPE)
 def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str) -> None:
-    """Frames that cannot be processed get an ERROR. Its content-type, if any, is a MIME type."""
+    """Frames that cannot be processed get an ERROR. Its content-type, if present, is a MIME
+    type."""
     for answer in answers(target, version, receipts=True):
         value = answer.error.get("content-type")
         if value is not None:
@@ -231,8 +232,8 @@ def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str
 
 @case(OTHERS_SERVED, MISTAKE_ENDS)
 def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> None:
-    """Of two connections subscribed to one queue, one makes a mistake that ends it. All later
-    messages reach the other."""
+    """Of two connections subscribed to one queue, one makes a mistake that ends it. The other
+    receives all later messages."""
     queue, offender = target.destination(), target.stomp(version)
     offender.subscribe(queue, ack="client")
     with bystander(target, version) as other:
@@ -258,8 +259,8 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
 @case(CLOSE_AFTER_ERROR, needs={"stomp-1.2", RECONFIGURABLE})
 @over(examples=4, always=lambda target: [{"behind": 2}], behind=st.integers(1, 4))
 def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
-    """A frame that is refused, and SENDs with receipts behind it, come in one piece. Nothing
-    arrives behind the ERROR but the end of the connection."""
+    """A refused frame and SENDs with receipts after it arrive in one piece. Nothing follows the
+    ERROR but the end of the connection."""
     peer, to = target.stomp("1.2"), target.destination()
     headers = [("destination", to.name), *to.send_headers]
     wrong = codec.encode("SUBSCRIBE", {"destination": to.name, "id": "0", "ack": "wrong"})
@@ -282,8 +283,8 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
     cut=st.integers(0, 60),
 )
 def test_what_is_behind_connect_is_read(target: Bench, cut: int) -> None:
-    """CONNECT, a SEND, and the beginning of another, of up to 60 bytes, come in one piece, and the
-    rest of it later. Both SENDs are confirmed; the first before the rest comes."""
+    """CONNECT, a SEND, and the beginning of another, of up to 60 bytes, arrive in one piece, and
+    the rest later. Both SENDs are confirmed, the first one before the rest is sent."""
     to, peer = target.destination(), target.peer("1.2")
     headers = [("destination", to.name), *to.send_headers]
     first, second = (

@@ -1,5 +1,5 @@
-"""Header text and how each version writes it: what goes into SEND comes out of MESSAGE, and what is
-not an escape is fatal.
+"""Header text and how each version writes it: MESSAGE repeats the text of SEND, and an undefined
+escape is fatal.
 
 1.0 has no escapes: a backslash is a backslash, and the value begins at the first colon. 1.1 escapes
 LF, colon and backslash; 1.2 escapes CR as well. CONNECT and CONNECTED are never escaped, so that
@@ -53,7 +53,7 @@ NEIGHBOURS = (
     "=",
     '"',
 )
-"""Texts beside the escaped characters: some that look like an escape, and characters of 2 to 4
+"""Texts next to the escaped characters: some that look like an escape, and characters of 2 to 4
 bytes."""
 
 
@@ -66,8 +66,8 @@ def escaped_texts(draw: st.DrawFn) -> list[str]:
 
 
 def for_version(pieces: list[str], version: str) -> str:
-    """One text of ``pieces`` with every character that ``version`` escapes and one that ASCII
-    lacks; no blanks at its ends."""
+    """One text of ``pieces`` with every character that ``version`` escapes and a non-ASCII one; no
+    blanks at its ends."""
     middle = "".join(pieces)
     return f"<é{middle}\r{middle[::-1]}>" if version == "1.2" else f"<é{middle}>"
 
@@ -75,8 +75,8 @@ def for_version(pieces: list[str], version: str) -> str:
 def exchange(
     target: Bench, version: str, headers: dict[str, str]
 ) -> tuple[StompPeer, Frame | None, bytes]:
-    """Send one SEND with ``headers``. Return the consumer, the MESSAGE that arrives for it, and the
-    bytes of the server."""
+    """Send one SEND with ``headers``. Return the consumer, the MESSAGE that it receives, and the
+    server's bytes."""
     consumer, to = target.stomp(version), target.destination()
     received = tap(consumer)
     consumer.subscribe(to)
@@ -98,10 +98,9 @@ def exchange(
 def test_any_header_text_survives_from_send_to_message(
     target: Bench, version: str, name: list[str], value: list[str]
 ) -> None:
-    """A header whose name and value hold every character that the version escapes arrives in
-    MESSAGE unchanged, and on the wire each such character is written as the version's escape. One
-    scenario: one header takes every escape, and others one each, which shows the escape that is at
-    fault."""
+    """A header whose name and value have every character that the version escapes arrives in
+    MESSAGE unchanged, and each such character is sent as the version's escape. One scenario: one
+    header has every escape, and others have one each, which shows the faulty escape."""
     key, text = f"x-{for_version(name, version)}", for_version(value, version)
     alone = {
         requirement: (f"x-{character}-{number}", f"<{character}>")
@@ -148,8 +147,8 @@ BETWEEN = {
 def test_header_text_survives_between_versions(
     target: Bench, version: str, sender: str, pieces: list[str]
 ) -> None:
-    """SEND of one version arrives as MESSAGE of another with the same header value, for every value
-    that both can write. Backslashes of a 1.0 sender are judged in 1.0 alone, which has no
+    """A SEND of one version arrives as a MESSAGE of another with the same header value, for every
+    value that both can write. Backslashes of a 1.0 sender are judged only in 1.0, which has no
     escapes."""
     text = "".join(
         piece
@@ -200,8 +199,8 @@ def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> N
 
 @case(VALUE_1_0)
 def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench) -> None:
-    """A 1.2 client sends a header value with an escaped LF followed by what resembles a header.
-    A 1.0 subscriber gets no message, or one in which that text is no header."""
+    """A 1.2 client sends a header value with an escaped LF followed by text that resembles a
+    header. A 1.0 subscriber gets no message, or one in which that text is not a header."""
     consumer, to = target.stomp("1.0"), target.destination()
     consumer.subscribe(to)
     producer = target.stomp("1.2")
@@ -229,8 +228,8 @@ VALUES_1_0 = st.text("abc:\\nrc /=\"'!$%&()*+,;<>?@[]^`{|}~.", max_size=20)
     value=VALUES_1_0,
 )
 def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) -> None:
-    """A 1.0 SEND with a header of any ASCII, colons and backslashes in its value included, is a
-    frame of the grammar: it arrives as MESSAGE, with the same bytes."""
+    """A 1.0 SEND with a header of any ASCII, including colons and backslashes in its value, is
+    valid by the grammar: it arrives as MESSAGE, with the same bytes."""
     key, text = (
         f"x{name}x",
         f"<a:b\\c{value}>",
@@ -263,8 +262,8 @@ PLACES = ("value", "name", "receipt", "destination")
 
 
 def undefined_characters(version: str) -> st.SearchStrategy[str]:
-    """Characters that make no escape behind a backslash, those that look like one first. Delimiters
-    have a case of their own."""
+    """Characters that form no escape after a backslash, those that look like one first. Delimiters
+    have their own case."""
     defined = {"1.1": "nc\\", "1.2": "nrc\\"}[version]
     looks_like = [character for character in "rtNCRTabfv0xu 'é" if character not in defined]
     others = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=defined + ":")
@@ -300,8 +299,8 @@ def test_a_backslash_before_a_delimiter_is_a_fatal_error(
 
 
 def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cut, ...]) -> None:
-    """Send the defined and the undefined escape in the same ``place`` of a SEND. Judge the answer
-    to each."""
+    """Send the defined and the undefined escape in the same ``place`` of a SEND, and judge both
+    answers."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     bystander = Bystander(target, version)
@@ -355,7 +354,7 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
     ).map("".join),
 )
 def test_connect_is_not_unescaped(target: Bench, version: str, text: str) -> None:
-    """CONNECT with backslashes and colons in a header of the client's own is answered with
+    """CONNECT with backslashes and colons in one of the client's own headers is answered with
     CONNECTED."""
     target.stomp(version)
     peer = target.peer(version)

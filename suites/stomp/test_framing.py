@@ -1,5 +1,5 @@
-"""The grammar of frames: where a frame begins and ends, how its lines end, and that TCP's pieces
-mean nothing.
+"""The grammar of frames: where a frame begins and ends, how its lines end, and that TCP segments
+have no meaning.
 
 A stream may reach a broker in any pieces. Whatever they are, the same bytes must get the same
 answers.
@@ -44,8 +44,8 @@ LINE_ENDS = {"1.0": [b"\n"], "1.1": [b"\n"], "1.2": [b"\n", b"\r\n"]}
 
 
 def conversation(version: str, to: Destination, transaction: str) -> bytes:
-    """Everything a client may say in one breath once it is connected; :func:`judge_answers` knows
-    what must come back."""
+    """Everything a client may send at once after connecting; :func:`judge_answers` knows the
+    required answers."""
 
     def encoded(command: str, headers: HeadersLike, body: bytes = b"") -> bytes:
         return codec.encode(command, headers, body, version=version)
@@ -88,7 +88,7 @@ BODIES = (b"until the NUL", BINARY, b"committed")
 
 
 def judge_answers(peer: StompPeer, proves: str) -> None:
-    """Each receipt and each body must come; which of them first is the broker's affair."""
+    """Each receipt and each body must arrive; their order is up to the broker."""
     for receipt in RECEIPTS:
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
     for body in BODIES:
@@ -147,8 +147,8 @@ def test_a_conversation_octet_by_octet_gets_the_same_answers(target: Bench, vers
 def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
     target: Bench, version: str, count: int, gaps: list[int]
 ) -> None:
-    """SENDs are written in one go with none, one or several ends of line between them. Each gets
-    its RECEIPT and each message arrives."""
+    """SENDs are written in one go with zero, one or several line ends between them. Each gets its
+    RECEIPT and each message arrives."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     ends = LINE_ENDS[version]
@@ -175,8 +175,8 @@ def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
 def test_each_line_of_a_frame_may_end_with_cr_lf(
     target: Bench, carriage: list[bool], pieces: bool
 ) -> None:
-    """In 1.2 the lines of SEND and SUBSCRIBE end with LF or CR LF, mixed, perhaps cut behind every
-    octet. The frames are processed, and no CR becomes part of a value."""
+    """In 1.2 the lines of SEND and SUBSCRIBE end with LF or CR LF, mixed, perhaps with a cut after
+    every octet. The frames are processed, and no CR becomes part of a value."""
     peer, to = target.stomp("1.2"), target.destination()
     consumer = target.stomp("1.2")
     subscribe = [
@@ -249,7 +249,7 @@ def mixed(
 @case(CR_IN_LINE, ESCAPED_AS_THEY_CAME)
 def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     """A 1.1 SEND has a header line that ends with CR LF. MESSAGE has the CR as part of the value,
-    and leaves it as it is: 1.1 knows no escape for it."""
+    unescaped: 1.1 has no escape for it."""
     consumer, to = target.stomp("1.1"), target.destination()
     raw = tap(consumer)
     consumer.subscribe(to)
@@ -285,7 +285,7 @@ COMMANDS_HAVE_CASE = {"1.1": "STOMP11-FRAME-02", "1.2": "STOMP12-FRAME-03"}
 def test_a_command_in_other_case_is_not_that_command(
     target: Bench, version: str, wrong: str, where: tuple[Cut, ...]
 ) -> None:
-    """A frame whose command is send, Send or sEND publishes nothing. A proper SEND before and after
+    """A frame whose command is send, Send or sEND publishes nothing. A valid SEND before and after
     it does."""
     judge_no_send(target, version, wrong, where)
 
@@ -295,12 +295,12 @@ def test_a_command_in_other_case_is_not_that_command(
 def test_a_command_with_one_small_letter_is_not_that_command(
     target: Bench, version: str, where: tuple[Cut, ...]
 ) -> None:
-    """A frame whose command is SENd publishes nothing. A proper SEND before and after it does."""
+    """A frame whose command is SENd publishes nothing. A valid SEND before and after it does."""
     judge_no_send(target, version, "SENd", where)
 
 
 def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...]) -> None:
-    """``wrong`` stands where SEND should: its message must not arrive."""
+    """``wrong`` replaces SEND: its message must not arrive."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     offender = target.stomp(version)
@@ -344,8 +344,8 @@ HEADER_LINE = {
     "1.1": re.compile(rb"(?:[^\n:\\]|\\[nc\\])+:(?:[^\n:\\]|\\[nc\\])*"),
     "1.2": re.compile(rb"(?:[^\r\n:\\]|\\[rnc\\])+:(?:[^\r\n:\\]|\\[rnc\\])*"),
 }
-"""Allowed header lines of a server's frames other than CONNECTED. In 1.0 an empty value is allowed
-as well, because every broker sends some."""
+"""Valid header lines of a server's frames other than CONNECTED. In 1.0 an empty value is allowed as
+well, because every broker sends some."""
 UNESCAPED_LINE = re.compile(rb"[^\n:]+:[^\n]*")
 
 
@@ -368,7 +368,7 @@ SERVER_COMMANDS = {"1.0": "STOMP10-FRAME-07"}
 def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) -> None:
     """A client provokes CONNECTED, RECEIPT, MESSAGE and ERROR with every special character in its
     headers and receipt ids. Each header line of the answers follows the grammar of the version. One
-    scenario: all sentences speak of the same bytes."""
+    scenario: the sentences describe the same bytes."""
     peer = target.peer(version)
     received = tap(peer)
     peer.connect(target.connect_headers(version))

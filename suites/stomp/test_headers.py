@@ -1,5 +1,5 @@
-"""Headers as pairs of text: which entry counts, what is never trimmed, and what passes through from
-SEND to MESSAGE."""
+"""Headers as pairs of text: which entry counts, what is never trimmed, and what MESSAGE repeats
+from SEND."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ VALUES = st.one_of(
 
 
 def connected(target: Bench, version: str) -> tuple[StompPeer, StompPeer, Destination]:
-    """A producer, a consumer that is subscribed, and where; one message has gone from the one to
-    the other."""
+    """A producer, a subscribed consumer, and their destination; one message has been exchanged."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     producer = target.stomp(version)
@@ -58,7 +57,7 @@ def connected(target: Bench, version: str) -> tuple[StompPeer, StompPeer, Destin
     ),
 )
 def test_headers_of_the_user_pass_through(target: Bench, version: str, headers: Pairs) -> None:
-    """SEND with headers of the user's own, with any text as values, arrives as MESSAGE with each of
+    """SEND with user-defined headers, with any text as values, arrives as MESSAGE with each of
     them. One scenario: 1.2 repeats the promise in four places."""
     own = [(f"x-{name}", _plain(value) if version == "1.0" else value) for name, value in headers]
     producer, consumer, to = connected(target, version)
@@ -77,8 +76,8 @@ def test_headers_of_the_user_pass_through(target: Bench, version: str, headers: 
 
 
 def _plain(value: str) -> str:
-    """``value`` within the grammar of 1.0 and what its text leaves open: ASCII, not empty, no
-    blanks at the ends."""
+    """``value`` within the grammar of 1.0 and without what its text leaves open: ASCII, not empty,
+    no blanks at the ends."""
     return "<" + "".join(character for character in value if 32 <= ord(character) < 127) + ">"
 
 
@@ -131,7 +130,7 @@ def test_blanks_around_a_value_of_1_0_are_kept_or_trimmed(
     target: Bench, before: str, behind: str
 ) -> None:
     """A 1.0 SEND with blanks around a header value arrives as MESSAGE with the value kept or
-    trimmed, and not changed otherwise."""
+    trimmed, but otherwise unchanged."""
     producer, consumer, to = connected(target, "1.0")
     value = f"{before}in between{behind}"
     producer.publish(to, b"body", {"x-blank": value}, receipt=False)
@@ -147,8 +146,8 @@ def test_blanks_around_a_value_of_1_0_are_kept_or_trimmed(
 
 @case(NAMES_HAVE_CASE)
 def test_a_header_name_in_other_case_is_another_header(target: Bench, version: str) -> None:
-    """SEND has Destination, Receipt and Content-Length besides the headers in lower case. Only the
-    latter count, and the others pass through to MESSAGE."""
+    """SEND has Destination, Receipt and Content-Length in addition to the headers in lower case.
+    Only the latter count, and MESSAGE has the others unchanged."""
     producer, consumer, to = connected(target, version)
     elsewhere = target.destination()
     consumer.subscribe(elsewhere, "elsewhere")
@@ -191,7 +190,7 @@ def test_the_first_entry_of_a_repeated_header_counts(
     target: Bench, version: str, later: list[str]
 ) -> None:
     """SEND with several entries of one header arrives as MESSAGE with the first value; later ones
-    are gone or follow it."""
+    are absent or follow it."""
     requirements = FIRST_ARRIVES[version]
     producer, consumer, to = connected(target, version)
     producer.publish(

@@ -1,7 +1,8 @@
-"""Heartbeating as the specifications 1.1 and 1.2 word it, without any vendor's arithmetic.
+"""Heartbeating as specified by 1.1 and 1.2, without any vendor's arithmetic.
 
 With cx,cy from the client and sx,sy from the server: the client beats every max(cx, sy), the server
-every max(sx, cy), and a zero on either side of a pair means that nobody beats in that direction.
+every max(sx, cy), and a zero in either number of a pair means that nobody beats in that
+direction.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ HEADER = re.compile(r"\d+,\d+")
 
 
 def answered(peer: StompPeer) -> tuple[int, int]:
-    """The server's pair; a header that is absent stands for 0,0 (STOMP12-HB-05)."""
+    """The server's pair; an absent header means 0,0 (STOMP12-HB-05)."""
     assert peer.connected is not None
     text = peer.connected.get("heart-beat") or "0,0"
     if HEADER.fullmatch(text) is None:
@@ -59,8 +60,9 @@ def answered(peer: StompPeer) -> tuple[int, int]:
 def judge_number_of_beats(
     target: Bench, proves: str, what: str, peer: StompPeer, since: Instant, period: Duration
 ) -> None:
-    """Record a violation if fewer signs of life arrived since than half of what is owed. Of many
-    gaps on many connections one is long on any busy host, and a pause of the host costs few."""
+    """Record a violation if fewer signs of life arrived since then than half the number due. On a
+    busy host some gap among many connections is always long, and a pause of the host costs few
+    beats."""
     owed = (target.now() - since) // period
     signs = sum(
         event.size if isinstance(event, HeartBeatReceived) else 1  # a busy host reads several
@@ -81,7 +83,7 @@ def judge_survival(
     target: Bench, version: str, peer: StompPeer, what: str, period: Duration
 ) -> bool:
     """Record a violation if the connection of a client that beat each ``period`` has ended. Return
-    True if it lives."""
+    True if it is open."""
     alive = peer.ended is None
     target.record_finding(
         CLIENT_BEATS[version],
@@ -94,8 +96,7 @@ def judge_survival(
 
 
 def keep_alive(target: Bench, peer: StompPeer, every: Duration, total: Duration) -> None:
-    """Let ``total`` pass, sending an end of line ``every`` so long, or until the connection
-    ends."""
+    """Let ``total`` pass, sending a line end ``every`` so long, or until the connection ends."""
     until = target.now() + total
     while target.now() < until and peer.ended is None:
         target.advance(min(every, until - target.now()))
@@ -108,8 +109,8 @@ def keep_alive(target: Bench, peer: StompPeer, every: Duration, total: Duration)
 def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     target: Bench, version: str, cx: int, cy: int
 ) -> None:
-    """CONNECT asks for heartbeats. A heart-beat header in CONNECTED is two integers with a comma
-    between them, and a client that asks for none (cy=0) gets none."""
+    """CONNECT asks for heartbeats. A heart-beat header in CONNECTED is two integers separated by a
+    comma, and a client that asks for none (cy=0) gets none."""
     peer = target.stomp(version, heart_beat=f"{cx},{cy}")
     assert peer.connected is not None
     header = peer.connected.get("heart-beat")
@@ -141,8 +142,8 @@ def _connected_at(target: Bench, peer: StompPeer) -> Instant:
 @case(SERVER_BEATS, AT_LEAST_EVERY, BEAT_IS_EOL, needs={"heart-beat"})
 @over(examples=60, cy=periods(500, 1000, 1500))
 def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> None:
-    """CONNECT asks for a heartbeat every cy ms. While no frame is sent, ends of line arrive at
-    least every max(sx, cy) ms from CONNECTED on. One scenario: the sentences describe the same
+    """CONNECT asks for a heartbeat every cy ms. While no frame is sent, line ends arrive at least
+    every max(sx, cy) ms after CONNECTED. One scenario: the sentences describe the same
     heartbeats."""
     peer = target.stomp(version, heart_beat=f"0,{cy}")
     sx, _ = answered(peer)
@@ -217,9 +218,9 @@ STATES: Mapping[str, Callable[[StompPeer, Destination, str], object]] = {
         _hold(peer, to, id), _begin(peer, to, id)
     ),
 }
-"""What a connection was left in when nobody says anything for long."""
+"""The state of a connection before a long silence."""
 SELDOM_MS = 10_000
-"""How often a client beats that need not beat while a case waits for the server."""
+"""How often a client beats that need not, while a case waits for the server."""
 
 
 @case(SERVER_BEATS, AT_LEAST_EVERY, needs={"heart-beat", "anycast", "transactions"})
@@ -234,7 +235,7 @@ SELDOM_MS = 10_000
 def test_the_server_beats_whatever_the_connection_was_left_in(
     target: Bench, version: str, cy: int, pairs: list[tuple[str, str]]
 ) -> None:
-    """Connections that agreed on beats of the server are each left in a state, with transactions,
+    """Connections that agreed on beats of the server are each left in a state with transactions,
     subscriptions and messages. All get beats as agreed. One scenario: the sentences describe the
     same heartbeats."""
     left: list[tuple[str, StompPeer]] = []
@@ -292,8 +293,8 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
 def test_a_client_that_beats_as_agreed_is_not_dropped(
     target: Bench, version: str, cx: int, frames: bool
 ) -> None:
-    """A client sends only an end of line or a frame every max(cx, sy) ms. Its session works after
-    many periods. One scenario: one surviving session shows that all four sentences are kept."""
+    """A client sends only a line end or a frame every max(cx, sy) ms. Its session works after many
+    periods. One scenario: one surviving session shows that all four sentences are kept."""
     peer = target.stomp(version, heart_beat=f"{cx},0")
     _, sy = answered(peer)
     period = ms(max(cx, sy, 1))
@@ -317,7 +318,7 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
 
 @dataclass
 class Beating:
-    """A client that sends ``data`` every ``sends`` and is owed a beat every ``receives`` (0: none),
+    """A client that sends ``data`` every ``sends`` and is due a beat every ``receives`` (0: none),
     since it connected."""
 
     peer: StompPeer
@@ -333,7 +334,7 @@ class Beating:
 @case(CLIENT_BEATS, AT_LEAST_EVERY, needs={"heart-beat"})
 def test_clients_of_all_intervals_live_side_by_side(target: Bench, version: str) -> None:
     """Clients agree on beats in both directions at intervals from short to long, and beat as
-    agreed, by LF, CR LF or octets of a frame. All sessions live after more than the longest
+    agreed, by LF, CR LF or octets of a frame. All sessions are open after more than the longest
     interval, and got beats as agreed. One scenario: one surviving session shows that the sentences
     are kept."""
     longest = 3_600_000 if target.virtual else 8_000

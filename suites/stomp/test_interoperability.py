@@ -1,5 +1,5 @@
-"""STOMP messages as clients of other protocols see them, as far as STOMP can tell: text or bytes,
-and their number."""
+"""STOMP messages as clients of other protocols see them, as far as STOMP can show: text or bytes,
+and their ids."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_content_length_tells_a_client_whether_it_was_text(
     target: Bench, spoken: str, sends: list[tuple[str, bool]]
 ) -> None:
     """Bodies are sent with content-length (bytes) and without (text). A 1.0 client gets each
-    unchanged, with a content-length exactly if it was sent with one."""
+    unchanged, with content-length if and only if it was sent with one."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken), target.stomp("1.0")
     consumer.subscribe(queue)
@@ -72,7 +72,7 @@ def test_with_message_ids_enabled_each_message_has_one(
     target: Bench, spoken: str, count: int, forged: bool
 ) -> None:
     """Messages sent through an acceptor with stompEnableMessageId=true arrive with one header
-    amqMessageId: STOMP and a number of their own, the same for every subscriber."""
+    amqMessageId: STOMP and a unique number, the same for every subscriber."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor="message-ids"), target.stomp(spoken)
     for _ in range(count):

@@ -1,8 +1,8 @@
-"""Large messages: bodies that a broker stores in another way arrive as others do.
+"""Large messages: bodies that a broker stores differently arrive like others.
 
-What counts is the acceptor by which a message comes in: bodies of ``stompMinLargeMessageSize``
-bytes and more are large. A broker may count a little differently (text takes more room than its
-bytes), so sizes are drawn around the limit, half of it and twice it.
+The acceptor through which a message is sent decides: bodies of ``stompMinLargeMessageSize`` bytes
+and more are large. A broker may count a little differently (text takes more room than its bytes),
+so sizes are drawn around the limit, half of it and twice it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _around(limit: int) -> st.SearchStrategy[int]:
 
 
 def largest(target: Target) -> list[dict[str, Any]]:
-    """Always: the very limits, and bodies of a mebibyte."""
+    """Always: exactly the limits, and bodies of a mebibyte."""
     return [
         {"place": (name, size), "spoken": "1.2", "as_bytes": as_bytes, "waits": as_bytes}
         for limit, name in limits(target).items()
@@ -62,8 +62,8 @@ def largest(target: Target) -> list[dict[str, Any]]:
 
 
 def body_of(size: int, *, as_bytes: bool) -> bytes:
-    """A body of that size in which every part differs from its neighbours; bytes have NUL and what
-    is not UTF-8."""
+    """A body of that size in which neighbouring parts differ; bytes include NUL and invalid
+    UTF-8."""
     pattern = (
         bytes(range(256)) if as_bytes else b"The quick brown fox jumps over the lazy dog. " * 6
     )
@@ -77,7 +77,7 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, as_bytes: bool) -> No
 
 
 def difference(sent: bytes, came: bytes) -> str:
-    """Where two bodies differ, in words."""
+    """Describe where two bodies differ."""
     if sent == came:  # looked at byte by byte only where it is worth the time
         return f"all {len(came)} bytes arrived"
     at = next(
@@ -101,7 +101,7 @@ def test_a_large_body_comes_whole(
     target: Bench, place: tuple[str, int], spoken: str, as_bytes: bool, waits: bool
 ) -> None:
     """A body around stompMinLargeMessageSize, or of a mebibyte, is sent as bytes or as text before
-    or after the subscriber arrives. It arrives whole, and so does a small message behind it."""
+    or after the consumer subscribes. It arrives whole, and so does a small message after it."""
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor=acceptor), target.stomp(spoken)
@@ -162,8 +162,8 @@ def test_every_subscriber_gets_a_large_body_whole(
 def test_a_large_body_that_comes_again_is_still_whole(
     target: Bench, place: tuple[str, int], spoken: str, times: int
 ) -> None:
-    """Consumers get a large body and leave without settling it, several times. The next consumer
-    gets it whole, and once it is acknowledged it is gone."""
+    """Consumers receive a large body and leave without settling it, several times. The next
+    consumer receives it whole, and once acknowledged it is not delivered again."""
     acceptor, size = place
     queue = target.destination()
     body = body_of(size, as_bytes=True)
@@ -196,7 +196,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
 def test_a_body_larger_than_the_window_comes_all_the_same(
     target: Bench, place: tuple[str, int], window: int
 ) -> None:
-    """Three large bodies wait for a consumer whose window is smaller than one of them. They arrive
+    """Three large bodies wait for a consumer whose window is smaller than any of them. They arrive
     whole, one after the other as each is acknowledged."""
     acceptor, size = place
     queue = target.destination()
@@ -231,8 +231,9 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
 def test_a_body_far_larger_than_any_buffer_comes_whole(
     target: Bench, as_bytes: bool, waits: bool
 ) -> None:
-    """A body of a mebibyte (five over real sockets) is sent before or after the subscriber arrives.
-    It arrives whole, in its place between two small ones, and is gone once acknowledged."""
+    """A body of a mebibyte (five over real sockets) is sent before or after the consumer
+    subscribes. It arrives whole, in order between two small ones, and is not delivered again once
+    acknowledged."""
     queue = target.destination()
     producer, consumer = target.stomp(), target.stomp()
     body = body_of(MEBIBYTE if target.virtual else 5 * MEBIBYTE, as_bytes=as_bytes)

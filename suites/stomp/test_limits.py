@@ -1,8 +1,7 @@
-"""Limits that a server may set on what a frame occupies, and what it should do when one is
-exceeded.
+"""Limits that a server may set on frames, and what it should do when one is exceeded.
 
-Nobody has to have limits, and nobody says where they are: they are looked for by doubling, up to
-sizes that hurt no broker. One that takes everything up to there is noted and not blamed.
+No server must have limits, and none announces them: cases search by doubling, up to sizes that hurt
+no broker. A server that accepts everything up to there gets a note, not a violation.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def look_for(
     sizes: Iterable[int],
     encode: Callable[[Destination, int], bytes],
 ) -> None:
-    """Send ever larger frames, each on its own connection, until one is refused. Judge the
+    """Send increasingly large frames, each on its own connection, until one is refused. Judge the
     refusal."""
     bystander = Bystander(target, version)
     accepted = 0
@@ -98,8 +97,8 @@ def _send(
 
 @case(MAY_LIMIT, OVER_LIMIT, ALL_PASSED_ON)
 def test_too_many_headers_are_refused_with_error(target: Bench, version: str) -> None:
-    """SENDs with up to 8192 headers are accepted, or answered with ERROR and the end of the
-    connection. Those that are accepted arrive with all of them. Another connection is served."""
+    """SENDs with up to 8192 headers are accepted, or answered with ERROR and a close. Accepted ones
+    arrive with all headers. Another connection is served."""
     look_for(
         target,
         version,
@@ -113,8 +112,8 @@ def test_too_many_headers_are_refused_with_error(target: Bench, version: str) ->
 
 @case(MAY_LIMIT, OVER_LIMIT)
 def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: str) -> None:
-    """SENDs with a header of up to 256 KiB are accepted, or answered with ERROR and the end of the
-    connection. Another connection is served."""
+    """SENDs with a header of up to 256 KiB are accepted, or answered with ERROR and a close.
+    Another connection is served."""
     look_for(
         target,
         version,
@@ -126,8 +125,8 @@ def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: st
 
 @case(MAY_LIMIT, OVER_LIMIT)
 def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> None:
-    """SENDs with a body of up to 4 MiB are accepted, or answered with ERROR and the end of the
-    connection. Another connection is served."""
+    """SENDs with a body of up to 4 MiB are accepted, or answered with ERROR and a close. Another
+    connection is served."""
     most = target.profile.parameters["largest_body_tried_bytes"]
     look_for(
         target,

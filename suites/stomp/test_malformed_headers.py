@@ -1,9 +1,9 @@
-"""Header lines that break the grammar are refused, or harm nothing: what a broker goes on with is
-what was written.
+"""Header lines that break the grammar are refused, or do no harm: a broker that continues uses the
+headers as they were sent.
 
-The specifications do not say what becomes of such a line. A broker may refuse the frame; one that
-reads on may take the text as it stands or leave the line out. What it may not do is to publish
-something else than was sent.
+The specifications do not say what happens to such a line. A broker may refuse the frame; if it
+reads on, it may keep the text unchanged or leave the line out. It must not publish anything other
+than what was sent.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RAW_CR = "STOMP12-READING-CR-01"
 def published(
     target: Bench, version: str, line: bytes, where: tuple[Cut, ...]
 ) -> tuple[Frame | None, Fate]:
-    """A SEND with ``line`` between two proper headers: the MESSAGE that came of it, and what became
-    of the sender. The same SEND without the line arrives before and after."""
+    """A SEND with ``line`` between two valid headers: the resulting MESSAGE, and what happened to
+    the sender. The same SEND without the line arrives before and after."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     head = [raw_line(*header, version) for header in (("destination", to.name), *to.send_headers)]
@@ -63,7 +63,7 @@ def judge_unbent(
     behaviour: str,
 ) -> None:
     """Either nothing was published, or x-word is one of ``values`` and the headers around it are
-    what they were."""
+    unchanged."""
     if message is None:
         target.record_behaviour(behaviour, "refuses")
         target.record_held(proves, seen, f"{line!r}: {seen}, nothing was published")
@@ -85,7 +85,7 @@ def judge_unbent(
 def test_a_raw_colon_in_a_value_is_refused_or_harmless(
     target: Bench, version: str, value: str, where: tuple[Cut, ...]
 ) -> None:
-    """SEND with an unescaped colon in a header value is refused, or delivered with the value whole
+    """SEND with an unescaped colon in a header value is refused, or delivered with the whole value
     or without the header."""
     line = f"x-word:{value}".encode()
     message, seen = published(target, version, line, where)
@@ -97,7 +97,7 @@ def test_a_raw_colon_in_a_value_is_refused_or_harmless(
 def test_a_raw_cr_in_a_value_is_refused_or_harmless(
     target: Bench, value: str, where: tuple[Cut, ...]
 ) -> None:
-    """A 1.2 SEND with a CR inside a header value is refused, or delivered with the value whole or
+    """A 1.2 SEND with a CR inside a header value is refused, or delivered with the whole value or
     without the header."""
     line = f"x-word:{value}".encode()
     message, seen = published(target, "1.2", line, where)
@@ -109,7 +109,7 @@ def test_a_raw_cr_in_a_value_is_refused_or_harmless(
 def test_a_line_without_a_colon_is_refused_or_harmless(
     target: Bench, version: str, line: bytes, where: tuple[Cut, ...]
 ) -> None:
-    """SEND with a header line that has no colon is refused, or delivered without that line and with
+    """SEND with a header line without a colon is refused, or delivered without that line and with
     the headers around it unchanged."""
     message, seen = published(target, version, line, where)
     judge_unbent(target, NO_COLON[version], line, message, seen, {None, ""}, "stomp.no-colon")

@@ -1,4 +1,4 @@
-"""MESSAGE: the headers it must have, should have, and what they are good for."""
+"""MESSAGE: its required and recommended headers, and what they are for."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_message_has_the_headers_it_needs(
 @case(SAME_DESTINATION)
 @pytest.mark.parametrize("ending", ["MiXeD-007 x", "é", "%2f"])
 def test_the_destination_is_the_one_that_was_sent_to(target: Bench, ending: str) -> None:
-    """A message sent over STOMP arrives over STOMP with the destination of its SEND, letter for
-    letter."""
+    """A message sent over STOMP arrives over STOMP with the destination of its SEND, character for
+    character."""
     for routing in (RoutingType.ANYCAST, RoutingType.MULTICAST):
         if routing.value.lower() not in target.capabilities:
             continue
@@ -81,7 +81,7 @@ def test_the_destination_is_the_one_that_was_sent_to(target: Bench, ending: str)
 @pytest.mark.parametrize("prefix", ["queue/", "topic/"])
 def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, prefix: str) -> None:
     """On an acceptor with prefixes a message is sent to a name with a prefix. MESSAGE has the
-    destination of the SEND, letter for letter."""
+    destination of the SEND, character for character."""
     peer = target.stomp("1.2", acceptor="prefixes")
     place = Destination(f"{prefix}{target.destination().name}")
     peer.subscribe(place)
@@ -94,8 +94,8 @@ def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, p
 
 @case(UNIQUE_MESSAGE_ID, needs={"anycast"})
 def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> None:
-    """Sixty messages with equal bodies arrive from two queues over three subscriptions. No two have
-    the same message-id."""
+    """Sixty messages with equal bodies arrive from two queues over three subscriptions. All their
+    message-ids differ."""
     one, two, peer = target.destination(), target.destination(), target.stomp(version)
     for name, queue in (("a", one), ("b", two), ("c", two)):
         peer.subscribe(queue, name, ack="client")
@@ -154,9 +154,9 @@ def _confirmed_with(
 def test_a_header_of_send_does_not_take_the_place_of_the_servers(
     target: Bench, version: str
 ) -> None:
-    """SEND has a header subscription or ack, which are the server's in MESSAGE. It is refused, or
+    """SEND has a subscription or ack header, which the server sets in MESSAGE. It is refused, or
     the first header of that name in MESSAGE has the server's value. A message without it arrives
-    before."""
+    first."""
     for name, ids in (("subscription", BY_SUBSCRIPTION), ("ack", ACKNOWLEDGED_BY)):
         if version not in ids:
             continue
@@ -253,8 +253,8 @@ def test_a_message_has_the_content_type_of_its_send(target: Bench, version: str)
 def test_a_second_connect_is_not_answered_with_connected(
     target: Bench, version: str, command: str
 ) -> None:
-    """CONNECT or STOMP is sent again in an open session, which is not among the frames of a client.
-    Whatever the server makes of it, no second CONNECTED arrives."""
+    """CONNECT or STOMP is sent again in an open session, where clients may not send it. Whatever
+    the server does, no second CONNECTED arrives."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.send(command, target.connect_headers(version))

@@ -1,8 +1,8 @@
-"""NACK: how it names a message, which messages it refuses in each mode, and what becomes of them
+"""NACK: how it names a message, which messages it refuses in each mode, and what happens to them
 (the server's choice).
 
 A refused message may go to any client, nowhere, or to a dead-letter queue. So these cases never ask
-where it went; they ask that all messages that one NACK covers fare alike, and that the others are
+where it went; they ask that all messages of one NACK are treated alike, and that others are
 untouched.
 """
 
@@ -64,7 +64,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
     target: Bench, version: str
 ) -> None:
     """NACK without a header that names its message is not confirmed, and the next consumer gets the
-    message. A complete NACK is accepted before."""
+    message. A complete NACK is accepted first."""
     for words, kept in NAMELESS[version].items():
         with bystander(target, version):
             queue, consumer = target.destination(), target.stomp(version)
@@ -97,7 +97,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
 def test_in_mode_client_individual_a_nack_covers_one_message(
     target: Bench, version: str, count: int, which: int
 ) -> None:
-    """In mode client-individual one of several messages is refused. The others stay unsettled: the
+    """In client-individual mode one of several messages is refused. The others stay unsettled: the
     first can be acknowledged, and after a connection loss the next consumer gets the rest."""
     which %= count
     queue, consumer = target.destination(), target.stomp(version)

@@ -1,5 +1,5 @@
-"""Which version a session speaks: the highest that both sides have, 1.0 when the client names none,
-and none at all."""
+"""The version of a session: the highest that both sides support, 1.0 if the client names none, and
+no session without a common one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRANGE = ("0.9", "1.3", "1.20", "1.10", "2.0", "2.1", "10.0", "1", "12", "1.2.1
 
 
 def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer:
-    """A connection that has said CONNECT with that accept-version (None: without the header)."""
+    """A connection that has sent CONNECT with that accept-version (None: without the header)."""
     peer = target.peer(version)
     headers = [header for header in target.connect_headers("1.2") if header[0] != "accept-version"]
     if accept is not None:
@@ -34,7 +34,7 @@ def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer
 
 
 def spoken(target: Bench) -> list[str]:
-    """The versions that this server has, in ascending order: each is asked for alone."""
+    """The versions that this server supports, in ascending order: each is requested separately."""
     received = []
     for version in KNOWN:
         connected = opened(target, version, version).watch_for(CONNECTED)
@@ -62,8 +62,8 @@ def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
 @over(examples=20, always=turned_round, offered=offers())
 def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -> None:
     """CONNECT lists known and unknown versions in any order. CONNECTED names the highest common
-    version, and the session writes headers as that version does. One scenario: the dialect shows
-    which version the session really has."""
+    version, and the session writes headers as that version does. One scenario: how headers are
+    written shows the session's real version."""
     have = spoken(target)
     for version in DIALECTS.keys() - set(have):
         target.record_not_applicable(DIALECTS[version], f"the server does not have {version}")
@@ -84,8 +84,8 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
 
 
 def judge_dialect(peer: StompPeer, version: str) -> None:
-    """The session answers a receipt whose value each version writes in its own way. A plain one is
-    answered before."""
+    """The session answers a receipt whose value each version writes differently. A plain one is
+    answered first."""
     text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
     peer.request("BEGIN", {"transaction": peer.transaction})
     peer.send("COMMIT", {"transaction": peer.transaction, "receipt": text})
@@ -95,7 +95,8 @@ def judge_dialect(peer: StompPeer, version: str) -> None:
 @case(*DEFAULT, DIALECT_1_0)
 def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
     """CONNECT without accept-version opens a session like that of accept-version:1.0: CONNECTED
-    names no other version, and a receipt with colons and backslashes is echoed alike, as it is."""
+    names no other version, and a receipt with colons and backslashes is echoed unchanged in
+    both."""
     text, echoed = "a\\cb:c\\n", []
     for accept in (None, "1.0"):
         peer = opened(target, accept, "1.0")

@@ -1,8 +1,8 @@
-"""Every number that STOMP or a vendor documents for a header of a client, driven to its boundaries.
+"""Every number that STOMP or a vendor documents for a client's header, at its boundaries.
 
-All brokers get the headers of all vendors: one that a broker does not know is the application's,
-and changes nothing. Each value gets a connection and a conversation: CONNECT, SUBSCRIBE, SEND, the
-message, ACK, DISCONNECT.
+All brokers get the headers of all vendors: a header that a broker does not know belongs to the
+application and changes nothing. Each value gets a connection and a conversation: CONNECT,
+SUBSCRIBE, SEND, the message, ACK, DISCONNECT.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ SUBSCRIBE_NUMBERS = (
 LIMITS = ("consumer-window-size", "activemq.prefetchSize", "prefetch-count")
 BODY = b"a body"
 LARGEST_MESSAGE = 1000
-"""Bytes that no message of these conversations has."""
+"""Bytes that occur in no message of these conversations."""
 SOON_MS = 2**15 - 1
-"""A message that may live for so long is there when it is asked for at once."""
+"""A message with this lifetime has not expired when it is requested at once."""
 FAR_MS = 2**53 - 1
-"""An instant that is not past, whatever clock the broker has."""
+"""A time that is not past, whatever clock the broker has."""
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if some vendor documents a meaning of this number that requires no message."""
+    """True if some vendor documents a meaning of this number for which no message is required."""
     value = replaced.value
     match replaced.field.name:
         case "content-length":
@@ -85,7 +85,8 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 
 def close_is_right(replaced: Replaced) -> bool:
-    """True if the client promises to beat so often that it may be given up in mid-conversation."""
+    """True if the client promises to beat so often that it may be disconnected in
+    mid-conversation."""
     return replaced.field.name == FIRST_BEAT and 0 < replaced.value < SOON_MS
 
 
@@ -101,7 +102,7 @@ class Conversation:
         self.stage = "CONNECT"
 
     def play(self) -> None:
-        """Go on until the end, or until an answer is not the usual one."""
+        """Continue to the end, or until an answer differs from the usual one."""
         queue = self.target.destination()
         subscribe = {"id": "0", "destination": queue.name, "ack": "client-individual"}
         send = {"destination": queue.name, "content-length": str(len(BODY))}
@@ -119,7 +120,7 @@ class Conversation:
 
     @property
     def detail(self) -> str:
-        """How it went, in a sentence."""
+        """How the conversation went, in a sentence."""
         where = "" if self.outcome is Outcome.WORKED else f" at {self.stage}: {self.words}"
         return f"{self.replaced}: {self.outcome}{where}"
 
@@ -182,12 +183,12 @@ STAGES = {
     ("DISCONNECT", Outcome.CUT): ANSWERED,
     ("DISCONNECT", Outcome.SILENT): ANSWERED,
 }
-"""The sentence that decides at each stage about a close without an ERROR and about silence."""
+"""The sentence that decides, at each stage, about a close without an ERROR and about silence."""
 
 
 def broken_by(conversation: Conversation) -> str | None:
-    """Return the requirement that the end of ``conversation`` breaks: for a limit below 0, of which
-    no document speaks, a reading."""
+    """Return the requirement that the end of ``conversation`` breaks: for a limit below 0, which no
+    document mentions, a reading."""
     broken = STAGES.get((conversation.stage, conversation.outcome))
     replaced = conversation.replaced
     if replaced.field.name == "content-length" and 0 <= replaced.value < len(BODY):
@@ -201,7 +202,7 @@ def broken_by(conversation: Conversation) -> str | None:
 
 def judge(target: Bench, replaced: Replaced) -> None:
     """Play the conversation, and judge its end by the sentence about its last stage; those about
-    the stages before held."""
+    earlier stages were kept."""
     with bystander(target, "1.2"):
         conversation = Conversation(target, replaced)
         conversation.play()

@@ -1,5 +1,4 @@
-"""RECEIPT: one for every frame that asks, none for the others, and what it promises when it
-comes."""
+"""RECEIPT: one for every frame that asks, none for the others, and what it promises."""
 
 from __future__ import annotations
 
@@ -107,8 +106,8 @@ def _sending(queue: Destination) -> HeaderList:
 @case(ANSWERED, ANY_FRAME, SAME_ID, NO_BODY, needs={"transactions"})
 def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version: str) -> None:
     """Each client frame after CONNECT asks for a receipt and gets exactly one RECEIPT with that
-    receipt-id and no body. The RECEIPT of a SEND in a transaction may arrive with that of COMMIT.
-    One scenario: the sentences describe one answer."""
+    receipt-id and no body. For a SEND in a transaction it may arrive with that of COMMIT. One
+    scenario: the sentences describe one answer."""
     peer = target.stomp(version)
     asked = []
     later: list[str] = []
@@ -144,7 +143,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
 @case(RECEIPT_ID, needs={"transactions"})
 @over(examples=60, asked=st.lists(identifiers, min_size=1, max_size=8, unique=True))
 def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: list[str]) -> None:
-    """BEGINs and SENDs are written in one go and ask for receipts under any values. Each value is
+    """BEGINs and SENDs are written in one go and ask for receipts with any values. Each value is
     returned once, unchanged."""
     queue, peer = target.destination(), target.stomp(version)
     data = b""
@@ -185,8 +184,8 @@ def test_a_connection_gets_receipts_without_an_end(target: Bench, version: str) 
 
 @case(ONLY_PROCESSED, needs={"transactions"})
 def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) -> None:
-    """SUBSCRIBE, SEND, BEGIN, COMMIT and UNSUBSCRIBE without the header receipt get no RECEIPT. A
-    frame behind them that asks for one does."""
+    """SUBSCRIBE, SEND, BEGIN, COMMIT and UNSUBSCRIBE without a receipt header get no RECEIPT. A
+    later frame that asks for one does."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue, receipt=False)
     peer.publish(queue, b"one", receipt=False)
@@ -238,7 +237,7 @@ def test_when_the_receipt_of_a_subscribe_comes_the_subscription_stands(
 @case(ONLY_PROCESSED)
 def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> None:
     """A SEND without a destination that asks for a receipt gets no RECEIPT. The same frame with a
-    destination gets one before."""
+    destination gets one first."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.publish(target.destination(), b"good", proves=ONLY_PROCESSED[version])

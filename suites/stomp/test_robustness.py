@@ -1,8 +1,8 @@
-"""Malformed frames of every kind, in any pieces: who sent them may suffer, nobody else does.
+"""Malformed frames of every kind, in any pieces: their sender may suffer, nobody else does.
 
-What a server does to a client that breaks the grammar is mostly its own affair: it may say ERROR,
+How a server treats a client that breaks the grammar is mostly up to the server: it may send ERROR,
 close, or read on. Three things are not: a 1.2 connection ends with its ERROR, other connections are
-served as before, and so are new ones. Where a version calls an error fatal, test_escapes judges
+served as before, and new ones are, too. Where a version calls an error fatal, test_escapes judges
 that.
 """
 
@@ -32,8 +32,8 @@ SERVED = {
 def misbehave(
     target: Bench, version: str, wrong: Iterable[Malformation], where: tuple[Cut, ...] = ()
 ) -> list[tuple[str, Fate]]:
-    """Connections of their own say one kind each, in pieces: by the name of the kind, what became
-    of them."""
+    """Separate connections each send one kind, in pieces; return what happened to each, by the name
+    of the kind."""
     present = [malformation for malformation in wrong if version in malformation.versions]
     offenders = [target.stomp(version) for _ in present]
     for offender, kind in zip(offenders, present, strict=True):
@@ -49,7 +49,7 @@ def misbehave(
 
 
 def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
-    """Judge that connected clients are served, and that a new one is admitted and served."""
+    """Judge that connected clients are served, and that a new client is admitted and served."""
     served, admitted = SERVED[version]
     bystander.check(proves=served)
     peer = target.peer(version)

@@ -1,9 +1,9 @@
-"""Selectors: conditions over headers that decide which messages a subscriber gets.
+"""Selectors: conditions on headers that decide which messages a subscriber gets.
 
 The chapter promises the syntax of the broker's core filters, and that page promises the syntax of
-JMS selectors: a subset of SQL-92 conditions, with three values of truth. Every subscription here
-adds ``OR last = 'yes'`` to what it asks for, so a last message that everybody gets shows that
-nothing more is to come: no case waits for silence.
+JMS selectors: a subset of SQL-92 conditions, with three truth values. Every subscription here adds
+``OR last = 'yes'`` to its condition, so a last message for everybody shows that no more will
+follow: no case waits for silence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LAST = b"the last one"
 def listen(
     peer: StompPeer, to: Destination, selector: str, id: str = "0", ack: str = "auto"
 ) -> None:
-    """Subscribe to what ``selector`` selects, and to the last message."""
+    """Subscribe to the messages that ``selector`` selects, and to the last message."""
     *prefixes, condition = (
         selector.split(":") if selector.startswith(("convert", "hyphenated")) else [selector]
     )
@@ -52,8 +52,8 @@ def listen(
 
 
 def end(producer: StompPeer, to: Destination) -> None:
-    """Send the last message. Its priority is the lowest there is: a broker may let others overtake
-    it, it overtakes none."""
+    """Send the last message. Its priority is the lowest: a broker may let others overtake it, and
+    it overtakes none."""
     producer.publish(to, LAST, {"last": "yes", "priority": "0"})
 
 
@@ -143,8 +143,8 @@ def test_a_subscriber_gets_what_its_selector_selects(
 def test_not_speaks_of_the_whole_comparison_behind_it(
     target: Bench, predicate: Any, sent: list[dict[str, str]]
 ) -> None:
-    """NOT stands before a comparison, LIKE, IN, BETWEEN or IS NULL without parentheses. It negates
-    the whole comparison, because comparisons bind more tightly."""
+    """NOT precedes a comparison, LIKE, IN, BETWEEN or IS NULL without parentheses. It negates the
+    whole comparison, because comparisons bind more tightly."""
     expression = model.Not(predicate, bare=True)
     topic = target.destination(RoutingType.MULTICAST)
     consumer = target.stomp("1.2")
@@ -177,8 +177,8 @@ def test_not_speaks_of_the_whole_comparison_behind_it(
 def test_what_is_compared_with_nothing_is_unknown_on_either_side(
     target: Bench, condition: str
 ) -> None:
-    """A comparison has a missing header on its right or on both sides. The message is selected
-    neither by the comparison nor by its opposite."""
+    """A comparison has a missing header on its right or on both sides. Neither the comparison nor
+    its opposite selects the message."""
     sent = [
         {"color": "red"},
         {"color": "red", "absent": "y"},
@@ -201,7 +201,7 @@ def test_each_subscription_selects_for_itself(
     target: Bench, conditions: list[Any], sent: list[dict[str, str]]
 ) -> None:
     """One connection subscribes to a topic several times with different selectors. Each
-    subscription gets the messages of its own selector."""
+    subscription gets the messages that its own selector selects."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     for number, condition in enumerate(conditions):
@@ -264,8 +264,8 @@ def test_the_brokers_own_names_are_known(
 @case(SELECTOR, needs=NEEDS)
 @over(examples=25, size=st.sampled_from([1, 100, 5000, 20_000]))
 def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
-    """A selector compares AMQSize. A message is selected by a size up to that of its body, and not
-    by one ten thousand bytes larger and more than twice its body."""
+    """A selector compares AMQSize. A size up to that of the body selects a message, and one ten
+    thousand bytes larger and more than twice the body does not."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, f"AMQSize >= {size}", "fits")
@@ -305,8 +305,8 @@ def test_the_address_is_known(target: Bench) -> None:
     name=st.text("abXY019._- /+%'", min_size=1, max_size=12).map(lambda text: f"k{text}k"),
 )
 def test_a_name_in_quotation_marks_may_have_any_characters(target: Bench, name: str) -> None:
-    """A selector has a header name in quotation marks that is no identifier. Messages are selected
-    by that header."""
+    """A selector has a header name in quotation marks that is not an identifier. Messages are
+    selected by that header."""
     judge_selected(
         target,
         "1.2",
@@ -334,8 +334,8 @@ def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
 def test_a_string_is_no_number_unless_the_selector_says_so(
     target: Bench, age: str, bound: int
 ) -> None:
-    """A selector compares a header with a number. No comparison is true, unless
-    convert_string_expressions: stands before the selector."""
+    """A selector compares a header with a number. No comparison is true, unless the selector begins
+    with convert_string_expressions:."""
     sent = [{"age": age}]
     signs = (
         *((">", int(age) > bound), ("<=", int(age) <= bound), ("=", int(age) == bound)),
@@ -364,8 +364,8 @@ def test_a_string_is_no_number_unless_the_selector_says_so(
     ],
 )
 def test_a_string_is_read_as_the_number_that_fits(target: Bench, condition: str) -> None:
-    """With convert_string_expressions: a header is read as the fitting number: 1.5 is between 1 and
-    2, and 21 and 1 are 22, on either side of the sign."""
+    """After convert_string_expressions: a header is read as the matching number: 1.5 is between 1
+    and 2, and 21 and 1 are 22, on either side of the sign."""
     sent = [{"half": "1.5", "age": "21"}]
     selector = f"convert_string_expressions:{condition}"
     judge_selected(target, "1.2", selector, sent, [b"m0"], "converted", proves=STRINGS_CONVERTED)
@@ -466,7 +466,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     target: Bench, count: int, held: int, lost: bool
 ) -> None:
     """A consumer with a selector leaves with unsettled messages. The next consumer with that
-    selector gets them all, oldest first, and the unselected messages have not moved."""
+    selector gets them all, oldest first, and the unselected messages keep their order."""
     queue, producer, first = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     first.subscribe(queue, ack="client-individual", headers={"selector": "color = 'red'"})
     reds, blues = numbered(count, "r"), numbered(count, "b")
@@ -515,8 +515,8 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
      "color 'red'", "a.b = 'red'", "color AND AND kind", "1 + 1", "'red'", "color IN ()", "AMQPriority BETWEEN 1", "!"],  # noqa: E501
 )  # fmt: skip
 def test_what_is_no_selector_is_refused(target: Bench, version: str, condition: str) -> None:
-    """SUBSCRIBE with a selector that is no condition is not confirmed; from 1.1 on it is answered
-    with ERROR and the connection closes. A valid selector is confirmed before."""
+    """SUBSCRIBE with a selector that is not a condition is not confirmed; from 1.1 on it is
+    answered with ERROR and the connection closes. A valid selector is confirmed first."""
     with bystander(target, version):
         peer = target.stomp(version)
         good, bad = (

@@ -1,5 +1,5 @@
-"""SEND: what it needs, what becomes of the application's headers and of the body, and how a failed
-one is answered."""
+"""SEND: what it requires, what happens to the application's headers and to the body, and how a
+failed SEND is answered."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ values = st.one_of(
 
 
 def longest_name(target: Target) -> str:
-    """A name of 1002 bytes, or as long as this family documents: a server may have limits
+    """A name of 1002 bytes, or as long as this family's documents allow: a server may have limits
     (STOMP12-LIMIT-01)."""
     return f"x-{'n' * 1000}"[
         : int(target.identity.profile.parameters.get("stomp_header_name_limit", 1002))
@@ -77,7 +77,7 @@ any_bodies = st.one_of(
 @case({"1.0": HEADER_MISSING}, FAILED_SEND)
 def test_a_send_without_a_destination_is_refused(target: Bench, version: str) -> None:
     """SEND without a destination is not confirmed; from 1.1 on it is answered with ERROR and the
-    connection closes. The same frame with a destination is accepted before."""
+    connection closes. The same frame with a destination is accepted first."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.publish(target.destination(), b"with a destination")
@@ -97,8 +97,8 @@ def test_a_send_without_a_destination_is_refused(target: Bench, version: str) ->
 def test_a_send_to_an_odd_destination_is_taken_or_refused(
     target: Bench, version: str, name: str
 ) -> None:
-    """SEND to a destination that may name no place (nothing, a slash, a blank, a prefix alone,
-    300 letters) is confirmed, or answered with ERROR and the connection closes."""
+    """SEND to a destination that may name nothing (empty, a slash, a blank, a prefix alone, 300
+    letters) is confirmed, or answered with ERROR and the connection closes."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.publish(target.destination(), b"to a usual destination")
@@ -119,8 +119,8 @@ def test_a_send_to_an_odd_destination_is_taken_or_refused(
 def test_a_send_in_a_transaction_that_was_never_begun_is_refused(
     target: Bench, version: str
 ) -> None:
-    """SEND that names an unknown transaction is answered with ERROR and the connection closes: a
-    frame of no transaction cannot take effect with one."""
+    """SEND that names an unknown transaction is answered with ERROR and the connection closes:
+    without a transaction it cannot take effect with one."""
     failed, queue = FAILED_SEND[version], target.destination()
     with bystander(target, version):
         peer = target.stomp(version)

@@ -19,15 +19,15 @@ from brokerproof.suites.steps.settlement_combinations import (
 )
 def test_what_was_settled_is_gone_and_no_more(target: Bench, version: str, row: Row) -> None:
     """A consumer settles some of its messages, and its connection is lost, or a frame is refused.
-    What was settled is gone, or refused together, and the rest is there; a frame that was refused
-    has no effect. One scenario: each sentence is about the same options."""
+    Settled messages are consumed, or refused together, and the rest remains; a refused frame has no
+    effect. One scenario: all sentences concern the same options."""
     play(target, version, row, transacts=False)
 
 
 @case(*IN_A_TRANSACTION, needs={"transactions", "anycast"})
 @over(examples=5, always=lambda target: [{"row": row} for row in WITHIN.rows()], row=WITHIN.drawn())
 def test_a_transaction_settles_and_sends_as_a_whole(target: Bench, version: str, row: Row) -> None:
-    """A consumer settles some of its messages and sends one in a transaction. That is committed or
-    aborted, the connection is lost, or a frame is refused. All of it has an effect with COMMIT, and
-    nothing without. One scenario: each sentence is about the same options."""
+    """A consumer settles some of its messages and sends one in a transaction, which is committed or
+    aborted, or the connection is lost, or a frame is refused. Everything takes effect with COMMIT,
+    and nothing without. One scenario: all sentences concern the same options."""
     play(target, version, row, transacts=True)

@@ -1,4 +1,4 @@
-"""SUBSCRIBE: its required headers, its acknowledgement modes, and the fate of unsettled
+"""SUBSCRIBE: its required headers, its acknowledgement modes, and what happens to unsettled
 messages."""
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def refused_or_served(
     refuses: str,
     behaviour: str,
 ) -> None:
-    """Send a SUBSCRIBE that a broker should refuse (``refuses``, a reading). One that confirms it
-    and delivers nothing could not make the subscription and had to answer with ERROR."""
+    """Send a SUBSCRIBE that a broker should refuse (``refuses``, a reading). A broker that confirms
+    it and delivers nothing could not create the subscription and should have answered with
+    ERROR."""
     failed = FAILED_SUBSCRIBE.get(peer.version, ())
     if not refused(
         target, peer, "SUBSCRIBE", fields, refuses=refuses, answers=failed, behaviour=behaviour
@@ -100,7 +101,7 @@ def test_messages_of_the_destination_arrive(target: Bench, version: str) -> None
 @case({"1.0": HEADER_MISSING}, FAILED_SUBSCRIBE)
 def test_a_subscribe_without_a_destination_is_refused(target: Bench, version: str) -> None:
     """SUBSCRIBE without a destination is not confirmed; from 1.1 on it is answered with ERROR and
-    the connection closes. The same frame with a destination is accepted before."""
+    the connection closes. The same frame with a destination is accepted first."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.subscribe(target.destination(), "good")
@@ -117,8 +118,8 @@ def test_a_subscribe_without_a_destination_is_refused(target: Bench, version: st
 @case(FAILED_SUBSCRIBE)
 def test_a_subscribe_to_an_empty_destination_is_refused(target: Bench, version: str) -> None:
     """SUBSCRIBE with an empty destination, which the grammar allows, is answered with ERROR and the
-    connection closes, or a subscription is made: it gets messages, or at least can be removed. The
-    same frames with a name are accepted before."""
+    connection closes, or a subscription is created: it gets messages, or at least can be removed.
+    The same frames with a name are accepted first."""
     failed = FAILED_SUBSCRIBE[version]
     with bystander(target, version):
         peer, good = target.stomp(version), target.destination()
@@ -141,7 +142,7 @@ def test_a_subscribe_to_an_empty_destination_is_refused(target: Bench, version: 
 
 
 def _is_made(target: Bench, peer: StompPeer, to: Destination, id: str) -> bool:
-    """True if a subscription gets what is sent to its destination, or can be removed."""
+    """True if a subscription gets messages sent to its destination, or can be removed."""
     target.stomp(peer.version).publish(to, b"served", receipt=False)
     if peer.watch_for(frame("MESSAGE", body=b"served"), within=QUIET) is not None:
         return True
@@ -153,7 +154,7 @@ def _is_made(target: Bench, peer: StompPeer, to: Destination, id: str) -> bool:
 @case(NO_ID, FAILED_SUBSCRIBE)
 def test_a_subscribe_without_an_id_is_refused(target: Bench, version: str) -> None:
     """SUBSCRIBE without an id is answered with ERROR and the connection closes. The same frame with
-    an id is accepted before."""
+    an id is accepted first."""
     good, bad = target.destination(), target.destination()
     with bystander(target, version):
         peer = target.stomp(version)
@@ -180,7 +181,7 @@ def test_an_id_in_use_is_refused(target: Bench, version: str) -> None:
 @pytest.mark.parametrize("ack", ["sometimes", "AUTO", "client_individual"])
 def test_an_ack_mode_that_does_not_exist_is_refused(target: Bench, version: str, ack: str) -> None:
     """SUBSCRIBE with an ack mode that the version does not list is not confirmed; from 1.1 on it is
-    answered with ERROR and the connection closes. The listed modes are accepted before."""
+    answered with ERROR and the connection closes. The listed modes are accepted first."""
     with bystander(target, version):
         peer = target.stomp(version)
         for number, mode in enumerate(["auto", "client", INDIVIDUAL[version]]):
@@ -243,7 +244,7 @@ def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, versio
 def test_what_was_not_acknowledged_is_not_consumed(
     target: Bench, version: str, how: CloseHow
 ) -> None:
-    """A subscription in mode client acknowledges nothing and its connection fails. The next
+    """A subscription in client mode acknowledges nothing and its connection fails. The next
     consumer gets all messages."""
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(3)
@@ -267,8 +268,8 @@ def test_what_was_not_acknowledged_is_not_consumed(
 def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     target: Bench, version: str
 ) -> None:
-    """Two consumers wait on a queue in mode client, and the one that holds the message is lost. The
-    other may get the message."""
+    """Two consumers wait on a queue in client mode, and the connection of the one that holds the
+    message is lost. The other may get the message."""
     queue, first, second = target.destination(), target.stomp(version), target.stomp(version)
     first.subscribe(queue, ack="client")
     second.subscribe(queue, ack="client")
@@ -327,7 +328,7 @@ def test_a_selector_filters(target: Bench) -> None:
 @case(NAMES_SUBSCRIPTION)
 def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: str) -> None:
     """One connection has two subscriptions to two destinations. Every MESSAGE has the id of its
-    subscription in the header subscription."""
+    subscription in the subscription header."""
     peer = target.stomp(version)
     queues = {"first": target.destination(), "a second / one": target.destination()}
     for name, queue in queues.items():

@@ -1,8 +1,8 @@
-"""STOMP over TLS, and clients that are known by their certificates.
+"""STOMP over TLS, and clients that are identified by their certificates.
 
-The acceptors stomp-tls (clients may show a certificate) and stomp-tls-need (they must) show a
-certificate that was made for this run; every connection here verifies it. In virtual time there is
-no TLS, but a certificate can be stated.
+The acceptors stomp-tls (clients may present a certificate) and stomp-tls-need (they must) present a
+certificate made for this run; every connection here verifies it. In virtual time there is no TLS,
+but a certificate can be stated.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SHOWN = "ARTEMIS-TLS-ssl-2"
 
 
 def without_login(target: Bench) -> tuple[tuple[str, str], ...]:
-    """The headers of a CONNECT that does not say who we are."""
+    """The headers of a CONNECT without a login."""
     return tuple(
         header for header in target.connect_headers("1.2") if header[0] not in ("login", "passcode")
     )
 
 
 def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> None:
-    """No session may come of this connection. A broker need not say why: TLS may have ended before
+    """This connection must not get a session. A broker need not say why: TLS may have ended before
     STOMP began."""
     admitted = peer.watch_for(CONNECTED, within=seconds(3)) is not None
     target.record_finding(
@@ -55,8 +55,8 @@ def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> 
 @case(SSL, SHOWN, CERTIFICATE_OPTIONAL, needs={"tls-fixtures"})
 @over(examples=12, size=st.sampled_from([0, 1, 16_383, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
-    """A client without a certificate verifies the broker's, opens a session over TLS and gets a
-    body of many TLS records. It exchanges messages with a client in the clear."""
+    """A client without a certificate verifies the broker's, opens a session over TLS and receives a
+    body of many TLS records. It exchanges messages with a client without TLS."""
     there, back, body = target.destination(), target.destination(), b"\xa5" * size
     plain = target.stomp()
     peer = target.stomp(acceptor=MAY)
@@ -129,8 +129,8 @@ def test_websocket_over_tls(target: Bench) -> None:
 @case(SSL, needs={"tls-fixtures"})
 @over(examples=4, first=st.sampled_from(["CONNECT", "STOMP", "beat", "GET"]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, first: str) -> None:
-    """CONNECT, STOMP, an end of line or an HTTP request in the clear on a TLS acceptor opens no
-    session. Another connection works, and the acceptor admits TLS clients before and after."""
+    """CONNECT, STOMP, a line end or an HTTP request without TLS on a TLS acceptor opens no session.
+    Another connection works, and the acceptor admits TLS clients before and after."""
     bystander = Bystander(target, "1.2")
     before = target.stomp(acceptor=MAY)
     peer = target.peer(acceptor=MAY, plain=True)
@@ -179,8 +179,8 @@ def test_a_certificate_is_a_login(target: Bench, acceptor: str) -> None:
 def test_a_certificate_of_nobody_is_no_login(
     target: Bench, certificate: Certificate | None
 ) -> None:
-    """A client without login, and without a certificate or with one of no user, gets an ERROR and
-    is closed. A client with a listed certificate is admitted before."""
+    """A client without login, and with no certificate or an unlisted one, gets an ERROR and is
+    disconnected. A client with a listed certificate is admitted first."""
     bystander = Bystander(target, "1.2")
     target.peer(acceptor=MAY, certificate=CERTIFIED).connect(without_login(target))
     peer = target.peer(acceptor=MAY, certificate=certificate)
@@ -197,7 +197,7 @@ def test_a_certificate_of_nobody_is_no_login(
 @over(examples=4, certificate=st.sampled_from([None, STRANGER]))
 def test_a_client_must_show_a_certificate(target: Bench, certificate: Certificate | None) -> None:
     """On an acceptor that requires certificates a client without one, or with one of an unknown
-    authority, gets no session. One with a good certificate is admitted before and after."""
+    authority, gets no session. A client with a valid certificate is admitted before and after."""
     bystander = Bystander(target, "1.2")
     target.stomp(acceptor=NEED, certificate=CERTIFIED).settle()
     peer = target.peer(acceptor=NEED, certificate=certificate)

@@ -1,7 +1,7 @@
 """BEGIN, COMMIT, ABORT: sends and acknowledgements that take effect together or not at all.
 
-What is sent in a transaction asks for no receipt here: a server may hold it to be processed when
-the transaction is (STOMP12-RCPT-02). The receipt of what comes behind it says that it was received.
+Frames in a transaction ask for no receipt here: a server may delay it until the transaction is
+processed (STOMP12-RCPT-02). The receipt of a later frame shows that they were received.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a plan: send one message in a transaction (or in none), or end a transaction."""
+    """One step of a plan: send one message in a transaction (or outside), or end a transaction."""
 
     act: str
     transaction: int
@@ -191,8 +191,8 @@ FRAMES = {"BEGIN": BEGIN_NAMES, "COMMIT": COMMIT_NAMES, "ABORT": ABORT_NAMES}
 
 @case(BEGIN_NAMES, COMMIT_NAMES, ABORT_NAMES, ONLY_TRANSACTION, needs={"transactions"})
 def test_a_transaction_frame_without_a_name_is_not_confirmed(target: Bench, version: str) -> None:
-    """BEGIN, COMMIT and ABORT without the header transaction are not confirmed. With that header
-    alone each is confirmed before. One scenario: the three frames make one rule."""
+    """BEGIN, COMMIT and ABORT without the transaction header are not confirmed. With only that
+    header each is confirmed first. One scenario: the three frames make one rule."""
     alone = (ONLY_TRANSACTION[version],) if version in ONLY_TRANSACTION else ()
     peer = target.stomp(version)
     for command in ("COMMIT", "ABORT"):
@@ -227,7 +227,7 @@ def test_a_transaction_that_is_not_open_cannot_be_ended(target: Bench, version: 
 
 @case(NAMES_ARE_UNIQUE, NAME_IN_USE_REFUSED, needs={"transactions"})
 def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
-    """BEGIN with the name of an open transaction is not confirmed. Another name is accepted before,
+    """BEGIN with the name of an open transaction is not confirmed. Another name is accepted first,
     and so is the same name on another connection."""
     with bystander(target, "1.2") as other:
         peer = target.stomp("1.2")
@@ -286,10 +286,10 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
 def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     target: Bench, version: str, plan: list[int], done: list[bool], individual: bool
 ) -> None:
-    """Messages are acknowledged in order, each in one of two open transactions. One transaction is
-    ended and then the other, and the connection is lost. What was acknowledged in a committed one
-    is consumed; what came behind it and was acknowledged in an aborted one is not. One ACK alone
-    is undone by ABORT before."""
+    """Messages are acknowledged in order, each in one of two open transactions. One transaction
+    ends, then the other, and the connection is lost. Messages acknowledged in a committed
+    transaction are consumed; later ones acknowledged in an aborted one are not. A single ACK is
+    undone by ABORT first."""
     mode = INDIVIDUAL[version] if individual else "client"
     if not undone_by_abort(target, version, mode):
         target.record_not_applicable(ATOMIC[version], "an ACK is not part of its transaction")

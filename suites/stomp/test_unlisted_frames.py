@@ -1,9 +1,9 @@
-"""Commands that the specification does not list: the server may answer with ERROR (and, in 1.2,
-then closes).
+"""Commands that the specification does not list: the server may answer with ERROR (and then, in
+1.2, closes).
 
 Whatever a server makes of such a frame, it has read it to its end: the next one is a frame again.
-Commands that begin like a listed one are the hard ones, because a reader that knows a command by
-its first letters takes them for it, or waits for letters that never arrive.
+Commands that begin like a listed one are the hard ones, because a reader that recognises a command
+by its first letters mistakes them for it, or waits for letters that never arrive.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LISTED = frozenset((*CLIENT_COMMANDS, *SERVER_COMMANDS))
 
 def beginning_like(command: str) -> Iterator[str]:
     """Yield unlisted commands that begin like ``command``: shorter, longer, and of its length with
-    the last letter changed, or all behind the second."""
+    the last letter changed, or all after the second."""
     words = (
         command[:-1],
         command[:2],
@@ -127,7 +127,7 @@ def _answered_behind(target: Bench, version: str, command: str) -> None:
 
 
 EFFECTS = {"SEND": "stomp", "SUBSCRIBE": "stomp", "COMMIT": "transactions"}
-"""Commands whose effect is that a message arrives, and what a target needs for them."""
+"""Commands whose effect is that a message arrives, and what they require of a target."""
 
 
 def effective(target: Target) -> list[str]:
@@ -148,8 +148,8 @@ def effective(target: Target) -> list[str]:
 def test_a_command_that_begins_like_a_listed_one_has_not_its_effect(
     target: Bench, version: str, pair: tuple[str, str]
 ) -> None:
-    """A frame is a proper SEND, SUBSCRIBE or COMMIT but for the letters behind the first of its
-    command. The message that the proper one would bring about does not arrive."""
+    """A frame is a valid SEND, SUBSCRIBE or COMMIT except for the letters after the first of its
+    command. The message that the valid one would cause does not arrive."""
     command, word = pair
     with bystander(target, version):
         to, offender, witness = target.destination(), target.stomp(version), target.stomp(version)

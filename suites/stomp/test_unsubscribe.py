@@ -1,4 +1,4 @@
-"""UNSUBSCRIBE: what it needs, and that nothing more comes from a subscription that is gone."""
+"""UNSUBSCRIBE: what it requires, and that a removed subscription delivers nothing more."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _more_than(peer: StompPeer, seen: int) -> Callable[[], bool]:
 
 @case(UNSUBSCRIBED)
 def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
-    """One connection listens to two queues and unsubscribes from one. Messages sent to that queue
-    no longer arrive; those of the other do."""
+    """One connection subscribes to two queues and unsubscribes from one. Messages sent to that
+    queue no longer arrive; those of the other do."""
     gone, kept = target.destination(), target.destination()
     peer, producer = target.stomp(version), target.stomp(version)
     peer.subscribe(gone, "gone")
@@ -68,7 +68,7 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
 @case(UNSUBSCRIBED, NO_ERROR)
 def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, version: str) -> None:
     """A producer sends without a pause while the consumer unsubscribes, ten times. After the
-    RECEIPT of UNSUBSCRIBE no message arrives, and no ERROR for what was on its way."""
+    RECEIPT of UNSUBSCRIBE no message arrives, and no ERROR for messages in flight."""
     peer, producer = target.stomp(version), target.stomp(version)
     for turn in range(1 if target.virtual else 10):  # a race, where there are threads
         queue, seen = target.destination(), peer.messages_seen
@@ -108,8 +108,8 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
 
 
 def _arrives(target: Bench, peer: StompPeer, expected: Match[Frame]) -> None:
-    """A control, whatever else comes: an ERROR that the UNSUBSCRIBE should not have had is judged
-    by the case above."""
+    """A control, whatever else arrives: the case above judges an ERROR that the UNSUBSCRIBE should
+    not cause."""
     arrived = target.wait_until(lambda: any(map(expected.accepts, peer.inbox)), PATIENCE)
     target.control(arrived, f"{expected} should arrive; {peer.instead()}")
 
@@ -118,8 +118,8 @@ def _arrives(target: Bench, peer: StompPeer, expected: Match[Frame]) -> None:
 def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
     target: Bench, version: str
 ) -> None:
-    """A connection unsubscribes while messages arrive, several times, and then gets one message by
-    the subscription that it keeps, in mode auto. That message is not delivered again."""
+    """A connection unsubscribes while messages arrive, several times, and then gets one message
+    through the subscription that it keeps, in auto mode. That message is not delivered again."""
     kept, peer, producer = target.destination(), target.stomp(version), target.stomp(version)
     peer.subscribe(kept, "kept")
     turns = numbered(1 if target.virtual else 10)  # a race, where there are threads
@@ -149,8 +149,8 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
 
 @case(UNSUBSCRIBED_FROM_1_1)
 def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: str) -> None:
-    """A connection subscribes twice to one queue and ends one of the subscriptions. All later
-    messages arrive by the other."""
+    """A connection subscribes twice to one queue and ends one of the subscriptions. The other
+    receives all later messages."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue, "a")
     peer.subscribe(queue, "b")
@@ -170,7 +170,8 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
 def test_an_unsubscribe_that_names_no_subscription_is_not_confirmed(
     target: Bench, version: str
 ) -> None:
-    """UNSUBSCRIBE with no header but receipt is not confirmed. With the id it is, before."""
+    """UNSUBSCRIBE with no header but receipt is not confirmed. With the id it is confirmed
+    first."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.subscribe(target.destination(), "a")
@@ -239,8 +240,8 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
 
 @case(UNSUBSCRIBED, needs={"queue-semantics"})
 def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str) -> None:
-    """A subscription holds messages and is ended by UNSUBSCRIBE with a receipt. They go back to the
-    queue, and none of them arrives behind the RECEIPT."""
+    """A subscription holds messages and is ended by UNSUBSCRIBE with a receipt. They return to the
+    queue, and none of them arrives after the RECEIPT."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.subscribe(queue, ack="client")
     publish_all(target.stomp(version), queue, numbered(3))

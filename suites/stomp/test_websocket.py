@@ -1,8 +1,8 @@
-"""STOMP over WebSocket: an acceptor for STOMP takes both, and what STOMP asks for holds over
+"""STOMP over WebSocket: an acceptor for STOMP accepts both, and STOMP's requirements apply to
 either.
 
-Where a message begins and ends, and how it is cut into frames, means nothing to STOMP: the bytes
-do.
+Where a WebSocket message begins and ends, and how it is split into frames, has no meaning for
+STOMP: only the bytes do.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
     target: Bench, where: Where, over_by: int, op: Op
 ) -> None:
     """A SEND in a frame of exactly the acceptor's limit is confirmed, and so is a larger message of
-    three frames. One larger frame fails the connection with 1009 as the fitting code; another
-    connection is served."""
+    three frames. A frame above the limit fails the connection with 1009 as the fitting code;
+    another connection is served."""
     limit = limit_of(target, where.acceptor)
     bystander = Bystander(target, "1.2")
     victim = Victim(target, acceptor=where.acceptor)
@@ -173,8 +173,8 @@ def test_an_acceptor_may_send_text(target: Bench) -> None:
     body=st.one_of(st.binary(min_size=1, max_size=20), st.text(min_size=1, max_size=20)),
 )
 def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | str) -> None:
-    """On an acceptor that sends text a message with a body of any bytes is delivered. Every text
-    message is UTF-8 as a whole."""
+    """On an acceptor that sends text, a message with a body of any bytes is delivered. Every text
+    message is valid UTF-8 as a whole."""
     acceptor = target.profile.parameters.get("websocket_text_acceptor")
     data = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
     to = target.destination()
@@ -197,8 +197,8 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
 
 @case(SERVER_BEATS, ACCEPTED, needs={"websocket", "websocket-acceptors", "heart-beat"})
 def test_heart_beats_come_over_websocket(target: Bench) -> None:
-    """CONNECT over WebSocket asks for a heartbeat every 500 ms. For 2.5 seconds something arrives
-    in each agreed interval and its margin."""
+    """CONNECT over WebSocket asks for a heartbeat every 500 ms. For 2.5 seconds data arrives in
+    each agreed interval and its margin."""
     socket = target.websocket()
     peer = target.stomp(heart_beat="2000,500", over=socket)
     assert peer.connected is not None
@@ -227,7 +227,7 @@ def test_heart_beats_come_over_websocket(target: Bench) -> None:
 @over(examples=20, cx=periods(500, 1000, 1500))
 def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int) -> None:
     """A client over WebSocket promises heartbeats every cx ms and is silent. The connection is
-    closed within the interval that holds over TCP."""
+    closed within the same interval as over TCP."""
     expected = target.negotiated((cx, 0), "1.2", None)
     socket = target.websocket()
     silent = target.stomp(heart_beat=f"{cx},0", over=socket)

@@ -1,8 +1,8 @@
 """RFC 6455's requirements on a server that speaks STOMP over WebSocket: handshake, frames, control
 frames, close.
 
-Only what the document settles is judged. It does not say, for one, what becomes of a frame whose
-length is longer than needed, or of a continuation of nothing.
+Cases judge only what the document settles. It does not say, for example, what happens to a frame
+whose length is encoded in more octets than needed, or to a continuation without a beginning.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ BAD_REQUESTS: dict[str, dict[str, object]] = {
     "HTTP 1.0": {"line": "GET {path} HTTP/1.0"},
 }
 """Not here: a key that is not base64 of 16 bytes, which a server need not decode (section 4.2.2),
-and other methods than GET, with which a server may ignore Upgrade."""
+and methods other than GET, with which a server may ignore Upgrade."""
 
 
 @case(BAD_REQUEST, needs={"websocket"})
@@ -215,7 +215,7 @@ def _pong(target: Bench, socket: WebSocketPeer, payload: bytes, also: str) -> No
 
 @case(UNASKED_PONG, needs={"websocket"})
 def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
-    """Unasked Pongs, empty and full, get no answer. The session works."""
+    """Unsolicited Pongs, empty and full, get no answer. The session works."""
     socket, peer = session(target)
     before = len(socket.frames)
     for payload in (b"", b"p" * 125):
@@ -236,7 +236,7 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
     payload=st.sampled_from([b"", b"\n", b"x" * 125]),
 )
 def test_a_frame_without_mask_ends_the_connection(target: Bench, op: Op, payload: bytes) -> None:
-    """An unmasked frame ends the connection, and a masked SEND behind it is not processed. Another
+    """An unmasked frame ends the connection, and a masked SEND after it is not processed. Another
     connection is served."""
     _misdeed(target, MASK_REQUIRED, None, f"{op.name} without mask", op, payload, masked=False)
 
