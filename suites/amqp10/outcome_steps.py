@@ -1,4 +1,5 @@
-"""Steps of cases about outcomes: states, sources, and what is left once a peer has closed."""
+"""Steps of cases about outcomes: states, sources, and the deliveries that remain once a peer has
+closed."""
 
 from __future__ import annotations
 
@@ -23,14 +24,14 @@ def failures(delivery: Delivery) -> int:
 
 
 def supported_states(target: Target) -> list[str]:
-    """The names of the states that the target can be expected to act on."""
+    """The names of the states that the target can be expected to apply."""
     capable = "amqp-modified" in target.identity.capabilities
     return [state for state in sorted(STATES) if capable or state != "failed"]
 
 
 def after_close(target: Bench, peer: AmqpPeer, node: Node, count: int) -> list[Delivery]:
-    """Return the deliveries of another connection once ``peer`` has closed: all that it released is
-    available then, whatever the broker did with it before."""
+    """Return the deliveries of another connection once ``peer`` has closed: everything that it
+    released is available then, whatever the broker did before."""
     if not is_over(peer):
         peer.settle()
         peer.close()

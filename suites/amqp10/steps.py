@@ -37,22 +37,21 @@ from brokerproof.suites.steps.positive_control import beside
 Requirements = tuple[str, ...]
 
 QUIET: Duration = ms(300)
-"""How long a surplus frame is waited for, behind the last one that should come."""
+"""How long to wait for a surplus frame after the last one due."""
 
 LARGEST = 2**32 - 1
-"""The max-frame-size of a peer that names none."""
+"""The max-frame-size of a peer that states none."""
 
 UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == UNREADABLE)
 
 
 def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
-    """The control around a negative case: another connection works before it and still does
-    afterwards."""
+    """The control around a negative case: another connection works before and after it."""
     return beside(target.amqp)
 
 
 def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
-    """Wait until ``credit`` messages may be sent; that much credit is a control."""
+    """Wait until ``credit`` messages may be sent; the grant is a control."""
     target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
     target.control(
         link.credit >= credit,
@@ -61,7 +60,7 @@ def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
 
 
 def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:
-    """Send messages with these bodies in order over a connection of their own, each accepted (a
+    """Send messages with these bodies in order over a separate connection, each accepted (a
     control); return that peer."""
     peer = target.amqp()
     link = peer.sender(node)
@@ -105,7 +104,7 @@ def collect(
 
 def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -> None:
     """Check that every delivery arrived in one transfer: windows count transfers, and a broker may
-    cut a message into as many as it likes (2.6.14)."""
+    split a message into as many as it likes (2.6.14)."""
     in_parts = any(len(delivery.frames) > 1 for delivery in got) or any(
         reply.name == "transfer" and reply.get("more") for reply in peer.inbox
     )
@@ -126,8 +125,8 @@ def _body(delivery: Delivery) -> bytes:
 
 
 def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
-    """Return the error by which the broker ends a link, the session or the connection; None if none
-    arrives ``within`` that time."""
+    """Return the error with which the broker ends a link, the session or the connection; None if
+    none arrives ``within`` that time."""
     return peer.watch_for(either(ending("detach"), ending("end"), ending("close")), within=within)
 
 
@@ -150,7 +149,7 @@ def lasting_objection(peer: AmqpPeer) -> Frame | None:
 def unbroken(
     target: Bench, peer: AmqpPeer, done: Callable[[], bool], sentence: str, stimulus: str
 ) -> None:
-    """Wait until ``done``. A connection that ends before, behind frames in good order and without a
+    """Wait until ``done``. A connection that ends before that, after valid frames and without a
     close, breaks ``sentence``."""
     target.wait_until(
         lambda: done() or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE
@@ -161,7 +160,8 @@ def unbroken(
 
 def give_cause_to_close(peer: AmqpPeer) -> None:
     """Send the header of a frame that no broker has to accept: larger than its open allows, or
-    smaller than itself where it allows any. Brokers answer with a close that carries an error."""
+    smaller than itself where it allows any size. Brokers answer with a close that carries an
+    error."""
     assert peer.opened is not None
     most = peer.opened.get("max-frame-size", LARGEST)
     peer.write(codec.encode_frame(b"", size=4 if most == LARGEST else most + 1))
@@ -180,9 +180,9 @@ def connection_refused(
     """The broker should close the connection, or with ``session_will_do`` end the session, with an
     error (one of ``conditions``).
 
-    With ``closes``, the sentence about the close before an end, ``requirements`` speak of the
-    refusal alone: a connection that ends without a close keeps them and breaks ``closes``, and one
-    that goes on was not closed at all.
+    With ``closes``, the sentence about the close before an end, ``requirements`` concern only the
+    refusal: a connection that ends without a close keeps them and breaks ``closes``, and one that
+    continues was not closed at all.
     """
     answer = peer.watch_for(
         either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
@@ -211,8 +211,8 @@ def connection_refused(
 def session_refused(
     target: Bench, peer: AmqpPeer, ends: str, error: str, why: str, condition: str
 ) -> Frame | None:
-    """The broker should end the session with an error (``ends``), and that should be ``condition``
-    (``error``); the connection has to stay."""
+    """The broker should end the session with an error (``ends``), which should be ``condition``
+    (``error``); the connection has to stay open."""
     answer = peer.watch_for(either(frame("end"), frame("close")))
     what = peer.instead() if answer is None else f"{answer.name} ({answer.condition})"
     given = answer.condition if answer is not None and answer.name == "end" else None
@@ -266,8 +266,8 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
 
 
 def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return a receiver that holds ``count`` messages unsettled, without credit left; that they
-    arrive is a control."""
+    """Return a receiver that holds ``count`` messages unsettled, without credit left; their arrival
+    is a control."""
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
@@ -328,6 +328,6 @@ def own_windows(target: Target) -> st.SearchStrategy[Where]:
 
 
 def little_credit(target: Bench) -> str | None:
-    """Return an acceptor that gives little credit at a time, if there is one."""
+    """Return an acceptor that grants little credit at a time, if there is one."""
     name = "amqp-credits-10"
     return name if name in target.target.acceptors(target.overrides) else None

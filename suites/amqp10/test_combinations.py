@@ -1,4 +1,4 @@
-"""What open, attach and transfer can carry, in combinations in which every two options meet."""
+"""The options of open, attach and transfer, in combinations in which every two options meet."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SENTENCES = Sentences(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRA
     row=SPECIFIED.drawn(),
 )
 def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: Row) -> None:
-    """A receiver gets each message once, as its credit allows, settled as was agreed and in frames
-    that it takes, whatever options its connection, its link and their transfers have together. So
-    does another link of its session. A link without options finds afterwards what was not settled,
-    and nothing else. One scenario: each sentence is about the same options."""
+    """A receiver gets each message once, as its credit allows, settled as agreed and in frames that
+    it accepts, whatever options its connection, its link and their transfers combine. So does
+    another link of its session. A link without options later finds the unsettled messages, and
+    nothing else. One scenario: all sentences concern the same options."""
     Play(target, row, SENTENCES).run()
 
 
@@ -35,6 +35,5 @@ def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: R
 )
 def test_a_filter_selects_whatever_else_a_link_asks_for(target: Bench, row: Row) -> None:
     """A receiver with a filter gets the messages that it selects and no others, whatever options
-    its connection, its link and their transfers have together. A link without options gets the
-    others."""
+    its connection, its link and their transfers combine. A link without options gets the others."""
     Play(target, row, Sentences(SELECTS, selects=SELECTS, gone=SELECTS)).run()

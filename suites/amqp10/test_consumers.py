@@ -1,5 +1,5 @@
-"""Consumers and their credit at work (2.6.7, 2.6.10, 3.5.2): credit that changes while messages are
-under way, slow consumers beside fast ones, available, and browsing links."""
+"""Consumers and their credit (2.6.7, 2.6.10, 3.5.2): credit that changes while messages are in
+flight, slow consumers next to fast ones, available, and browsing links."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DISTRIBUTION_MODE = "AMQP10-TERM-04"
 
 
 def withdrawals(target: Target) -> Iterator[dict[str, Any]]:
-    """Credit lowered, raised and withdrawn while messages are under way, at the usual serial
+    """Credit lowered, raised and withdrawn while messages are in flight, at the usual serial
     numbers and where they wrap."""
     acceptor = target.identity.default_amqp_acceptor
     places = [Where(acceptor)]
@@ -51,7 +51,7 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target: Bench, where: Where, count: int, credits: list[int], pauses: list[bool]
 ) -> None:
     """A receiver raises and lowers its credit without waiting for an answer. No message exceeds the
-    credit that may have been in force; with plenty of credit all arrive once, in order."""
+    credit that may have been in force; with enough credit all arrive once, in order."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -153,8 +153,8 @@ def test_what_is_said_to_be_available_is_there(
     target: Bench, count: int, credit: int, copy: bool, more: int
 ) -> None:
     """A receiver moves or copies some messages of a queue and requests the flow state; more
-    messages are sent, and it requests it again. If the broker's flow has available, it is the
-    number of messages left."""
+    messages are sent, and it requests the state again. If the broker's flow has available, it is
+    the number of messages left."""
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
@@ -208,9 +208,9 @@ def looking(peer: AmqpPeer, node: Node) -> Link:
 def test_who_looks_sees_each_message_once_and_takes_none(
     target: Bench, count: int, credits: list[int], settle: bool, others: int
 ) -> None:
-    """One or two links of distribution-mode copy browse a queue with some credit at a time,
-    settling or not. Each sees every message once, in order, within its credit; afterwards a
-    consumer gets all of them."""
+    """One or two links of distribution-mode copy browse a queue with limited credit, settling or
+    not. Each sees every message once, in order, within its credit; afterwards a consumer gets all
+    of them."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     for _ in range(others):

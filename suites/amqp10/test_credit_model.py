@@ -1,5 +1,5 @@
 """Credit, session window and settlement together: a plan is drawn, a model says after each step
-what has to have come, and oracles judge the whole trace without knowing the model."""
+what must have arrived, and oracles judge the whole trace without knowing the model."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ UNREAD = (STALLED, DRAINED_UNREAD)
 """Situations in virtual time."""
 ON_DISK = (PAGED, SOON_PAGED)
 TOPIC, WILDCARD, TEMPORARY = "topic", "wildcard", "temporary"
-"""Places that are gone with their links: a topic, topics of a pattern, and a node that the broker
-makes on request."""
+"""Nodes that disappear with their links: a topic, topics of a pattern, and a node that the broker
+creates on request."""
 PATTERNS = {TOPIC: ("", ""), WILDCARD: (".below", ".*")}
-"""Ends of a topic's address, as senders and receivers name it."""
+"""Suffixes of a topic's address, as senders and receivers name it."""
 
 
 @dataclass(frozen=True)
 class Send:
-    """The producer sends so many messages to one of the two queues."""
+    """The producer sends that many messages to one of the two queues."""
 
     queue: int
     count: int
@@ -74,7 +74,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Drain:
-    """One of the two links sets its credit and drains; ``echo``: with one flow for an answer."""
+    """One of the two links sets its credit and drains; ``echo``: answered with one flow."""
 
     queue: int
     credit: int
@@ -103,8 +103,8 @@ class Settle:
 
 @dataclass(frozen=True)
 class Stall:
-    """The receiver does not read while messages are sent, and while its credit, its window and what
-    it holds change; ``drained``: in the end one of its links is drained, which is answered when it
+    """The receiver does not read while messages are sent, and while its credit, its window and its
+    deliveries change; ``drained``: finally one of its links is drained, which is answered when it
     reads."""
 
     steps: tuple[Send | Grant | Open | Settle, ...]
@@ -151,11 +151,11 @@ class Model:
 
     @property
     def within_credit(self) -> int:
-        """Deliveries of both queues that wait and for which there is credit."""
+        """Deliveries of both queues that wait and have credit."""
         return sum(min(len(waits), credit) for waits, credit in self.by_link())
 
     def by_link(self) -> list[tuple[set[bytes], int]]:
-        """Messages that wait, and credit, of each link."""
+        """Waiting messages and credit of each link."""
         return list(zip(self.waiting, self.credit, strict=True))
 
     @property
@@ -165,11 +165,11 @@ class Model:
 
     @property
     def limit(self) -> str:
-        """The requirement by which no more than :attr:`due` come."""
+        """The requirement that limits arrivals to :attr:`due`."""
         return WINDOW_FORMULA if self.window < self.within_credit else CREDIT_FORMULA
 
     def came(self, queue: int, delivery: Delivery) -> dict[str, str]:
-        """Note a delivery; return the fault in it by the requirement that it breaks."""
+        """Note a delivery; return the fault in it, by the requirement that it breaks."""
         body = delivery.message.body
         if body not in self.waiting[queue]:
             waiting = sorted(self.waiting[queue])
@@ -191,7 +191,7 @@ class Model:
 
 @dataclass
 class Run:
-    """A plan on its way: the receiver's connection, the producer's, and the model."""
+    """A plan in progress: the receiver's connection, the producer's, and the model."""
 
     target: Bench
     place: str
@@ -205,8 +205,8 @@ class Run:
     last_id: int | None = None
 
     def watch(self, after: str, judged_by: str = "") -> None:
-        """Judge that what must arrive does, and nothing else: by ``judged_by``, or by the limit
-        that holds."""
+        """Judge that all due messages arrive, and nothing else: by ``judged_by``, or by the limit
+        in force."""
         due, limit = self.model.due, self.model.limit
         self.target.wait_until(
             lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE
@@ -233,7 +233,7 @@ class Run:
         self.target.require(judged_by or limit, got == due, detail)
 
     def _note_situations(self) -> None:
-        """Note what the model says before the deliveries that are due are taken."""
+        """Note what the model says before due deliveries are taken."""
         model = self.model
         if model.due < model.within_credit:
             self.target.reached(WINDOW_HOLDS)
@@ -261,7 +261,7 @@ class Run:
         self.watch(str(step))
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps of which no answer can be awaited."""
+        """Carry out steps without waiting for answers."""
         drained = stall.drained
         with stalls.amqp(self.target, self.peer, RELEASED_AVAILABLE):
             for step in stall.steps:
@@ -297,13 +297,12 @@ class Run:
                 self._settle(queue, which, outcome, all_)
 
     def _takes_back(self, queue: int, credit: int) -> bool:
-        """True if messages wait for the credit that ``credit`` takes back. A real broker may have
+        """True if messages wait for the credit that ``credit`` withdraws. A real broker may have
         passed some of them to the session, which waits for its window."""
         return credit < self.model.credit[queue] and bool(self.model.waiting[queue])
 
     def _begin_drain(self, step: Drain) -> None:
-        """With a window that takes all that is due, so that the drain can come to its end at
-        once."""
+        """With a window for all due messages, so that the drain can finish at once."""
         model, link, queue, credit = self.model, self.links[step.queue], step.queue, step.credit
         model.window = sum(map(len, model.waiting)) + 10
         echo = step.echo or None
@@ -313,7 +312,7 @@ class Run:
         self.target.reached(DRAIN_LEFT if len(model.waiting[queue]) < credit else DRAIN_USED)
 
     def _end_drain(self, step: Drain) -> None:
-        """Judge that the drain brings what is due, and uses up the rest."""
+        """Judge that the drain delivers all due messages, and uses up the rest of the credit."""
         model, link, queue = self.model, self.links[step.queue], step.queue
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
         self.watch(str(step), judged_by)
@@ -340,7 +339,7 @@ class Run:
 
     def finish(self) -> None:
         """Every remaining message can be consumed: by these links, or, if they hold it, by others
-        once they have gone. A place that goes with them leaves nothing behind."""
+        once they have closed. A node that disappears with them leaves nothing behind."""
         model = self.model
         model.window = 1000
         for queue, link in enumerate(self.links):
@@ -377,7 +376,7 @@ def all_places(target: Target) -> list[str]:
 
 
 def corners_placed(target: Target) -> list[dict[str, object]]:
-    """Credit that is used up, given back and drained, with messages that come again, at each
+    """Credit that is used up, withdrawn and drained, with messages that are redelivered, at each
     place."""
     steps = [
         Send(0, 5),
@@ -405,8 +404,8 @@ def corners_placed(target: Target) -> list[dict[str, object]]:
 
 
 def corners_unread(target: Target) -> list[dict[str, object]]:
-    """A receiver that does not read is sent messages, settles, and drains a link for which messages
-    wait, and one for which none do."""
+    """A receiver that does not read is sent messages, settles, and drains one link with waiting
+    messages and one without."""
     steps = [
         Send(0, 6),
         Grant(0, 2),
@@ -423,8 +422,8 @@ def corners_unread(target: Target) -> list[dict[str, object]]:
 def nodes_of(
     target: Bench, place: str, name: str, peer: AmqpPeer
 ) -> tuple[tuple[Node, Node], tuple[Link, Link]]:
-    """Make two nodes of that kind, the first with this name where it can have one; return them as
-    senders name them, with links that receive from them."""
+    """Create two nodes of that kind, the first with this name if possible; return them as senders
+    name them, with links that receive from them."""
     names = name, target.fresh_name()
     if place == TEMPORARY:
         capabilities = target.node().capabilities
@@ -458,8 +457,8 @@ def situations(target: Target) -> tuple[str, ...]:
 
 
 def corners_hindered(target: Target) -> list[dict[str, object]]:
-    """A session that is held up by its window and by the credit of its links, which is taken
-    back, hindered in each way."""
+    """A session that is held up by its window and by its links' credit, which is withdrawn,
+    hindered in each way."""
     steps = [
         Send(0, 4),
         Send(1, 2),
@@ -534,9 +533,9 @@ def corners_hindered(target: Target) -> list[dict[str, object]]:
 def test_credit_and_window_do_what_the_model_says(
     target: Bench, where: Where, place: str, hindered_by: list[str], window: int, steps: list[Step]
 ) -> None:
-    """Two links of a session take messages of two queues, topics or nodes made on request, while
+    """Two links of a session receive from two queues, topics or nodes created on request, while
     credit, window and settlement change as drawn and other clients hinder. After each step as many
-    messages have arrived as the model says: what waits, within the credit of each link and the
+    messages have arrived as the model says: those that wait, within the credit of each link and the
     window of both. A drain uses the credit up. In the end nothing is lost or duplicated.
 
     One scenario: the requirements are the model.

@@ -33,8 +33,8 @@ TERMINAL_STATES = "AMQP10-OUT-01"
     count=st.integers(2, 5),
 )
 def test_a_range_of_deliveries_is_settled(target: Bench, where: Where, count: int) -> None:
-    """A receiver accepts all of its deliveries but the last in one disposition, whose range may run
-    over the end of the 32 bits, and closes. Another connection gets the last and no other."""
+    """A receiver accepts all of its deliveries but the last in one disposition, whose range may
+    wrap around 32 bits, and closes. Another connection gets the last and no other."""
     node, sent = target.node(), numbered(count + 1)
     fill(target, node, sent)
     peer, _, got = received(target, node, count + 1)
@@ -56,8 +56,8 @@ def test_a_range_of_deliveries_is_settled(target: Bench, where: Where, count: in
 def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
     target: Bench, state: str
 ) -> None:
-    """A client tells of a delivery that it is received, or nothing, unsettled. The session stays,
-    and the message is accepted afterwards: once the client has closed it is gone."""
+    """A client reports a delivery as received, or without a state, unsettled. The session
+    continues, and the message is accepted afterwards: once the client has closed it is consumed."""
     node = target.node()
     fill(target, node, [b"open"])
     peer, _, got = received(target, node, 1)
@@ -76,8 +76,8 @@ def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
 
 @case(DISPOSITION_SETTLES, needs={"amqp"})
 def test_a_sender_may_settle_first(target: Bench) -> None:
-    """A client sends a message unsettled and settles it at once, as its sender. The session stays,
-    and a message behind it is accepted, as one was before."""
+    """A client sends a message unsettled and settles it at once, as its sender. The session
+    continues, and a later message is accepted, as one was before."""
     peer = target.amqp()
     link = peer.sender(target.node())
     granted(target, peer, link, 3)

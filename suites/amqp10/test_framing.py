@@ -106,8 +106,8 @@ def test_a_data_offset_beyond_the_frame_is_refused(target: Bench, beyond: int) -
 @case(EXTENDED_HEADER_IGNORED, needs={"amqp"})
 @over(examples=30, extended=st.binary(min_size=1, max_size=(255 - 2) * 4))
 def test_an_extended_header_is_ignored(target: Bench, extended: bytes) -> None:
-    """A begin has an extended header between its header and its body. It is answered as without
-    one."""
+    """A begin has an extended header between its header and its body. It is answered like one
+    without."""
     peer = target.amqp(begin=False)
     peer.send("begin", _begin(), extended=extended[: SMALLEST - 60])
     peer.expect(frame("begin", remote_channel=0), proves=EXTENDED_HEADER_IGNORED)
@@ -135,9 +135,9 @@ def no_performatives() -> st.SearchStrategy[Item]:
 @case(DAMAGED_BODY, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=30, body=no_performatives())
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
-    """A frame's body begins with a value other than the nine performatives. The broker closes
-    with an error, or ends the channel's session with one: the text names neither. Another
-    connection still works."""
+    """A frame's body begins with a value other than the nine performatives. The broker closes with
+    an error, or ends the channel's session with one: the text names neither. Another connection
+    still works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(types.encode(body)))
@@ -153,8 +153,8 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
     target: Bench, position: int, byte: int, cut: bool
 ) -> None:
     """One byte of a begin is changed, or its body is cut. The broker answers the begin, or ends the
-    session or the connection with an error, in frames that have performatives themselves; another
-    connection still works."""
+    session or the connection with an error, in frames with valid performatives; another connection
+    still works."""
     with bystander(target):
         peer = target.amqp()
         body = bytearray(types.encode(codec.composite("begin", {**_begin(), "handle-max": 1000})))
@@ -211,8 +211,8 @@ def test_empty_frames_mean_nothing(target: Bench, channels: list[int]) -> None:
 @case(FRAME_SIZE, needs={"amqp"})
 @over(examples=20, fragment=st.integers(1, 30), body=st.binary(max_size=2000))
 def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, body: bytes) -> None:
-    """The stream arrives in small pieces, cut without regard to frames. A message is sent and
-    received as in one piece."""
+    """The stream arrives in small pieces, cut at any byte. A message is sent and received as in one
+    piece."""
     target.disturb(LinkFaults(fragment=fragment))
     peer = target.amqp(max_frame_size=SMALLEST)
     node = target.node()
@@ -239,8 +239,8 @@ def test_a_frame_above_the_announced_maximum_is_refused(
     target: Bench, acceptor: str, over_by: int
 ) -> None:
     """A frame of exactly the broker's max-frame-size is accepted. A larger one, or one that
-    announces up to 2 GiB more, closes the connection with framing-error before all of it has
-    arrived; another connection still works."""
+    announces up to 2 GiB more, closes the connection with framing-error before it has arrived
+    completely; another connection still works."""
     with bystander(target):
         peer = target.amqp(acceptor=acceptor)
         most = announced(peer)
@@ -259,8 +259,8 @@ def test_a_frame_above_the_announced_maximum_is_refused(
 
 
 def _filling(handle: int, size: int) -> bytes:
-    """The payload with which the first transfer of a session, with the tag ``t``, has exactly
-    ``size`` bytes."""
+    """The payload that makes the first transfer of a session, with the tag ``t``, exactly ``size``
+    bytes long."""
     fields = {"handle": handle, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
     room = size - codec.HEADER_SIZE - len(types.encode(codec.composite("transfer", fields)))
     empty = Described(types.ulong(0x75), Value("binary", b"", 0xB0))

@@ -32,8 +32,8 @@ def version(header: Frame) -> tuple[int, int, int]:
 def answered_and_ended(
     target: Bench, peer: AmqpPeer, answers: str, ends: str | None, what: str
 ) -> Frame | None:
-    """The broker should answer with a protocol header of its own and end the connection; return
-    that header."""
+    """The broker should answer with its own protocol header and end the connection; return that
+    header."""
     header = peer.watch_for(frame(HEADER))
     target.record_finding(
         answers,
@@ -73,8 +73,8 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
 @case(SUPPORTED_VERSION, needs={"amqp"})
 @over(examples=30, cut=st.lists(st.integers(1, 7), max_size=4, unique=True).map(sorted))
 def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
-    """The eight bytes of a header arrive in several pieces, with time between them. It is answered
-    as in one piece."""
+    """The eight bytes of a header arrive in several pieces, with pauses. It is answered as in one
+    piece."""
     peer = target.amqp_peer()
     data = codec.protocol_header(SASL_ID)
     for start, end in zip([0, *cut], [*cut, len(data)], strict=True):
@@ -84,7 +84,7 @@ def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
 
 
 def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
-    """Versions that nobody has; 0.x.y are those before 1.0, which a broker may have too."""
+    """Versions that do not exist; 0.x.y precede 1.0, and a broker may support them too."""
     near = st.sampled_from(
         [(1, 0, 1), (1, 1, 0), (2, 0, 0), (1, 255, 255), (255, 0, 0), (255, 255, 255)]
     )
@@ -132,7 +132,7 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
 @over(examples=20, asked=strange_versions())
 def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int, int, int]) -> None:
     """The client's AMQP header has another version than the broker's. The broker ends its outgoing
-    stream, and nothing that follows the header is answered."""
+    stream, and answers nothing that follows the header."""
     peer = target.amqp_peer()
     peer.header(AMQP_ID, *asked)
     peer.send("open", {"container-id": "too late"})
@@ -143,7 +143,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
 
 
 def no_headers() -> st.SearchStrategy[bytes]:
-    """Eight bytes or more that do not begin with AMQP, nor as TLS does: a port may speak both."""
+    """Eight bytes or more that begin neither with AMQP nor as TLS does: a port may speak both."""
     typical = st.sampled_from(
         [
             b"HTTP/1.1",
@@ -196,8 +196,9 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
 
 @case(PROTOCOL_ID_REFUSED, needs={"amqp", "login"})
 def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench) -> None:
-    """A header asks for AMQP without SASL. A broker that requires SASL answers with its header and
-    ends the connection; another one closes it with an error when an anonymous client opens it."""
+    """A header asks for AMQP without SASL. A broker that requires SASL answers with a SASL header
+    and ends the connection; another broker closes the connection with an error when an anonymous
+    client opens it."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(AMQP_ID)

@@ -1,5 +1,5 @@
 """Idle time-out (2.4.5), both ways: the broker's empty frames for a client that asks for them, and
-its own time-out for a silent client. Both sides of every interval are judged."""
+its own time-out for a silent client. Both bounds of every interval are judged."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ FLOW_KEEPS_ALIVE = "AMQP10-IDLE-16"
 EMPTY_FRAME_ON_ANY_CHANNEL = "AMQP10-IDLE-19"
 NO_EMPTY_FRAME_AFTER_CLOSE = "AMQP10-IDLE-15"
 MANY = 100
-"""Empty frames in 300 ms that are a stream."""
+"""This many empty frames in 300 ms count as a stream."""
 
 LONGEST_REAL_MS = 1500
 LONGEST_JUDGED_MS = 70_000
 DEFAULT_MS = 60_000
 LONG_MS = 10_000
-"""An announced time-out above which a case in real time waits for no more of them than it must."""
-"""Of an acceptor that says nothing."""
+"""If a longer time-out is announced, a case in real time waits for no more time-outs than it
+must."""
+"""The idle-time-out of an acceptor that announces none."""
 
 
 def timeouts(target: Target) -> st.SearchStrategy[int]:
@@ -85,7 +86,7 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     target: Bench, asked: int, busy: bool
 ) -> None:
     """The client's open has an idle-time-out. For three times as long, with the client busy or not,
-    no silence of the broker exceeds it.
+    the broker is never silent for longer.
 
     One scenario: the four requirements are judged on the same empty frames.
     """
@@ -172,12 +173,11 @@ def beats(target: Bench, peer: AmqpPeer) -> int:
 
 
 KEEPING = ("empty", "empty on another channel", "flow")
-"""Frames that keep a connection."""
+"""Frames that keep a connection open."""
 
 
 def shorts(target: Target) -> list[str]:
-    """Acceptors whose silent connections are closed soon; in virtual time any that close them at
-    all."""
+    """Acceptors that close silent connections soon; in virtual time any that close them at all."""
     known = speaking(target.acceptors(), "AMQP")
 
     def limit(parameters: Parameters) -> int:
@@ -208,11 +208,11 @@ def _longest(target: Target) -> int:
 def test_a_silent_client_is_closed_in_time_and_not_before(
     target: Bench, acceptor: str, pause: int
 ) -> None:
-    """The broker's open has an idle-time-out, and the client falls silent. It is closed not before
-    that time, and should be at twice that time and not before, with a close that carries an error.
+    """The broker's open has an idle-time-out, and the client falls silent. The broker must not
+    close before that time, and should close at twice that time, not earlier, with an error.
 
-    One scenario: the three requirements describe one close. That there is one at all is a SHOULD
-    here (2.4.5), whatever 2.4.3 asks of other ends.
+    One scenario: the three requirements describe one close. That there is a close at all is a
+    SHOULD here (2.4.5), whatever 2.4.3 requires of other ends.
     """
     peer = target.amqp(acceptor=acceptor)
     announced = own_time_out(peer)
@@ -267,7 +267,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
 @case(ANNOUNCED_IS_HALF, needs={"amqp", "amqp-idle-timeout"})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
     """Eight clients fall silent, spread over a check interval. Each is closed at twice the
-    announced time-out, and no later than the interval of the checks that they show."""
+    announced time-out, and no later than the check interval that the closes show."""
     acceptor = shorts(target.target)[0]
     peers = [target.amqp(acceptor=acceptor) for _ in range(SPREAD)]
     announced = own_time_out(peers[0])
@@ -291,7 +291,7 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 
 def close_written_at(target: Bench, peer: AmqpPeer) -> Instant | None:
-    """Return when the broker's close arrived, behind which it waits for the client's, or when the
+    """Return when the broker's close arrived, after which it waits for the client's, or when the
     connection ended without one; None if neither has happened."""
     closes = (
         event.at_ns
@@ -308,14 +308,14 @@ def longest_silence(target: Target) -> int:
 
 
 def check_interval(target: Bench) -> Duration | None:
-    """The interval at which the broker looks for silent clients; None if it states none."""
+    """The interval at which the broker checks for silent clients; None if it states none."""
     check = target.parameters("amqp").get("connection_ttl_check_interval_ms")
     return ms(int(check)) if isinstance(check, int) else None
 
 
 def noticed_by(target: Bench, announced: int, times: int) -> Duration:
-    """The longest silence of a client that is closed after so many announced time-outs: a broker
-    checks at intervals of its own, and may take one of an announced time-out."""
+    """The longest silence of a client that is closed after that many announced time-outs: a broker
+    checks at its own intervals, and may use the announced time-out as one."""
     if check_interval(target) is None:
         latest = ms((times + 1) * announced)
     else:
@@ -339,9 +339,9 @@ def noticed_by(target: Bench, announced: int, times: int) -> Duration:
 def test_frames_that_keep_coming_keep_the_connection(
     target: Bench, acceptor: str, kind: str
 ) -> None:
-    """A client sends a frame every nine tenths of the announced time-out, seven times, or thrice if
-    that is long: empty ones on channel 0 or another one, or flows of its session. It stays
-    connected, beyond twice the time-out too."""
+    """A client sends a frame every nine tenths of the announced time-out, seven times, or three
+    times if that is long: empty ones on channel 0 or another, or flows of its session. It stays
+    connected, even beyond twice the time-out."""
     peer = target.amqp(acceptor=acceptor)
     announced = own_time_out(peer)
     target.control(
@@ -374,7 +374,7 @@ def test_frames_that_keep_coming_keep_the_connection(
 
 
 def short(target: Target) -> st.SearchStrategy[int]:
-    """Idle-time-outs that cost little time."""
+    """Idle-time-outs that take little time."""
     return st.sampled_from(
         sorted({max(timeout_ms, shortest(target)) for timeout_ms in waited_for(target, 200, 500)})
     )

@@ -64,7 +64,7 @@ RIGHT: Mapping[str, Mapping[str, Any]] = {
     "disposition": {"role": RECEIVER, "first": 0},
     "detach": {"handle": 0},
 }
-"""A right frame of each kind."""
+"""A valid frame of each kind."""
 WRONG = types.string("a text where none belongs")
 NUMBER = types.uint(5)
 MISSING = sorted(
@@ -94,8 +94,8 @@ def test_a_frame_without_its_fields_is_an_error(
     target: Bench, field_of: tuple[str, str], missing: bool
 ) -> None:
     """A frame lacks a mandatory field, or has a field of a wrong type. The broker ends the link,
-    the session or the connection with an error, and the connection only after a close that says
-    why; another connection still works."""
+    the session or the connection with an error, and the connection only after a close that gives
+    the reason; another connection still works."""
     name, field = field_of
     missing = missing and field_of in MISSING
     with bystander(target):
@@ -199,7 +199,7 @@ def test_the_brokers_frames_have_their_fields(
 
 
 MUCH = 5000
-"""Credits beyond which nobody is asked to use them up: some brokers give tens of thousands."""
+"""Maximum credit that a case uses up: some brokers grant tens of thousands."""
 NESTED = "three hundred lists in one another"
 BOMBS: Mapping[str, bytes] = {
     "a binary of 2 GiB": b"\xb0\x80\x00\x00\x00",
@@ -212,7 +212,7 @@ BOMBS: Mapping[str, bytes] = {
     NESTED: b"",
     "an unknown constructor": b"\x3f",
 }
-"""Values that say more than they have."""
+"""Values that announce more than they contain."""
 
 
 def bomb(name: str) -> Raw:
@@ -235,10 +235,10 @@ def bomb(name: str) -> Raw:
 def test_a_value_that_says_more_than_it_has_is_an_error(
     target: Bench, name: str, field: str
 ) -> None:
-    """A field of an attach announces gigabytes or thousands of millions of items, or nests hundreds
-    of lists, and the frame ends soon. Without waiting for more, the broker ends the connection, the
-    session or the link with an error, or refuses the link; nested lists as link properties it may
-    accept, since they are correct. Another connection still works."""
+    """A field of an attach announces gigabytes or billions of items, or nests hundreds of lists,
+    and the frame ends soon. Without waiting for more, the broker ends the connection, the session
+    or the link with an error, or refuses the link; it may accept nested lists as link properties,
+    since they are valid. Another connection still works."""
     with bystander(target):
         peer = target.amqp()
         peer.send("attach", {**RIGHT["attach"], field: bomb(name)})
@@ -322,7 +322,7 @@ DOUBTFUL = (
 
 
 def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -> None:
-    """Send what is impossible, or omit what is mandatory."""
+    """Send something impossible, or omit something mandatory."""
     session, payload = link.session, messages.message(b"strange")
     match kind:
         case "a next-incoming-id from the future":
@@ -386,8 +386,8 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
 def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: str, by: int) -> None:
     """Frames are for sessions and links that do not exist, or counts and ids are ahead, skip, go
     backwards or are missing. The standard does not say what follows: the broker ends the link, the
-    session or the connection with an error, or goes on. It never ends without a close, and another
-    connection works meanwhile and afterwards."""
+    session or the connection with an error, or continues. It never ends without a close, and
+    another connection works meanwhile and afterwards."""
     with bystander(target) as other:
         node = target.node()
         peer = target.amqp(acceptor=little_credit(target))

@@ -111,7 +111,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
 ) -> None:
     """A client attaches an impossible link. A broker that refuses it answers with an attach without
     source or target, then a closing detach with an error; the session continues, and the name can
-    be used again. A link that was never made has taken nothing from the node."""
+    be used again. A link that was never created has consumed nothing from the node."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"waits"])
@@ -221,8 +221,8 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
     role=st.sampled_from([SENDER, RECEIVER]),
 )
 def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role: bool) -> None:
-    """An active link's name and direction are attached again by another session, or by another
-    connection of the same container. If that succeeds the first link is closed with the error
+    """The name and direction of an active link are attached again by another session, or by another
+    connection of the same container. If that succeeds, the first link is closed with the error
     stolen, and the second works."""
     node = target.node()
     container = f"{target.fresh_name()}-{where}"
@@ -280,8 +280,8 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
 def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     target: Bench, role: bool, tags: set[bytes]
 ) -> None:
-    """A client attaches a link as if to resume it, with unsettled deliveries that never were. The
-    broker's attach has none of them in unsettled; or it refuses, with an error."""
+    """A client attaches a link as if to resume it, with unsettled deliveries that never existed.
+    The broker's attach has none of them in unsettled; or it refuses, with an error."""
     peer = target.amqp()
     unsettled = {tag: codec.composite("accepted") for tag in sorted(tags)}
     link = peer.attach(role, target.node(), unsettled=unsettled, answered=False)
@@ -307,9 +307,9 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
 def test_a_resumed_delivery_that_never_was_is_ignored(
     target: Bench, state: str | None, settled: bool
 ) -> None:
-    """A client sends a message as the rest of a delivery that it resumes, on a new link without
-    unsettled deliveries, and a plain message behind it. The plain message alone is in the queue; or
-    the broker refuses the link with an error, and the sentence does not apply."""
+    """A client sends a message as the rest of a resumed delivery, on a new link without unsettled
+    deliveries, and then a plain message. Only the plain message is in the queue; or the broker
+    refuses the link with an error, and the sentence does not apply."""
     node, peer = target.node(), target.amqp()
     link = peer.sender(node)
     granted(target, peer, link, credit=2)
@@ -330,7 +330,7 @@ def test_a_resumed_delivery_that_never_was_is_ignored(
 
 
 def small_messages(target: Target) -> st.SearchStrategy[Where]:
-    """A broker that accepts small messages only."""
+    """A broker that accepts only small messages."""
     acceptor = target.identity.default_amqp_acceptor
     return st.sampled_from([100, 1000, 5000]).map(
         lambda most: Where(acceptor, {"acceptor": {"amqp_max_message_size": most}})
@@ -385,7 +385,7 @@ def test_a_message_above_the_announced_size_ends_the_link(
 
 
 def sized(size: int) -> bytes:
-    """Return a message with one data section of ``size`` bytes in all (at least 10)."""
+    """Return a message with one data section of ``size`` bytes in total (at least 10)."""
     body = messages.message(bytes(max(0, size - 8)))
     return body if len(body) == size else messages.message(bytes(max(0, 2 * size - 8 - len(body))))
 
@@ -428,12 +428,12 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
 def test_a_message_above_the_receivers_size_is_no_delivery(
     target: Bench, limit: int, before: int, size: int, copies: bool
 ) -> None:
-    """A receiver's attach has a max-message-size, and a larger message is due behind smaller ones.
+    """A receiver's attach has a max-message-size, and a larger message is due after smaller ones.
     The smaller ones arrive. The link then ends with message-size-exceeded: by the broker, or by the
-    receiver if the message is sent all the same. Another link gets the large message, and what a
-    link of distribution-mode copy has seen.
+    receiver if the message is sent nevertheless. Another link gets the large message, and the
+    messages that a link of distribution-mode copy has seen.
 
-    One scenario: what the broker chooses decides which requirement the end of the link shows.
+    One scenario: the broker's choice decides which requirement the end of the link shows.
     """
     node = target.node()
     sent = [*numbered(before), bytes(size)]
@@ -505,8 +505,8 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
 )
 def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) -> None:
     """A delivery-tag that is too long breaks a producer's link, whose holder answers or not. Its
-    name is attached again: no active link is there to be stolen, so no further detach arrives, and
-    the new link works."""
+    name is attached again: there is no active link to steal, so no further detach arrives, and the
+    new link works."""
     node, peer = target.node(), target.amqp()
     link = peer.sender(node, name="again")
     granted(target, peer, link)
@@ -528,8 +528,8 @@ def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) ->
 
 @case(ONE_CONSUMER, needs={"amqp", "queue-semantics"})
 def test_a_message_too_large_for_one_receiver_is_there_for_another(target: Bench) -> None:
-    """A receiver takes messages of up to 1000 bytes, and one of 5000 is in its queue. The broker
-    may end the link, and the message is there for a receiver that has no such limit."""
+    """A receiver accepts messages of up to 1000 bytes, and one of 5000 is in its queue. The broker
+    may end the link, and a receiver without that limit gets the message."""
     node = target.node()
     fill(target, node, [bytes(5000)])
     small = target.amqp()

@@ -54,7 +54,7 @@ DELIVERY_ID_WRAPS = "AMQP10-DISP-06"
 
 @case(LINK_NAME, needs={"amqp"})
 def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
-    """A sender and a receiver of one name are attached in one session. Both work."""
+    """A sender and a receiver of the same name are attached in one session. Both work."""
     node = target.node()
     peer = target.amqp()
     sender = peer.attach(SENDER, node, name="both", proves=LINK_NAME)
@@ -67,8 +67,8 @@ def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
 
 @case(LINK_NAME, needs={"amqp"})
 def test_links_of_one_name_in_two_containers_keep_apart(target: Bench) -> None:
-    """Two containers attach a sender and a receiver each, all of one name. No link is detached, and
-    each receiver gets the message of its own container's sender."""
+    """Two containers attach a sender and a receiver each, all with the same name. No link is
+    detached, and each receiver gets the message of its own container's sender."""
     name, nodes = target.fresh_name(), [target.node(), target.node()]
     peers = [target.amqp(), target.amqp()]
     senders, receivers = (
@@ -180,8 +180,8 @@ def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given:
 
 @case(NEW_LINK_HAS_NO_CREDIT, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
-    """A receiver is attached to a queue with messages and gives no credit. Nothing arrives; two
-    credits bring two messages."""
+    """A receiver is attached to a queue with messages and grants no credit. Nothing arrives; two
+    credits deliver two messages."""
     node = target.node()
     fill(target, node, numbered(3))
     peer = target.amqp()
@@ -198,7 +198,7 @@ def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
 
 @dataclass(frozen=True)
 class Grant:
-    """One flow: how far the credit is set, and whether the client settles what it has first."""
+    """One flow: how far the credit is set, and whether the client first settles its deliveries."""
 
     credit: int
     settle: bool
@@ -223,7 +223,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
     target: Bench, where: Where, count: int, grants: list[Grant]
 ) -> None:
     """A receiver sets its credit repeatedly: more, less, the same. After each flow exactly as many
-    messages have arrived as the credit allows, or all there are, settled or not.
+    messages have arrived as the credit allows, or all of them, settled or not.
 
     One scenario: the four requirements are one equation.
     """
@@ -268,9 +268,9 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
 def test_a_drain_uses_the_credit_up(
     target: Bench, where: Where, count: int, credit: int, then: int
 ) -> None:
-    """A receiver gives credit and drains. Waiting messages arrive, and a flow uses up the remaining
-    credit, its delivery-count advanced by it. The next flow resets drain, and later messages need
-    new credit.
+    """A receiver grants credit and drains. Waiting messages arrive, and a flow uses up the
+    remaining credit by advancing delivery-count. The next flow resets drain, and later messages
+    need new credit.
 
     One scenario: the four requirements describe one answer.
     """
@@ -330,7 +330,7 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
     target: Bench, where: Where, credit: int, count: int, ours: bool
 ) -> None:
     """A flow of a link, in either direction, has echo. The broker should answer with a flow of that
-    link; a sender's has the true delivery-count."""
+    link; a sender's has the correct delivery-count."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -359,8 +359,8 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
 @case(CREDIT_WITHDRAWN, CREDIT_SET_BY_RECEIVER, needs={"amqp"})
 @over(examples=20, credit=st.integers(1, 5), count=st.integers(0, 4))
 def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: int) -> None:
-    """A receiver takes its credit back and waits until the broker has read that. No message
-    arrives, not even a new one, until there is credit again."""
+    """A receiver withdraws its credit and waits until the broker has read that. No message arrives,
+    not even a new one, until there is credit again."""
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
@@ -395,7 +395,7 @@ def test_credit_without_a_count_is_from_the_start(
     target: Bench, where: Where, count: int, credits: list[int]
 ) -> None:
     """Attach and one to three flows without delivery-count, each with at least the credit of the
-    one before, are sent before the broker's attach arrives. As many messages arrive as the last
+    previous one, are sent before the broker's attach arrives. As many messages arrive as the last
     flow allows, counted from the broker's initial-delivery-count."""
     node = target.node()
     fill(target, node, numbered(count))
@@ -422,8 +422,8 @@ def test_credit_without_a_count_is_from_the_start(
 def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     target: Bench, start: int, count: int
 ) -> None:
-    """The client's sender begins its delivery-count near 2^32. The broker's credit continues when
-    the count wraps, and every message is accepted."""
+    """The client's sender begins its delivery-count near 2^32. The broker continues to grant credit
+    when the count wraps, and every message is accepted."""
     node = target.node()
     peer = target.amqp(acceptor=little_credit(target))
     link = peer.attach(SENDER, node, initial_delivery_count=start)
@@ -467,7 +467,7 @@ def test_a_receiver_tells_nothing_available_of_its_own(
     target: Bench, announced: list[int], sent: int
 ) -> None:
     """A producer announces how much it has available, or nothing, and sends. If the broker's flows
-    have available, it is the producer's last value, less at most what was sent since."""
+    have available, it is the producer's last value, minus at most the number sent since."""
     peer = target.amqp(acceptor=little_credit(target))
     link = peer.sender(target.node())
     for available in announced:

@@ -42,7 +42,7 @@ STANDARD = {"durable": False, "priority": 4, "delivery-count": 0}
 
 
 def numbers() -> st.SearchStrategy[Item]:
-    """Numbers with wide and narrow constructors of the same value, which must both stay
+    """Numbers with wide and narrow constructors of the same value, both of which must stay
     unchanged."""
     return st.one_of(
         st.sampled_from(
@@ -74,12 +74,12 @@ def texts() -> st.SearchStrategy[Item]:
 
 
 def simple() -> st.SearchStrategy[Item]:
-    """Values that are no collections."""
+    """Values that are not collections."""
     return st.one_of(numbers(), texts(), st.just(Value("null", None)))
 
 
 def values() -> st.SearchStrategy[Item]:
-    """Any value: collections of simple ones too, with short and long constructors."""
+    """Any value: including collections of simple ones, with short and long constructors."""
     return st.one_of(
         simple(),
         st.lists(simple(), max_size=3).map(lambda items: Value("list", tuple(items), 0xD0)),
@@ -167,8 +167,8 @@ def sent(
     proves: str | None = None,
     **fields: Any,
 ) -> None:
-    """Send these bytes as one message, in as many frames as needed; that it is accepted is a
-    control. ``proves``: the sentence that a connection breaks which ends without a close."""
+    """Send these bytes as one message, in as many frames as needed; its acceptance is a control.
+    ``proves``: the sentence that a connection breaks if it ends without a close."""
     granted(target, peer, link)
     most = peer.endpoint.most_payload
     pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
@@ -185,7 +185,7 @@ def sent(
 
 
 def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
-    """Send these bytes through a new queue; return the delivery that comes out (a control)."""
+    """Send these bytes through a new queue; return the delivery that results (a control)."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
@@ -206,8 +206,8 @@ def test_the_bare_message_goes_on_as_it_came(
     target: Bench, sections: tuple[Item, ...], header: bool, footer: bool, topic: bool
 ) -> None:
     """A message with properties, application-properties and a body of any kind, its values in short
-    and long forms, goes through a queue or a topic. From properties to the end of the body the same
-    bytes come out. A connection that such a message ends has a close."""
+    and long forms, goes through a queue or a topic. The same bytes arrive, from properties to the
+    end of the body. If such a message ends a connection, it ends with a close."""
     bare = messages.encode(sections)
     before = messages.encode([messages.section("header", {"durable": False})]) if header else b""
     after = messages.encode([messages.section("footer", {"x-opt-sum": "1"})]) if footer else b""
@@ -236,7 +236,7 @@ def test_the_bare_message_goes_on_as_it_came(
     sections=st.integers(1, 3),
 )
 def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, sections: int) -> None:
-    """Bodies around the limits of frames and constructors, in one data section or several, come out
+    """Bodies around the limits of frames and constructors, in one data section or several, arrive
     with the same bytes."""
     share = size // sections
     parts = [
@@ -263,8 +263,8 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
 def test_a_message_in_pieces_goes_on_as_it_came(
     target: Bench, size: int, pieces: list[int]
 ) -> None:
-    """A message is sent in several transfers, of a few bytes, of none, and the last of all the
-    rest. It comes out with the same bytes."""
+    """A message is sent in several transfers: some of a few bytes, some empty, and the last with
+    the rest. It arrives with the same bytes."""
     payload = messages.message(bytes(at % 251 for at in range(size)))
     node = target.node()
     peer = target.amqp()
@@ -290,8 +290,8 @@ def test_a_message_in_pieces_goes_on_as_it_came(
     examples=0, always=lambda target: [{"sections": 1}, {"sections": 3}], sections=st.integers(1, 3)
 )
 def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sections: int) -> None:
-    """A body of 1 MiB (5 over real sockets), in one data section or several, comes out with the
-    same bytes."""
+    """A body of 1 MiB (5 over real sockets), in one data section or several, arrives with the same
+    bytes."""
     size = (1 if target.virtual else 5) * 1024 * 1024
     parts = [hashlib.shake_128(b"%d" % at).digest(size // sections) for at in range(sections)]
     bare = messages.encode(messages.section("data", part) for part in parts)
@@ -316,10 +316,10 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
 def test_a_header_that_is_not_there_has_the_defaults(
     target: Bench, header: Mapping[str, Any] | None
 ) -> None:
-    """A message is sent without header, or with some fields of one. It arrives with those fields,
-    and for the rest with the defaults: not durable and priority 4, unless the broker documents
-    others, no ttl, delivery-count 0. Whether a broker of no known family set defaults for its nodes
-    is not to be seen."""
+    """A message is sent without header, or with some of its fields. It arrives with those fields,
+    and otherwise the defaults: not durable and priority 4, unless the broker documents others, no
+    ttl, delivery-count 0. Whether a broker of an unknown family has set defaults for its nodes is
+    not visible."""
     given = [] if header is None else [messages.section("header", header)]
     delivery = carried(target, messages.encode([*given, messages.section("data", b"x")]))
     received_header = delivery.message.fields("header")
@@ -354,8 +354,8 @@ def test_a_header_that_is_not_there_has_the_defaults(
     ),
 )
 def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> None:
-    """A message with x-opt- message-annotations unknown to the broker is accepted, and comes out
-    with them."""
+    """A message with x-opt- message-annotations unknown to the broker is accepted, and arrives with
+    them."""
     annotations = messages.section("message-annotations", notes)
     delivery = carried(target, messages.encode([annotations, messages.section("data", b"x")]))
     have = delivery.message.map("message-annotations")
@@ -377,7 +377,7 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
 @over(examples=6, section=st.sampled_from(["message-annotations", "delivery-annotations"]))
 def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section: str) -> None:
     """A message has an unknown annotation whose key does not begin with x-opt-. The link is
-    detached with not-implemented; another connection still works. Before that the link takes an
+    detached with not-implemented; another connection still works. Before that, the link accepts an
     unknown annotation that may be ignored."""
     with bystander(target):
         node = target.node()
@@ -410,7 +410,7 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
 @case(TTL_REMAINING, needs={"amqp"})
 @over(examples=12, ttl=st.sampled_from([20_000, 60_000, 2**31]), wait=st.sampled_from([300, 700]))
 def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> None:
-    """A message with a ttl waits in a queue. It comes out with a ttl lower by about the time it
+    """A message with a ttl waits in a queue. It arrives with a ttl lower by about the time it
     waited."""
     node = target.node()
     peer = target.amqp()
@@ -441,8 +441,8 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
 @case(PRIORITIES, needs={"amqp", "priorities"})
 @over(examples=20, order=st.permutations(list(range(10))))
 def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
-    """A queue with ten priorities holds one message of each. They arrive in the order of their
-    priorities, none mapped to another."""
+    """A queue with ten priorities holds one message of each. They arrive in order of priority, and
+    all ten are distinguished."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -462,8 +462,8 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
 @case(MESSAGE_FORMAT, BARE_MESSAGE, needs={"amqp"})
 @over(examples=8, size=st.sampled_from([1, 400, 3000]))
 def test_the_message_format_is_told(target: Bench, size: int) -> None:
-    """A message of format 0, in one transfer or several, comes out with message-format 0 on its
-    first transfer."""
+    """A message of format 0, in one transfer or several, arrives with message-format 0 on its first
+    transfer."""
     payload = messages.message(bytes(size))
     node = target.node()
     peer = target.amqp(max_frame_size=512)
@@ -495,7 +495,7 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
 @over(examples=6, lost=st.integers(1, 3))
 def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: int) -> None:
     """A receiver holds a message and its connection is cut. The next receiver gets it whole, with a
-    delivery-count no higher than the number of receivers before."""
+    delivery-count no higher than the number of earlier receivers."""
     node = target.node()
     peer = target.amqp()
     sent(target, peer, peer.sender(node), messages.message(b"held"))

@@ -1,7 +1,7 @@
-"""Every number of every frame and section that an AMQP 1.0 client sends, driven to its boundaries.
+"""Every number of every frame and section that an AMQP 1.0 client sends, at its boundaries.
 
 Each value gets a connection and a whole conversation: open, begin, a sender and a receiver, credit,
-a message there and back, its outcome, detach, end. The fields come from the codec's table.
+a message in each direction, its outcome, detach, end. The fields come from the codec's table.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ FIELDS = {
     for field in fields(name, ((part.name, part.type) for part in COMPOSITES[name].fields), RANGES)
 }
 GIVES_LEAVE = frozenset({"flow.link-credit", "flow.incoming-window"})
-"""Numbers by which the broker may send: formulas say how much."""
+"""Numbers that tell the broker how much it may send: formulas determine it."""
 LEAST_FRAME = 512
 """A client that accepts less breaks AMQP10-MFS-04, and no sentence says what a broker does then."""
 MAX_FRAME_SIZE = "open.max-frame-size"
 OCCUPYING = frozenset({"disposition.first", "disposition.last", MAX_FRAME_SIZE})
-"""Numbers that brokers count up to, or cut frames by, in a thread that serves others too."""
+"""Numbers up to which brokers count, or by which they split frames, in a thread that also serves
+others."""
 HANDLE = "attach.handle"
 IDLE_TIMEOUT = "open.idle-time-out"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
@@ -69,15 +70,15 @@ BODY = b"a body"
 SHORTEST_PAUSE_MS = 10
 """A broker that keeps a shorter time-out than this sends as many empty frames as it can."""
 LARGEST_MESSAGE = 1000
-"""Bytes that no message of these conversations has, whatever its broker adds."""
+"""Bytes that occur in no message of these conversations, whatever its broker adds."""
 SOON_MS = 2**15 - 1
-"""A message that may live for so long is there when it is asked for at once."""
+"""A message with this lifetime has not expired when it is requested at once."""
 FAR_MS = 2**53 - 1
-"""An instant that is not past, whatever clock the broker has."""
+"""A time that is not past, whatever clock the broker has."""
 
 
 class _Answered(Exception):
-    """The conversation is over before its end; ``due`` is the frame that did not arrive."""
+    """The conversation ended early; ``due`` is the frame that did not arrive."""
 
     def __init__(self, outcome: Outcome, words: str, due: str = "") -> None:
         super().__init__(words)
@@ -91,7 +92,7 @@ SETTLED = 1
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if the sentence beside this number requires no message."""
+    """True if the sentence next to this number requires no message."""
     value = replaced.value
     match str(replaced.field):
         case "flow.link-credit" | "flow.incoming-window":
@@ -110,7 +111,8 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 
 def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str, str]:
-    """Play the conversation with one number replaced; return how it went, and what was due."""
+    """Play the conversation with one number replaced; return how it went, and which answer was
+    due."""
     node = target.node()  # some brokers take seconds to make one, and wait less for an open
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
@@ -181,8 +183,8 @@ def _attach(
     handle: int,
     role: bool,
 ) -> Link:
-    """A link whose own terminus has the number, if the number is one of a terminus. Only one link
-    of a conversation has it: the receiver, if it is about what a receiver may be sent."""
+    """A link whose own terminus has the number, if the number belongs to a terminus. Only one link
+    of a conversation has it: the receiver, if it concerns what a receiver may be sent."""
     there = {"address": node.address, "capabilities": node.capabilities or None}
     source, to = ({}, there) if role is codec.SENDER else (there, {})
     given: dict[str, Any] = {
@@ -207,7 +209,7 @@ def _message(replaced: Replaced) -> bytes:
 
 
 def _settle(peer: AmqpPeer, replaced: Replaced) -> None:
-    """Tell how far the delivery was received, then accept it."""
+    """Report how much of the delivery was received, then accept it."""
     delivery = peer.deliveries[0]
     received = codec.composite(
         "received", replaced.inside("received", {"section-number": 0, "section-offset": 0})
@@ -232,7 +234,7 @@ def _ended(target: Bench, peer: AmqpPeer) -> _Answered:
 
 
 def _await(peer: AmqpPeer, answer: Match[Frame]) -> None:
-    """Wait for ``answer``, or for an error in its place."""
+    """Wait for ``answer``, or for an error instead."""
     reply = peer.watch_for(either(answer, TROUBLE))
     if reply is None:
         outcome = Outcome.SILENT if peer.ended is None else Outcome.CUT
@@ -255,7 +257,7 @@ def judge(
     ends_with_reason: str = CLOSE_WRITTEN,
 ) -> Outcome:
     """Play the conversation, judge how it went and return that: silence by ``works_or_ends``
-    (in place of an open by the sentence that one is sent), a connection that ends without an error
+    (instead of an open, by the sentence that requires one), a connection that ends without an error
     by ``ends_with_reason``."""
     with bystander(target):
         outcome, words, due = converse(target, replaced)
@@ -316,15 +318,15 @@ def test_an_idle_time_out_works_or_is_refused(target: Bench, position: int) -> N
 @case(CREDIT_FORMULA, OPEN_SENT, CLOSE_WRITTEN, needs={"amqp"})
 @over_boundaries
 def test_a_link_credit_works_or_is_refused(target: Bench, position: int) -> None:
-    """A receiver gives a boundary value as its link-credit. The broker refuses it with an error, or
-    the message arrives unless the credit is 0; another connection still works."""
+    """A receiver grants a boundary value as its link-credit. The broker refuses it with an error,
+    or the message arrives unless the credit is 0; another connection still works."""
     judge(target, FIELDS["flow.link-credit"].replaced(position), CREDIT_FORMULA)
 
 
 @case(WINDOW_FORMULA, OPEN_SENT, CLOSE_WRITTEN, needs={"amqp"})
 @over_boundaries
 def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) -> None:
-    """A receiver gives a boundary value as its incoming-window. The broker refuses it with an
+    """A receiver states a boundary value as its incoming-window. The broker refuses it with an
     error, or the message arrives unless the window is 0; another connection still works."""
     judge(target, FIELDS["flow.incoming-window"].replaced(position), WINDOW_FORMULA)
 
@@ -340,8 +342,8 @@ def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) ->
 def test_a_handle_works_or_is_refused(target: Bench) -> None:
     """A sender is attached with each boundary value as its handle, the smallest first. The broker
     ends the link, the session or the connection with an error, or the message arrives; another
-    connection still works. What a handle harmed would answer for those behind it, so the first one
-    that does is the last. One scenario: how the conversation ends decides the sentence."""
+    connection still works. After a handle that does harm, no later one is tried, since it would be
+    blamed. One scenario: how the conversation ends decides the sentence."""
     field, begun = FIELDS[HANDLE], target.amqp().session.answer
     most = field.high if begun is None else begun.get("handle-max", field.high)
     if most == field.high:

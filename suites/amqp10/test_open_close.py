@@ -107,9 +107,9 @@ def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
 def test_close_is_answered_with_close_and_nothing_follows(
     target: Bench, channel: int, error: bool, busy: bool
 ) -> None:
-    """The client closes, with an error or without, on channel 0 or another one, with deliveries on
-    their way or not. The broker's close arrives on channel 0 and is its last frame. Which side
-    closes TCP is left open.
+    """The client closes, with an error or without, on channel 0 or another, with deliveries in
+    flight or not. The broker's close arrives on channel 0 and is its last frame. Which side closes
+    TCP is left open.
 
     One scenario: the four requirements describe one close.
     """
@@ -241,9 +241,9 @@ WINDOWS = {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}
 def test_a_session_that_is_over_leaves_its_channel(
     target: Bench, most: int, failed: bool, times: int
 ) -> None:
-    """The client's open has a small channel-max, and sessions begin and end again and again, in
-    order or because the broker ends them with an error. Behind each another one begins, with a link
-    that the client attaches without waiting."""
+    """The client's open has a small channel-max, and sessions begin and end repeatedly, in order or
+    because the broker ends them with an error. After each, another one begins, with a link that the
+    client attaches without waiting."""
     node, peer = target.node(), target.amqp(begin=False, channel_max=most)
     for time in range(times * (most + 1)):
         channel = time % (most + 1)
@@ -328,7 +328,7 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
 
 
 def firsts(target: Target) -> list[int]:
-    """Return handles with which a client begins. Of real brokers only 0 was tried."""
+    """Return handles with which a client begins. Only 0 was tried on real brokers."""
     return [0, 1, 255, 5] if RECONFIGURABLE in target.identity.capabilities else [0]
 
 
@@ -343,8 +343,8 @@ def test_the_broker_attaches_no_handle_above_the_clients_maximum(
     target: Bench, most: int, first: int
 ) -> None:
     """The client's begin has a small handle-max, and as many links as that allows are attached. The
-    client's own handles, which only the broker's maximum bounds, begin at another number. The
-    broker's handles are not above the client's maximum."""
+    client's own handles, which only the broker's maximum limits, begin at another number. The
+    broker's handles do not exceed the client's maximum."""
     peer = target.amqp(begin=False)
     peer.begin(handle_max=most)
     answer = peer.session.answer
@@ -359,9 +359,9 @@ def test_the_broker_attaches_no_handle_above_the_clients_maximum(
 @case(PEERS_HANDLE_MAX, needs={"amqp"})
 @over(examples=6, most=st.sampled_from([0, 1, 3]))
 def test_a_link_beyond_the_clients_handle_max_is_not_attached(target: Bench, most: int) -> None:
-    """The client's begin has a small handle-max, and a link more than that allows is asked for by a
-    handle that the broker takes. It is refused with an error, or left without an answer. No attach
-    of the broker has a handle above the maximum."""
+    """The client's begin has a small handle-max, and it requests one link more than that allows,
+    with a handle that the broker accepts. The link is refused with an error, or left without an
+    answer. No attach of the broker has a handle above the maximum."""
     peer = target.amqp(begin=False)
     session = peer.begin(handle_max=most)
     assert session.answer is not None

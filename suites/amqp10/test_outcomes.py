@@ -157,7 +157,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
 ) -> None:
     """A message is returned as undeliverable-here, and others are released. The others are
-    delivered again on that link, and that one only on another connection."""
+    redelivered on that link, and that message only on another connection."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer, link, got = received(target, node, count)
@@ -205,7 +205,7 @@ def test_annotations_of_modified_are_merged(
     target: Bench, own: dict[str, str], new: dict[str, str]
 ) -> None:
     """A message with annotations is returned as modified with others. It is delivered again with
-    both; for a key in both, the new value counts."""
+    both; for a key in both, the new value replaces the old."""
     node = target.node()
     sender = target.amqp()
     link = sender.sender(node)
@@ -236,7 +236,7 @@ def test_annotations_of_modified_are_merged(
 )
 def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) -> None:
     """A client accepts or releases a message, sends another state for the same delivery and closes.
-    The first counts: an accepted message is not delivered again, and a released one is."""
+    The first state counts: an accepted message is not redelivered, and a released one is."""
     node = target.node()
     fill(target, node, [b"decided", b"bystander"])
     peer, _, got = received(target, node, 2)
@@ -263,10 +263,10 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     target: Bench, asked: str, how: str
 ) -> None:
     """A receiver asks for a default-outcome and settles a message without an outcome. The
-    default-outcome of the broker's attach applies: the message is gone, is delivered again, or is
-    delivered again as a failed delivery.
+    default-outcome of the broker's attach applies: the message is consumed, redelivered, or
+    redelivered as a failed delivery.
 
-    One scenario: what the broker's attach names decides the expected answer.
+    One scenario: the default-outcome of the broker's attach decides the expected answer.
     """
     node = target.node()
     fill(target, node, [b"undecided"])
@@ -370,8 +370,8 @@ def test_a_source_names_outcomes_by_their_symbols(
 
 @case(ACCEPTED_SUPPORTED, needs={"amqp", "amqp-redelivery"})
 def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
-    """A receiver's source has neither outcomes nor default-outcome. Of two messages it accepts one
-    and releases the other, and closes; the accepted one is gone."""
+    """A receiver's source has neither outcomes nor default-outcome. It accepts one of two messages
+    and releases the other, and closes; the accepted one is not redelivered."""
     node = target.node()
     fill(target, node, [b"one", b"two"])
     peer, _, got = received(target, node, 2)
@@ -395,8 +395,8 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     target: Bench, state: str, again_state: bool
 ) -> None:
     """A client sends an outcome unsettled, and settles later with the same state or none, unless
-    the broker has settled meanwhile. The connection stays. Once the client has closed, a message
-    that it accepted is gone, and any other is there once."""
+    the broker has settled meanwhile. The connection stays open. Once the client has closed, an
+    accepted message is consumed, and any other is there once."""
     node = target.node()
     fill(target, node, [b"in two steps"])
     peer, link, got = received(target, node, 1)
@@ -434,7 +434,7 @@ def test_a_range_covers_what_it_names_and_no_more(
 ) -> None:
     """A client holds messages of one or two links of a session, and has sent messages with the same
     ids. It accepts a range by one disposition, or one delivery by one without last, releases the
-    rest and closes. Exactly the rest is delivered again, and its own messages are untouched.
+    rest and closes. Exactly the rest is redelivered, and its own messages are untouched.
 
     One scenario: the four requirements describe one disposition.
     """
@@ -488,8 +488,8 @@ def test_a_disposition_for_nothing_held_changes_nothing(
     target: Bench, first: int, width: int
 ) -> None:
     """A disposition names deliveries that the client does not hold. The broker ignores it, or ends
-    the session with an error, and the message that is held can be had again; another connection
-    still works."""
+    the session with an error, and the message that is held can be received again; another
+    connection still works."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])

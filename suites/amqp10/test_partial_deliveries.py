@@ -1,8 +1,8 @@
-"""A delivery of which the session's window lets a part pass, and what happens to it then: the peer
-stops reading, grants, drains, is idle, detaches, or breaks off (2.5.6, 2.6.7, 2.4.5).
+"""A delivery that the session's window splits, and what then happens: the peer stops reading,
+grants, drains, is idle, detaches, or disconnects (2.5.6, 2.6.7, 2.4.5).
 
-Whatever it is, the message arrives whole when the window opens, and costs one credit; or, when its
-link has ended before, others get it.
+In every case the message arrives whole when the window opens, and uses one credit; or, if its link
+has ended before, others get it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
 ) -> None:
     """A session's window ends within a delivery. The client grants credit, drains, stops reading or
     is idle, and opens the window. Empty frames arrive in time meanwhile; then as many messages
-    arrive as credit was given for, whole. One scenario: it takes a delivery in its midst."""
+    arrive as credit allows, whole. One scenario: it interrupts a delivery in the middle."""
     node, expected = target.node(), numbered(COUNT, SIZE)
     fill(target, node, expected)
     peer = target.amqp(begin=False, max_frame_size=FRAME, idle_time_out=ASKED_MS)
@@ -127,7 +127,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     how=st.sampled_from([DETACH, LOST]),
 )
 def test_a_delivery_that_the_window_cut_comes_back(target: Bench, window: int, how: str) -> None:
-    """A session's window ends within a delivery, and its link or its connection ends then. Another
+    """A session's window ends within a delivery, and then its link or its connection ends. Another
     link gets all messages, that one first."""
     node, expected = target.node(), numbered(COUNT, SIZE)
     fill(target, node, expected)

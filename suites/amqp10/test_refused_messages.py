@@ -1,5 +1,5 @@
-"""A refused message leaves nothing behind: its delivery is settled, its link goes on, and its
-credit is used up as that of any other."""
+"""A refused message leaves nothing behind: its delivery is settled, its link continues, and its
+credit is used up like that of any other."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fill(target: Bench, node: Node) -> None:
 
 
 def is_made(link: Link) -> bool:
-    """True if the broker made the link: its attach has a target."""
+    """True if the broker created the link: its attach has a target."""
     return link.answer is not None and link.answer.kind("target") is not None
 
 
@@ -59,8 +59,8 @@ def is_made(link: Link) -> bool:
 )
 def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> None:
     """Messages with rcv-settle-mode first are refused, one by one. Each is settled, unless the
-    broker ends the link, the session or the connection. When the address has room again the link
-    takes a message, and that is delivered."""
+    broker ends the link, the session or the connection. When the address has room again, the link
+    accepts a message, which is delivered."""
     peer = target.amqp()
     link, node = producer(target, peer, kind)
     reader = target.amqp()
@@ -122,8 +122,8 @@ def _outcome(target: Bench, peer: AmqpPeer, link: Link, delivery: int) -> str | 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 @over(examples=4, rounds=st.integers(2, 4), taken=st.booleans())
 def test_refused_messages_give_their_credit_back(target: Bench, rounds: int, taken: bool) -> None:
-    """A producer without an address sends several times its credit in messages that are refused, or
-    every second one. The broker fills its credit up as for messages that it takes."""
+    """A producer without an address sends several times its credit in messages of which all, or
+    every second, are refused. The broker tops up its credit as for accepted messages."""
     acceptor = "amqp-credits-10"
     most = int(str(target.parameters(acceptor)["amqp_credits"]))
     node, peer = target.node(), target.amqp(acceptor=acceptor)

@@ -39,8 +39,8 @@ SMALLEST = 512
 """MIN-MAX-FRAME-SIZE: no SASL frame is larger."""
 NO_SUCH = "BROKERPROOF-NO-SUCH"
 SOON: Duration = seconds(5)
-"""After a failed login the connection should end within this time, and not by a handshake time-out,
-which comes later."""
+"""After a failed login the connection should end within this time, not by a handshake time-out,
+which is later."""
 
 
 def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[AmqpPeer, Frame]:
@@ -67,7 +67,7 @@ def plain_response(target: Bench, login: str | None = None, passcode: str | None
 def refused(
     target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str
 ) -> None:
-    """Judge that the outcome is no success and the connection ends. A reset may lose the
+    """Judge that the outcome is not success and the connection ends. A reset may lose the
     outcome."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
@@ -219,8 +219,8 @@ def test_a_mechanism_that_was_not_offered_is_refused(target: Bench, name: str) -
 @case(OTHER_SPELLING_REFUSED, needs={"amqp"})
 @over(examples=4, name=st.sampled_from(["plain", "PLAIN "]))
 def test_another_spelling_of_a_mechanism_is_refused(target: Bench, name: str) -> None:
-    """A client picks a mechanism by a name in small letters, or with a blank. Authentication
-    fails; another connection still works."""
+    """A client picks a mechanism by its name in lower case, or with a blank. Authentication fails;
+    another connection still works."""
     with bystander(target):
         peer, offer = begun(target)
         peer.send("sasl-init", {"mechanism": name, "initial-response": plain_response(target)})
@@ -237,8 +237,8 @@ def test_another_spelling_of_a_mechanism_is_refused(target: Bench, name: str) ->
 
 @case(SASL_EMPTY_FRAME, needs={"amqp"})
 def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
-    """An empty SASL frame ends the login: the connection ends, and if it does not, a right login
-    behind the frame does not succeed. Another connection still works."""
+    """An empty SASL frame ends the login: the connection ends, or if not, a correct login after the
+    frame does not succeed. Another connection still works."""
     with bystander(target):
         peer, offer = begun(target)
         peer.write(codec.encode_frame(b"", type=SASL_FRAME))
@@ -262,8 +262,8 @@ def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
 @case(SASL_BODY, SASL_FRAME_TYPE, NO_SASL_ENDS, needs={"amqp"})
 @over(examples=8, what=st.sampled_from(["open", "type", "outcome"]))
 def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
-    """In place of sasl-init the client sends an open, a sasl-init in a frame of type 0, or a
-    sasl-outcome. It is not taken for a login, and the connection ends; another connection still
+    """Instead of sasl-init the client sends an open, a sasl-init in a frame of type 0, or a
+    sasl-outcome. It is not treated as a login, and the connection ends; another connection still
     works."""
     with bystander(target):
         peer, _ = begun(target)

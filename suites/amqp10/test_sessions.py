@@ -1,4 +1,4 @@
-"""Sessions (2.5): begin and end, errors that end a session only, and the windows of both sides."""
+"""Sessions (2.5): begin and end, errors that end only a session, and the windows of both sides."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
 @case(NOTHING_BEHIND_END, needs={"amqp"})
 def test_nothing_follows_the_end_of_a_session_that_failed(target: Bench) -> None:
     """A session whose receiver has credit fails because of a flow without a link. No frame of the
-    session follows its end, though a message is sent; another session gets it."""
+    session follows its end, even when a message is sent; another session gets it."""
     node = target.node()
     peer = target.amqp()
     session = peer.session
@@ -224,9 +224,9 @@ NO_FLOW = "the broker sent no flow behind its transfers, whose windows it would 
 def test_the_clients_window_is_used_up_and_never_passed(
     target: Bench, where: Where, window: int, steps: list[int], count: int, size: int
 ) -> None:
-    """A session begins with a small incoming-window, and a queue has more than fits. The broker
-    sends exactly as many transfers as the window allows; each flow opens it anew, and in the end
-    all messages have arrived, in order.
+    """A session begins with a small incoming-window, and a queue has more messages than fit. The
+    broker sends exactly as many transfers as the window allows; each flow opens it again, and in
+    the end all messages have arrived, in order.
 
     One scenario: the four requirements are one equation, checked after every flow.
     """
@@ -391,7 +391,7 @@ def test_the_brokers_window_opens_again(
     target: Bench, where: Where, start: int, count: int, size: int
 ) -> None:
     """A client sends messages of one or several frames as far as the broker's incoming-window and
-    credit allow, then waits for a flow. The window opens again until all messages are accepted."""
+    credit allow, then waits for a flow. The window reopens until all messages are accepted."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
@@ -537,7 +537,7 @@ def test_a_flow_says_where_the_transfer_ids_are(
     target: Bench, start: int, sent: int, skipped: int, more: int
 ) -> None:
     """A producer sends messages, and a flow whose next-outgoing-id skips ahead. The broker's own
-    flow has that number as next-incoming-id, and later transfers count from there."""
+    flow has that number as next-incoming-id, and later transfers count from it."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
@@ -567,9 +567,9 @@ def test_a_flow_says_where_the_transfer_ids_are(
 
 @case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp", RECONFIGURABLE})
 def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
-    """A session fails because of a flow without a link, while another of its connection has just
-    been sent a message. The other settles it, and behind the answer to the end a new session begins
-    on the same channel and works."""
+    """A session fails because of a flow without a link, just after another session of its
+    connection was sent a message. The other settles it, and after the answer to the end a new
+    session begins on the same channel and works."""
     node, peer = target.node(), target.amqp()
     other = peer.begin(1)
     link = peer.sender(node, session=other)

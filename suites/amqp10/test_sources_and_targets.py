@@ -56,7 +56,7 @@ def told(link: Link, terminus: str) -> dict[str, object]:
 @case(DISTRIBUTION_MODE, TERMINUS_PROPERTIES, needs={"amqp"})
 @over(examples=20, mode=st.sampled_from(["copy", "move"]), count=st.integers(1, 4))
 def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: int) -> None:
-    """A receiver asks for copy or move. The broker's attach names the link's mode, and it holds:
+    """A receiver asks for copy or move. The broker's attach names the link's mode, and keeps it:
     copied messages are still there for another link, moved and accepted ones are not. A broker that
     cannot copy need not name the mode, and moves."""
     node, sent = target.node(), numbered(count)
@@ -104,9 +104,9 @@ UNKNOWN_PROPERTIES: Mapping[str, dict[str, Any]] = {
 @case(TERMINUS_PROPERTIES, needs={"amqp"})
 @pytest.mark.parametrize("kind", list(UNKNOWN_PROPERTIES))
 def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> None:
-    """A receiver asks for a source with a distribution-mode, capability or filter that nobody has.
-    The link is refused; or the source of the broker's attach does not have it. The same source
-    without it is attached before."""
+    """A receiver asks for a source with a distribution-mode, capability or filter that does not
+    exist. The link is refused; or the source of the broker's attach does not have it. The same
+    source without it is attached first."""
     node, peer = target.node(), target.amqp()
     peer.detach(peer.receiver(node))
     fields = {"address": node.address, "capabilities": node.capabilities or None}
@@ -128,9 +128,9 @@ def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> 
 @case(DYNAMIC_NODE, DYNAMIC_SAID, MADE_OR_DETACHED, needs={"amqp", "amqp-dynamic"})
 @over(examples=10, role=st.sampled_from([SENDER, RECEIVER]), count=st.integers(1, 3))
 def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count: int) -> None:
-    """A client attaches with dynamic. Each answer has an address of its own, and dynamic set; a
-    message sent to that address is received from it. An answer with neither makes no node: its
-    link is detached at once."""
+    """A client attaches with dynamic. Each answer has a unique address, and dynamic set; a message
+    sent to that address is received from it. An answer with neither creates no node: its link is
+    detached at once."""
     peer = target.amqp()
     capabilities = target.node().capabilities or None
     side = "target" if role is SENDER else "source"

@@ -1,7 +1,7 @@
-"""AMQP over TLS (5.2), and clients that are known by their certificates (SASL EXTERNAL).
+"""AMQP over TLS (5.2), and clients that are identified by their certificates (SASL EXTERNAL).
 
-The acceptor amqp-tls shows a certificate that was made for this run; every connection here verifies
-it. In virtual time there is no TLS, but a certificate can be stated.
+The acceptor amqp-tls presents a certificate made for this run; every connection here verifies it.
+In virtual time there is no TLS, but a certificate can be stated.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
 @over(examples=4, pause=st.booleans())
 def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
     """A client without TLS sends the TLS protocol header, whole or in two parts, and gets the same
-    header back. TLS follows, and inside it SASL and AMQP with headers of their own."""
+    header back. TLS follows, and inside it SASL and AMQP with their own headers."""
     peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
     if pause:
         peer.write(b"AMQP\x02")
@@ -115,7 +115,7 @@ def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
 @case(PROTOCOL_ID_REFUSED, needs={"amqp", "amqp-tls-header"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID, 1]))
 def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> None:
-    """Where TLS is required a client without it sends an AMQP, SASL or unknown header. The broker
+    """Where TLS is required, a client without it sends an AMQP, SASL or unknown header. The broker
     answers with the TLS header and ends the connection; another connection still works."""
     with bystander(target):
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
@@ -129,7 +129,7 @@ def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> 
 @case(TLS_SESSION, needs={"amqp", "tls-fixtures"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
-    """Where TLS is required a client without it sends an AMQP or SASL header. It is not answered
+    """Where TLS is required, a client without it sends an AMQP or SASL header. It is not answered
     with that header, so no password is ever sent; another connection still works, and so do others
     over TLS."""
     before = target.amqp(acceptor=ACCEPTOR)
@@ -166,7 +166,7 @@ def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
 
 @case(SASL_EXTERNAL, SASL_OUTCOME_CODE, HEADERS_AFTER_SASL, needs={"amqp", "certificate-fixtures"})
 def test_a_certificate_is_a_login(target: Bench) -> None:
-    """A client with a user's certificate is offered EXTERNAL and logs in by it. Headers are
+    """A client with a user's certificate is offered EXTERNAL and logs in with it. Headers are
     exchanged again, and it may send and receive."""
     node = target.node()
     peer = secured(target, CERTIFIED)
@@ -192,9 +192,9 @@ def test_a_certificate_is_a_login(target: Bench) -> None:
 def test_without_a_certificate_of_a_user_external_leads_nowhere(
     target: Bench, certificate: Certificate | None
 ) -> None:
-    """A client without a certificate, or with one of no user, asks for EXTERNAL. The outcome is a
-    refusal, or open is answered with a close with an error and no session begins; another
-    connection still works."""
+    """A client without a certificate, or with an unlisted one, asks for EXTERNAL. It is refused, or
+    open is answered with a close with an error and no session begins; another connection still
+    works."""
     with bystander(target):
         peer = secured(target, certificate)
         external(peer)

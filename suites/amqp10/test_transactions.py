@@ -96,8 +96,8 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     target: Bench, count: int, fail: bool, settled: bool, besides: bool
 ) -> None:
     """Messages are posted in a transaction, and perhaps one outside it. The provisional outcome
-    carries the txn-id. The messages cannot be received before the discharge, all can after a
-    commit, none after a rollback."""
+    carries the txn-id. The messages cannot be received before the discharge; after a commit all
+    can, after a rollback none."""
     node = target.node()
     peer = target.amqp()
     coordinator, link = control(target, peer), peer.sender(node)
@@ -146,7 +146,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     target: Bench, fates: list[bool], fail: bool
 ) -> None:
     """A receiver accepts some of its messages in a transaction, unsettled. After a commit they are
-    gone. After a rollback they are still the receiver's. It releases the others, or all after a
+    consumed. After a rollback the receiver still holds them. It releases the others, or all after a
     rollback, and closes; these can be received."""
     node, sent = target.node(), numbered(len(fates))
     fill(target, node, sent)
@@ -191,7 +191,7 @@ RETURNING: Mapping[str, str | Described] = {
     "failed": codec.composite("modified", delivery_failed=True),
     BARRED: codec.composite("modified", undeliverable_here=True),
 }
-"""Outcomes behind which a message can be had again."""
+"""Outcomes after which a message can be received again."""
 
 
 @case(
@@ -210,8 +210,8 @@ RETURNING: Mapping[str, str | Described] = {
 )
 def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, settled: bool) -> None:
     """A message is released, failed or undeliverable here in a transaction that is discharged. It
-    can be had again: by its link, or if it is undeliverable there only by another one, with a
-    failed attempt more if it failed."""
+    can be received again: by its link, or if it is undeliverable there only by another one, with
+    one more failed attempt if it failed."""
     node = target.node()
     fill(target, node, [b"returned"])
     peer, link, (delivery,) = holding(target, node, 1)
@@ -281,9 +281,9 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
 @pytest.mark.parametrize("how", ["detach", "wrong discharge", "link error", "close", "eof", "cut"])
 def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool) -> None:
     """A transaction has a post, and perhaps an accepted message, when its control link or
-    connection ends without discharge, or only with that of an unknown transaction; the broker may
-    end the link for what no coordinator understands. It is rolled back: the post is in no queue,
-    and the other message can be received again."""
+    connection ends without discharge, or after only a discharge of an unknown transaction; the
+    broker may end the link for a request that no coordinator understands. It is rolled back: the
+    post is in no queue, and the other message can be received again."""
     _rolled_back_by_end(target, how, retire, CONTROL_LINK_CLOSED)
 
 
@@ -296,7 +296,7 @@ def test_a_transaction_ends_with_the_session_of_its_link(target: Bench, retire: 
 
 
 def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> None:
-    """Open a transaction, end its control link by ``how``, and judge what is left of it."""
+    """Open a transaction, end its control link by ``how``, and judge what remains of it."""
     node, other = target.node(), target.node()
     fill(target, node, [b"held"])
     peer, _, got = holding(target, node, 1)
@@ -341,10 +341,10 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
 @case(DISCHARGE_FAILS, DECLARE_FAILS, needs={"amqp", "amqp-transactions"})
 @over(examples=12, kind=st.sampled_from(["never", "discharged", "global"]), fail=st.booleans())
 def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -> None:
-    """A discharge has an unknown id or one that is discharged already: it is rejected with
+    """A discharge has an unknown id or one already discharged: it is rejected with
     amqp:transaction:unknown-id. Or a declare asks for a global transaction, which its client must
-    not: it is rejected with an error, or the broker ends the link, session or connection with one.
-    A correct declare still succeeds where something is left."""
+    not do: it is rejected with an error, or the broker ends the link, session or connection with
+    one. A correct declare still succeeds if something is left."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)
@@ -553,7 +553,7 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
 
 @case(FAILED_SETTLED_POST, needs=SEEN_AGAIN)
 def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
-    """A producer without an address posts a message that has none either, settled, in a
+    """A producer without an address posts a message that has no address either, settled, in a
     transaction. The discharge fails, or something ends before it; the other post of the transaction
     is in no queue."""
     with bystander(target):

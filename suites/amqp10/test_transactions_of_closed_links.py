@@ -1,9 +1,9 @@
 """Transactions that outlive the links of their messages: a consumer closes before the discharge.
 
-What the consumer accepted in the transaction was sent settled, so its link has nothing left to
-settle when it closes. The transaction alone decides about these messages: a commit applies the
-outcome, a rollback the source's default-outcome. Another consumer is there all the time, so a
-message that returns too early is seen as well as one that never does.
+The consumer accepted its messages settled, so its link has nothing left to settle when it closes.
+The transaction alone decides about these messages: a commit applies the outcome, a rollback the
+source's default-outcome. Another consumer waits all the time, so a message that returns too early
+is noticed as well as one that never does.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ RETIRED_ON_COMMIT = "AMQP10-TXN-09"
 DEFAULT_OUTCOME_ON_ROLLBACK = "AMQP10-TXN-13"
 
 WAYS = ("detach", "end")
-"""How the consumer closes: its link alone, or the session of its link."""
+"""How the consumer closes: only its link, or the session of its link."""
 ACROSS_SESSIONS = "amqp:multi-ssns-per-txn"
-"""The coordinator's capability of transactions with work on other sessions than its own."""
+"""The coordinator's capability for transactions with work on other sessions."""
 
 
 def situations(target: Target) -> tuple[str, ...]:
-    """Return the places, ways and ends that the examples are drawn for."""
+    """Return the places, ways and ends from which the examples are drawn."""
     at = tuple(f"at {place}" for place in place_names(target))
     return (*at, *(f"closed by {way}" for way in WAYS), "committed", "rolled back")
 
 
 def corners(target: Target) -> list[Mapping[str, object]]:
-    """Commit and roll back at each place, by each way."""
+    """Commit and roll back at each place, in each way."""
     return [
         {"place": place, "accepted": [True, False, True], "way": way, "fail": fail}
         for place in place_names(target)
@@ -63,8 +63,9 @@ def test_outcomes_in_a_transaction_outlive_their_link(
     target: Bench, place: str, accepted: list[bool], way: str, fail: bool
 ) -> None:
     """A receiver accepts some of its messages in a transaction, settled, and releases the others.
-    Its link or session closes, and another consumer waits. After a commit that one has the released
-    messages alone; after a rollback it has all, where the source's default-outcome returns them."""
+    Its link or session closes, and another consumer waits. After a commit that consumer has only
+    the released messages; after a rollback it has all, if the source's default-outcome returns
+    them."""
     node = target.node() if place == MEMORY else small_addresses.node(target, place)
     sent = numbered(len(accepted), 1500)
     fill(target, node, sent)

@@ -55,7 +55,7 @@ def settles(peer: AmqpPeer, link: Link, delivery: int) -> bool:
 
 
 def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceived]:
-    """The broker's dispositions as a receiver that name that delivery of ours."""
+    """The broker's dispositions, as a receiver, that name this delivery of ours."""
 
     def names(table: Mapping[str, str]) -> bool:
         first = int(table["first"])
@@ -136,9 +136,9 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
 def test_settled_on_one_transfer_is_settled_for_good(
     target: Bench, flags: list[bool | None]
 ) -> None:
-    """A message has one to four transfers, each with settled true, false or absent. If one is true
+    """A message has one to four transfers, each with settled true, false or absent. If one is true,
     the broker accepts the message without a disposition; otherwise it settles it. A connection that
-    ends has a close. One scenario: the rows are about one flag."""
+    ends has a close. One scenario: the requirements concern one flag."""
     flags = [
         flag if True not in flags[:at] else flag or None for at, flag in enumerate(flags)
     ]  # no going back
@@ -254,8 +254,8 @@ def test_an_aborted_delivery_never_was(
     target: Bench, parts: int, more: bool | None, junk: bytes, settled: bool | None
 ) -> None:
     """After some transfers of a message one is aborted, with a payload or none. No disposition
-    names that delivery. The next message is accepted, and is alone in the queue. Once that held it
-    is tried with more, which is to be ignored."""
+    names that delivery. The next message is accepted, and is alone in the queue. If that worked, it
+    is tried with more set too, which must be ignored."""
     if not more:
         judge_aborted(target, ABORTED_DELIVERY, parts, None, junk, settled)
         return
@@ -275,8 +275,7 @@ def judge_aborted(
     junk: bytes,
     settled: bool | None,
 ) -> None:
-    """Abort a delivery after ``parts`` transfers, and require that it is as if it had never
-    been."""
+    """Abort a delivery after ``parts`` transfers, and require that it leaves no trace."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -320,7 +319,7 @@ def test_a_receiver_of_mode_first_settles_at_once(
 ) -> None:
     """A producer asks for rcv-settle-mode first, or for none, which means first. The broker settles
     each delivery without waiting for the producer. On a receiver's link of mode first no transfer
-    of the broker has second."""
+    of the broker states second."""
     node = target.node()
     peer = target.amqp(max_frame_size=512)
     link = peer.attach(SENDER, node, rcv_settle_mode=asked)

@@ -22,7 +22,7 @@ from brokerproof.suites.api.amqp10 import (
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 BEHIND = b"behind all others"
 SEEN_AGAIN = {"amqp", "amqp-transactions", "amqp-redelivery"}
-"""What a queue has is seen by receiving it unsettled, which gives it back."""
+"""The contents of a queue are found by receiving them unsettled, which returns them."""
 TROUBLE = either(frame("detach"), frame("end"), frame("close"))
 
 
@@ -38,7 +38,7 @@ class Control:
         return self.peer.post(self.link, codec.composite(what, fields), settled=settled)
 
     def answered(self, delivery: int, proves: str | tuple[str, ...] | None = None) -> Frame:
-        """The disposition that settles it, whatever it says."""
+        """The disposition that settles it, whatever its state."""
         return self.peer.confirmed(self.link.session, delivery, None, proves=proves)
 
     def await_answer(self, delivery: int) -> None:
@@ -53,7 +53,7 @@ class Control:
         )
 
     def declare(self) -> bytes:
-        """A transaction's id. That it can be declared is a control."""
+        """A transaction's id; declaring it is a control."""
         answer = self.answered(self.say("declare"))
         self.target.control(
             answer.kind("state") == "declared", f"a declare was answered with {answer.brief()}"
@@ -61,7 +61,7 @@ class Control:
         return bytes(answer.part("state")["txn-id"])
 
     def discharge(self, id: bytes, fail: bool) -> Frame:
-        """Commit, or roll back. That it is accepted is a control."""
+        """Commit, or roll back; the acceptance is a control."""
         answer = self.answered(self.say("discharge", txn_id=id, fail=fail))
         self.target.control(
             answer.kind("state") == "accepted", f"a discharge was answered with {answer.brief()}"
@@ -89,9 +89,9 @@ def post(
 
 
 def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
-    """Return the messages of a queue that another connection can get; it gives them back.
+    """Return the messages of a queue that another connection can receive, and release them.
 
-    Where none is expected, a message is sent behind them: a broker that is slow is silent, too.
+    If none is expected, a message is sent after them: a slow broker is silent, too.
     """
     other = target.amqp()
     if not count:

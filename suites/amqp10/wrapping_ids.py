@@ -1,5 +1,5 @@
-"""Where AMQP examples take place: the usual acceptor, or where the broker can be configured one
-whose ids begin near the end."""
+"""Where AMQP examples take place: the usual acceptor, or, on a broker that can be configured so,
+one whose ids begin near the end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from brokerproof.suites.api import RECONFIGURABLE, Target, Where
 WRAP = 2**32
 STARTS = (0, 0, 1, WRAP - 3, WRAP - 2, WRAP - 1, 2**31 - 2, 2**31 - 1, 2**31)
 NEAR_WRAP = st.sampled_from(STARTS)
-"""Where a serial number may begin so that it soon runs over the end, or over the middle, where
-signed numbers break."""
+"""Where a serial number may begin so that it soon wraps, or passes the middle, where signed numbers
+break."""
 
 
 def at_the_end(target: Target) -> Where:
-    """Return an acceptor whose second delivery-id runs over the end; without configuration the
-    usual one."""
+    """Return an acceptor whose second delivery-id wraps; without configuration the usual one."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return Where(acceptor)
