@@ -20,7 +20,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Consume:
-    """A consumer begins, with a prefetch of its own (0: none)."""
+    """A consumer begins, with its own prefetch (0: none)."""
 
     channel: int
     queue: int
@@ -30,7 +30,7 @@ class Consume:
 
 @dataclass(frozen=True)
 class Cancel:
-    """A consumer ends. What it holds stays out."""
+    """A consumer ends. Its deliveries stay unsettled."""
 
     which: int
 
@@ -45,7 +45,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Settle:
-    """A delivery is settled, with ``multiple`` every older one of its channel too."""
+    """A delivery is settled; with ``multiple`` every older one of its channel too."""
 
     channel: int
     which: int
@@ -81,7 +81,7 @@ class Close:
 @dataclass(frozen=True)
 class Stall:
     """The connection is not read while others publish and it settles; ``closes``: a channel that it
-    closes within that."""
+    closes meanwhile."""
 
     steps: tuple[Publish | Settle, ...]
     closes: int | None = None

@@ -23,12 +23,12 @@ CONFIRMS = "amqp091-confirms"
 CONSUMER_PREFETCH = "amqp091-consumer-prefetch"
 EXCHANGE_BINDINGS = "amqp091-exchange-bindings"
 NACK = "amqp091-nack"
-"""Capabilities: extensions that a broker of AMQP 0-9-1 offers or not."""
+"""Capabilities: extensions that a broker of AMQP 0-9-1 may or may not offer."""
 QUIET: Duration = ms(300)
-"""How long a surplus method is waited for, behind the last one that should come."""
+"""How long to wait for a surplus method after the last one due."""
 CHANNEL, CONNECTION, EXCEPTION = "channel", "connection", "exception"
-"""What an exception closes. Where the text has a reply code and no more (on-failure), either may:
-exceptions of a channel are "usually" due to soft errors (4.8.1)."""
+"""What an exception closes. Where the text only has a reply code (on-failure), either may be
+closed: exceptions of a channel are "usually" due to soft errors (4.8.1)."""
 
 
 def offers(target: Target, extension: str) -> bool:
@@ -67,7 +67,7 @@ def bind(
 
 
 def fill(peer: Amqp091Peer, queue: str, bodies: Iterable[bytes], *, channel: int = 1) -> None:
-    """Publish to the queue and wait until it holds all of it."""
+    """Publish to the queue and wait until it holds all messages."""
     bodies = list(bodies)
     before = peer.count(queue, channel=channel)
     for body in bodies:
@@ -93,7 +93,7 @@ def heartbeats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant
 
 
 def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) -> bool:
-    """Ask until the answer is yes, since the broker may still be at work; return the last
+    """Ask until the answer is yes, since the broker may still be working; return the last
     answer."""
     until = peer.world.now() + within
     while not question():
@@ -160,7 +160,7 @@ def _connection_closed(peer: Amqp091Peer) -> bool:
 
 
 def record_close(target: Bench, peer: Amqp091Peer, behaviour: str) -> None:
-    """Record the close that answers what was sent last. It stays in the inbox, to be judged."""
+    """Record the close that answers the last method sent. It stays in the inbox, to be judged."""
 
     def closes() -> list[str]:
         names = ("channel.close", "connection.close")

@@ -32,7 +32,8 @@ FOR_REDELIVERY = "AMQP091-CHAN-04"
 REQUEUE_POSITION = "RABBITMQ-AMQP091-NACK-02"
 
 ALIASES = {f"the right one and 2^{power}": 2**power for power in (8, 16, 31, 32, 62, 63)}
-"""Distances from the right tag at which a tag is still the same in so many bits."""
+"""Distances from the correct tag at which a tag still has the same lowest bits, for several numbers
+of bits."""
 MIDST = ("nothing", "a transaction")
 FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
 
@@ -61,12 +62,12 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
 def test_a_tag_that_waits_for_nothing_is_an_error(
     target: Bench, fault: str, name: str, multiple: bool, midst: str
 ) -> None:
-    """An ack, reject or nack of a tag that was never delivered, was settled before, is 0 alone or
-    belongs to another channel, or is the right one in its low bits alone, closes the channel with
-    406 PRECONDITION_FAILED, whether it is multiple or in a transaction. All that the channel had
-    not acknowledged is for redelivery.
+    """An ack, reject or nack of a tag that was never delivered, was settled before, is 0 alone,
+    belongs to another channel, or equals the correct one only in its low bits, closes the channel
+    with 406 PRECONDITION_FAILED, whether it is multiple or in a transaction. Unacknowledged
+    messages of the channel are requeued.
 
-    One scenario: the text has this of basic.ack with a tag that is not 0; each other way to settle
+    One scenario: the text states this for basic.ack with a nonzero tag; each other way to settle
     has its own sentence.
     """
     peer = target.amqp091(channels=2)
@@ -133,8 +134,8 @@ def test_acknowledgements_reach_as_far_as_they_say(
     target: Bench, count: int, steps: list[Step], transacts: bool
 ) -> None:
     """Delivered messages are acknowledged, rejected or requeued, perhaps in a transaction: one by
-    one, up to a tag (multiple), or all (tag 0), also when that is none. After the channel closes,
-    the queue holds exactly those that were requeued or left unacknowledged, oldest first.
+    one, up to a tag (multiple), or all (tag 0), even if there are none. After the channel closes,
+    the queue holds exactly the requeued or unacknowledged ones, oldest first.
 
     One scenario: ack, nack and reject share one model of what is left.
     """
@@ -202,8 +203,8 @@ def test_what_is_requeued_comes_in_its_old_place(
     target: Bench, count: int, back: set[int], way: str
 ) -> None:
     """Some of the delivered messages are requeued by basic.nack, basic.reject or basic.recover.
-    They are delivered again in their order, before the messages behind them, with redelivered set;
-    the others have redelivered not set."""
+    They are delivered again in their order, before later messages, with redelivered set; the others
+    do not have redelivered set."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -243,8 +244,8 @@ def test_what_is_requeued_comes_in_its_old_place(
 
 @case(REJECT_REQUEUE, needs={"amqp091"})
 def test_what_one_rejects_another_gets(target: Bench) -> None:
-    """A consumer with a prefetch of 1 requeues its message by basic.reject. Between it and a second
-    consumer every message is delivered."""
+    """A consumer with a prefetch of 1 requeues its message by basic.reject. It and a second
+    consumer together receive every message."""
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
     peer.call("basic.qos", {"prefetch-count": 1}, channel=2)

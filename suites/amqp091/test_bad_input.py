@@ -1,5 +1,5 @@
-"""Methods of the server sent by a client, and messages that are too large. Frames that cannot be
-read are in ``test_framing.py``."""
+"""Server methods sent by a client, and messages that are too large. Frames that cannot be parsed
+are in ``test_framing.py``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Prefetch, settlement and transactions of channels together: a plan is drawn, and a model knows
-after each step what is out, what waits, and how many deliveries each limit still allows.
+after each step which messages are delivered, which wait, and how many deliveries each limit still
+allows.
 
-Two things are judged at every stop. No delivery arrived beyond a limit, out of order, or of a
-message that is settled. And no consumer has room while messages wait in its queue. Which of several
+Two things are judged at every stop. No delivery arrived beyond a limit, out of order, or for a
+settled message. And no consumer has room while messages wait in its queue. Which of several
 consumers gets a message is the broker's choice.
 """
 
@@ -76,13 +77,12 @@ SITUATIONS = (
     CLOSED_UNREAD,
 )
 STOPPED = ms(50)
-"""How long a surplus delivery is waited for at each stop; one that is later is judged at the
-next."""
+"""How long to wait for a surplus delivery at each stop; a later one is judged at the next."""
 
 
 @dataclass(eq=False)
 class Consumer:
-    """A consumer; ``held`` counts its deliveries that wait for their settlement."""
+    """A consumer; ``held`` counts its unsettled deliveries."""
 
     tag: str
     channel: Channel
@@ -103,7 +103,7 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Held:
-    """A delivery that is out; ``consumer`` is None for basic.get."""
+    """An unsettled delivery; ``consumer`` is None for basic.get."""
 
     queue: int
     number: int
@@ -144,7 +144,7 @@ class Run:
     )
     consumers: list[Consumer] = field(default_factory=list)
     settled_by: dict[tuple[int, int], str] = field(default_factory=dict)
-    """The requirement by which a message is gone, by queue and number."""
+    """The requirement by which a message is consumed, by queue and number."""
     tags: int = 0
     attempts: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Deliveries of a message, by queue and number."""
@@ -188,8 +188,8 @@ class Run:
         peer.settle(PUBLISHER)
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps of which no answer can be awaited. Behind them nothing is on its way but
-        what the peer did not read."""
+        """Carry out steps without waiting for answers. After them, only data that the peer did not
+        read is in flight."""
         closes = None if stall.closes is None else self.channels[stall.closes]
         with stalls.amqp091(self.target, self.peer, MORE):
             for step in stall.steps:
@@ -222,7 +222,7 @@ class Run:
         self.peer.call("basic.cancel", fields, channel=consumer.channel.number)
 
     def _limit(self, channel: Channel, limit: int) -> None:
-        """Set the limit while nothing is out that no consumer got: whether such messages count is
+        """Set the limit while basic.get has no unsettled deliveries: whether such messages count is
         not documented."""
         if all(held.consumer is not None for held in channel.all_out()) and not channel.pending:
             fields = {"prefetch-count": limit, "global": True}
@@ -266,7 +266,7 @@ class Run:
                 self.target.reached(BEHIND)
 
     def _get(self, channel: Channel, queue: int) -> None:
-        """Get a message that nobody else may be given meanwhile."""
+        """Get a message that no consumer may receive meanwhile."""
         model = self.queues[queue]
         if channel.limit or not model.waiting:
             return
@@ -393,7 +393,7 @@ class Run:
         self.target.record_finding(MARK, delivery["redelivered"] is again, detail)
 
     def finish(self) -> None:
-        """End the consumers, then the channels: all that was not settled can be had again, in
+        """End the consumers, then the channels: every unsettled message can be received again, in
         order."""
         while self.consumers:
             self._cancel(0)
@@ -436,8 +436,8 @@ UNREAD: list[Step] = [
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Histories that need more than a few steps: a limit below what is out, settlements of what a
-    cancelled consumer holds, rollbacks of ranges, and many rounds."""
+    """Histories that need more than a few steps: a limit below the number delivered, settlements of
+    a cancelled consumer's deliveries, rollbacks of ranges, and many rounds."""
     histories: list[dict[str, object]] = [
         {
             "rounds": 1,
@@ -523,7 +523,7 @@ def test_channels_do_what_the_model_says(
 ) -> None:
     """Consumers of two queues begin and end on two channels, one of them transactional, while their
     limits, settlements and channels change as drawn and other clients hinder. After each step the
-    deliveries are those of the model. In the end all that was not settled can be had again.
+    deliveries are those of the model. In the end every unsettled message can be received again.
 
     One scenario: the requirements are the model.
     """

@@ -39,7 +39,7 @@ LIMITS_STAY = "RABBITMQ-AMQP091-LEN-01"
 CONFIRM_NUMBERS = "RABBITMQ-AMQP091-CONF-01"
 PREFETCH = "RABBITMQ-AMQP091-QOS-01"
 BODY_FRAME = 8
-"""Bytes of a frame beside its payload."""
+"""Bytes of a frame in addition to its payload."""
 
 
 @case(CHANNEL_OPENED_TWICE, needs={"amqp091"})
@@ -72,8 +72,8 @@ def test_a_method_on_a_channel_that_is_not_open_is_an_error(
 
 
 def missing_exchange(target: Bench, peer: Amqp091Peer, channel: int = 1) -> None:
-    """Name an exchange that is not there, which closes the channel. A queue would not do: some
-    brokers make one when it is named."""
+    """Name an exchange that does not exist, which closes the channel. A queue would not do: some
+    brokers create one when it is named."""
     missing = {"exchange": target.fresh_name(), "passive": True}
     peer.send("exchange.declare", missing, channel=channel)
 
@@ -120,8 +120,8 @@ def test_what_a_closed_channel_had_is_delivered_again(
     target: Bench, way: str, transacts: bool
 ) -> None:
     """Of three delivered messages one is acknowledged; then the channel or its connection is
-    closed, in order or not. Another consumer gets the other two, in order, with redelivered set:
-    or all three, if the acknowledgement and a further message were in an open transaction."""
+    closed, in order or not. Another consumer gets the other two, in order, with redelivered set: or
+    all three, if the acknowledgement and a further message were in an open transaction."""
     owner = target.amqp091()
     name = target.fresh_name()
     owner.declare(name)
@@ -180,9 +180,9 @@ def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
 
 
 LENGTH = 2
-"""x-max-length of the queue that is declared otherwise."""
+"""x-max-length in the conflicting declaration of the queue."""
 NOT_REFUSED = PATIENCE // 4
-"""How long an exception is waited for that the broker may not raise."""
+"""How long to wait for an exception that the broker need not raise."""
 BROKEN, NEIGHBOUR = 1, 2
 """Channels: the one that breaks a rule, and one that does not."""
 
@@ -223,7 +223,7 @@ class Shared:
         return True
 
     def works(self) -> None:
-        """Judge that both queues do what they did before."""
+        """Judge that both queues work as before."""
         proves = OTHER_CHANNELS_CONTINUE
         self.peer.consume(self.other, "second", channel=NEIGHBOUR, proves=proves, no_ack=True)
         if not self.limited:
@@ -264,10 +264,10 @@ MIDST = ("a content", "a transaction", "deliveries", "nothing")
 def test_a_mistake_on_one_channel_touches_nothing_else(
     target: Bench, kind: str, midst: str
 ) -> None:
-    """A channel in confirm mode and with a prefetch breaks a rule while another is in the midst of
-    a content, of a transaction, or has deliveries. That one goes on where it was, the queues are
-    what they were, and the channel is a new one when it is opened again. One scenario: each part of
-    it is something that an exception may not touch."""
+    """A channel in confirm mode and with a prefetch breaks a rule while another is in the middle of
+    a content, of a transaction, or has deliveries. The other continues where it was, the queues are
+    unchanged, and the channel is new when opened again. One scenario: each part is something that
+    an exception must not affect."""
     shared = Shared(target)
     peer, place = shared.peer, queue_of(shared.peer, channel=NEIGHBOUR)
     confirms = offers(target.target, CONFIRMS)
@@ -330,8 +330,8 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
 
 
 def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
-    """Judge that a channel which is opened again has neither the prefetch nor the confirms of the
-    one before."""
+    """Judge that a reopened channel has neither the prefetch nor the confirm mode of its
+    predecessor."""
     peer.open_channel(BROKEN)
     confirms = offers(target.target, CONFIRMS)
     if confirms:
@@ -363,10 +363,10 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
     needs={"amqp091"},
 )
 def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
-    """A channel has a consumer, and another one begins at a queue with messages: consume-ok comes
-    first. Behind basic.recover no tag is used again. Behind cancel-ok nothing is said of the
-    consumer when its queue goes, and behind channel.close nothing arrives on the channel. One
-    scenario: the life of a consumer."""
+    """A channel has a consumer, and another one starts on a queue with messages: consume-ok arrives
+    first. After basic.recover no tag is reused. After cancel-ok the consumer gets no notice when
+    its queue is deleted, and after channel.close nothing arrives on the channel. One scenario: the
+    life of a consumer."""
     peer, other = target.amqp091(), target.amqp091()
     quiet, deep = queue_of(peer), queue_of(peer)
     fill(peer, deep, [b"1", b"2", b"3"])

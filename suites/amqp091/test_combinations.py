@@ -1,4 +1,4 @@
-"""What basic.qos, basic.consume and basic.publish can carry, in combinations in which every two
+"""The options of basic.qos, basic.consume and basic.publish, in combinations in which every two
 options meet."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXCLUSIVE_CONSUMER = "AMQP091-CONS-02"
 )
 def test_options_of_consume_and_publish_work_together(target: Bench, row: Row) -> None:
     """A consumer gets each message once and holds as many as its prefetch allows, whatever options
-    it and the messages have together. So does a consumer of another channel, and an exclusive one
-    stays alone. One scenario: each sentence is about the same options."""
+    it and the messages combine. So does a consumer of another channel, and an exclusive one stays
+    alone. One scenario: all sentences concern the same options."""
     sentences = Sentences(LIMIT, REPLENISHED, NOT_FOR_NO_ACK, EXCLUSIVE_CONSUMER)
     Play(target, row, sentences).run()

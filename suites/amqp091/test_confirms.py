@@ -60,7 +60,7 @@ FATES = ("a queue", "two queues", "a consumer", "nowhere", "back", "an exchange 
 
 
 def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
-    """Return a message of each fate, and declare where it goes."""
+    """Return a message for each outcome, and declare where it goes."""
     queue, consumed, nowhere = queue_of(peer), queue_of(peer), target.fresh_name()
     fanout, unbound = (exchange_of(target, peer, "fanout") for _ in range(2))
     for bound in (queue, queue_of(peer)):
@@ -92,8 +92,8 @@ def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
 )
 def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, str]]) -> None:
     """On a channel in confirm mode, runs of messages that go to a queue, to several, to a consumer,
-    or to nowhere and perhaps back, are each acknowledged exactly once. Each run is one write, so
-    that one basic.ack may cover several. Messages published before confirm.select are not
+    or nowhere and perhaps are returned, are each acknowledged exactly once. Each run is one write,
+    so that one basic.ack may cover several. Messages published before confirm.select are not
     counted."""
     peer = target.amqp091(channels=2)
     publication = publications(target, peer)
@@ -205,7 +205,7 @@ def test_messages_of_a_transaction_come_with_its_commit(
 def test_acknowledgements_of_a_transaction_count_with_its_commit(
     target: Bench, commit: bool, multiple: bool
 ) -> None:
-    """Deliveries are acknowledged in a transaction. After tx.commit they are gone. After
+    """Deliveries are acknowledged in a transaction. After tx.commit they are consumed. After
     tx.rollback they can be acknowledged again, and are redelivered once the channel closes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)

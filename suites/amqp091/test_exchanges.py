@@ -102,7 +102,7 @@ def test_messages_pass_by_their_keys(
     """A queue is bound to a direct, fanout or topic exchange by several keys, one of them twice. It
     gets every message whose routing key matches a binding, each once.
 
-    One scenario: each example judges the rule of its kind of exchange.
+    One scenario: each example judges the rule of its type of exchange.
     """
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, kind)
@@ -225,7 +225,7 @@ def test_an_exchange_in_use_is_not_deleted_if_unused(target: Bench) -> None:
 
 
 def missing_ends(target: Target) -> st.SearchStrategy[str]:
-    """Return what may be missing: a queue may not where one is made when it is named."""
+    """Return what may be missing: not a queue, if the broker creates one when it is named."""
     ends = ["exchange"]
     if "amqp091-undeclared" in target.identity.capabilities:
         ends.insert(0, "queue")

@@ -1,8 +1,8 @@
-"""Lives of messages and of queues (RabbitMQ: ttl, dlx): what is over is delivered to nobody and
-dead-lettered, and all else stays.
+"""Lifetimes of messages and of queues (RabbitMQ: ttl, dlx): expired messages are dead-lettered and
+never delivered, and all others stay.
 
-A classic queue removes expired messages at its head, so one that waits behind a message that lives
-longer is dead-lettered later, and is delivered as little.
+A classic queue removes expired messages at its head, so one that waits behind a longer-lived
+message is dead-lettered later, but never delivered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEAD_LETTERED = "RABBITMQ-AMQP091-DLX-01"
 TTL_REMOVED = "RABBITMQ-AMQP091-DLX-02"
 
 SHORT, LONG, WAIT = 1000, 60_000, 2000
-"""Milliseconds: lives that end within a case or do not, and the wait for their end."""
+"""Milliseconds: lifetimes that end within a case or do not, and the wait for their end."""
 LIVES = st.sampled_from([None, 0, SHORT, SHORT, LONG])
 
 
@@ -58,10 +58,10 @@ LIVES = st.sampled_from([None, 0, SHORT, SHORT, LONG])
 def test_what_expires_is_dead_lettered_and_nothing_else(
     target: Bench, lives: list[int | None], queues: list[int | None], held: int
 ) -> None:
-    """Messages with lives of their own go to queues with lives of theirs, which have one dead
-    letter queue each. Some are with a consumer that gives them back when two seconds are over. Then
-    each queue has exactly what lives longer, and its dead letters are the others, which do not
-    expire again. One scenario: the sentences constrain the same messages."""
+    """Messages with their own lifetimes go to queues with theirs, each with a dead letter queue. A
+    consumer holds some and returns them after two seconds. Then each queue has exactly the
+    longer-lived messages, and its dead letters are the others, which do not expire again. One
+    scenario: the sentences constrain the same messages."""
     peer = target.amqp091(channels=2)
     exchange = exchange_of(target, peer, "fanout")
     dead = [queue_of(peer) for _ in queues]
@@ -91,8 +91,8 @@ def judge_queue(
     ttl: int | None,
     returned: set[bytes],
 ) -> None:
-    """Judge what a queue has, of which ``returned`` was given back, and the queue of its dead
-    letters."""
+    """Judge the contents of a queue, to which ``returned`` were returned, and of its dead letter
+    queue."""
     name, letters = queues
     every = {b"%d" % n: {life, ttl} <= {None, LONG} for n, life in enumerate(lives)}
     over = [body for body, lives_on in every.items() if not lives_on]
@@ -141,11 +141,11 @@ def test_a_ttl_of_zero_is_enough_for_a_consumer_that_waits(
 
 
 EXPIRES, STEP = ms(4000), ms(2400)
-"""The life of a queue that nobody uses, and the time between two uses."""
+"""The lifetime of an unused queue, and the time between two uses."""
 
 
 def is_there(peer: Amqp091Peer, queue: str) -> bool:
-    """Return True if a message finds the queue. That is no use of it."""
+    """Return True if a message finds the queue. That does not count as using it."""
     peer.publish(b"", queue, mandatory=True)
     peer.settle()
     return not peer.taken("basic.return")
@@ -158,9 +158,9 @@ def is_there(peer: Amqp091Peer, queue: str) -> bool:
     uses=st.lists(st.sampled_from(["consumer", "get", "declare"]), min_size=1, max_size=3),
 )
 def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> None:
-    """A queue with x-expires has a consumer for longer than that, or is got from or declared again
-    before its time is over. Each time it is there as long again, and gone when it is not used any
-    more."""
+    """A queue with x-expires has a consumer for longer than that, or basic.get or a declaration
+    uses it before its time is over. Each use extends its lifetime, and it is deleted when it is no
+    longer used."""
     peer = target.amqp091()
     arguments = {"x-expires": EXPIRES // ms(1)}
     queue = target.fresh_name()

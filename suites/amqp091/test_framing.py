@@ -89,7 +89,7 @@ def _closes(peer: Amqp091Peer) -> bool:
 )
 def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyond: int) -> None:
     """A frame of exactly frame-max bytes is accepted. A larger one closes the connection with 501
-    FRAME_ERROR. Fewer than 9 bytes too many are not tried: RabbitMQ tolerates 8 on purpose."""
+    FRAME_ERROR. An excess of less than 9 bytes is not tried: RabbitMQ tolerates 8 on purpose."""
     peer = target.amqp091(frame_max=frame_max)
     queue = queue_of(peer)
     whole = b"x" * (frame_max - codec.OVERHEAD)
@@ -123,8 +123,8 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
 def test_contents_are_cut_as_agreed(
     target: Bench, frame_max: int, size: int, pieces: list[int], queues: int
 ) -> None:
-    """A body is published in frames of any sizes, for one queue or several. From each it is
-    delivered with the same bytes, in frames no larger than frame-max."""
+    """A body is published in frames of any sizes, for one queue or several. Each queue delivers it
+    with the same bytes, in frames no larger than frame-max."""
     peer = target.amqp091(frame_max=frame_max)
     exchange = exchange_of(target, peer, "fanout")
     names = [queue_of(peer) for _ in range(queues)]
@@ -196,7 +196,7 @@ CONTENTS = [
 @over(examples=16, fault=st.sampled_from(CONTENTS))
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
     """A content frame without its method, a method without its content, too much content or another
-    frame within it closes the connection with 505 UNEXPECTED_FRAME. Accepted too: 501 for a wrong
+    frame within it closes the connection with 505 UNEXPECTED_FRAME. Also accepted: 501 for a wrong
     class, and 503, an invalid sequence of frames, for a content frame without its method."""
     peer = target.amqp091()
     queue = queue_of(peer)

@@ -23,7 +23,7 @@ ANY_BYTE_KEEPS_ALIVE = "AMQP091-HB-05"
 HEARTBEATS_DISABLED = "AMQP091-HB-06"
 
 REAL_S = 1
-"""Seconds: the interval in real time. One second is the least there is."""
+"""Seconds: the interval in real time. One second is the minimum."""
 
 
 def _interval(target: Bench, virtual_s: int) -> int:

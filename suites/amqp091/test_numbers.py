@@ -1,4 +1,4 @@
-"""Every number of every method and content header that an AMQP 0-9-1 client sends, driven to its
+"""Every number of every method and content header that an AMQP 0-9-1 client sends, at its
 boundaries.
 
 Each value gets a connection and a conversation that uses every method with a number. The fields
@@ -67,7 +67,7 @@ CLOSES = either(method("channel.close"), method("connection.close"))
 
 
 class _Over(Exception):
-    """The conversation ended before its end."""
+    """The conversation ended early."""
 
     def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
         super().__init__(words)
@@ -82,7 +82,7 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 
 class Conversation:
-    """One connection of a client one of whose numbers is replaced."""
+    """A client's connection with one number replaced."""
 
     def __init__(self, target: Bench, replaced: Replaced) -> None:
         self.target = target
@@ -92,7 +92,8 @@ class Conversation:
         self._confirms = offers(target.target, CONFIRMS)
 
     def play(self) -> None:
-        """Go through all methods. Raises :class:`_Over` at the first that has no usual answer."""
+        """Go through all methods. Raises :class:`_Over` at the first one without its usual
+        answer."""
         peer, identity = self.peer, self.target.target.identity
         peer.start()
         tuned = peer.authenticate(identity.login, identity.passcode)
@@ -117,7 +118,7 @@ class Conversation:
         self._call("connection.close", {"reply-code": 200}, channel=0)
 
     def _declare(self) -> None:
-        """Make a queue and an exchange, bind them, and take the bindings away again."""
+        """Create a queue and an exchange, bind them, and remove the bindings again."""
         exchange = self.queue
         self._call("queue.declare", {"queue": self.queue, "exclusive": True})
         self._call("exchange.declare", {"exchange": exchange, "type": "fanout"})
@@ -179,8 +180,8 @@ class Conversation:
 
 
 def _decided_by(field: str, stage: str) -> str:
-    """The requirement that a conversation with another number in ``field`` breaks if it is not
-    answered at ``stage``."""
+    """The requirement that a conversation with another number in ``field`` breaks if it gets no
+    answer at ``stage``."""
     if field in HEADER_FIELDS:
         return BADLY_FORMATTED
     if stage in ("basic.ack", "basic.deliver", "basic.get-ok"):
@@ -194,7 +195,7 @@ def _decided_by(field: str, stage: str) -> str:
 def test_a_number_of_an_extension_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """As with the numbers of the specification, where a broker offers what they belong to."""
+    """As for the numbers of the specification, where a broker offers their extension."""
     _play(target, field, position, (EXCEPTION, CHANNEL_CLOSED))
 
 

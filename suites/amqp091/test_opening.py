@@ -86,8 +86,8 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
     ),
 )
 def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data: bytes) -> None:
-    """A header of an unsupported version, or bytes that are no header, are answered with the header
-    of a supported version, and the connection is closed."""
+    """A header of an unsupported version, or bytes that are not a header, are answered with the
+    header of a supported version, and the connection is closed."""
     proves = UNSUPPORTED_VERSION if data.startswith(b"AMQP") else NOT_A_PROTOCOL_HEADER
     peer = target.amqp091_peer()
     peer.write(data)
@@ -106,7 +106,7 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data:
 @case(MECHANISM_NOT_OFFERED, needs={"amqp091"})
 def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
     """start-ok with a mechanism that connection.start does not name closes the connection, and
-    nothing is sent before."""
+    nothing is sent before that."""
     peer = target.amqp091_peer()
     start = peer.start()
     target.control(
@@ -221,8 +221,8 @@ def test_a_virtual_host_that_does_not_exist_is_refused(target: Bench) -> None:
     ),
 )
 def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str) -> None:
-    """A method out of turn before connection.open closes the connection without open-ok, though the
-    methods that are due follow it."""
+    """A method out of turn before connection.open closes the connection without open-ok, although
+    the methods due follow it."""
     peer = target.amqp091_peer()
     peer.start()
     due = {
@@ -247,8 +247,8 @@ def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str)
 @case(CONNECTION_CLOSE_OK, needs={"amqp091"})
 @over(examples=4, busy=st.booleans())
 def test_a_close_is_answered(target: Bench, busy: bool) -> None:
-    """connection.close, with deliveries on their way or not, is answered with close-ok, and only
-    such deliveries may arrive before the end."""
+    """connection.close, with deliveries in flight or not, is answered with close-ok, and only such
+    deliveries may arrive before the end."""
     peer = target.amqp091()
     if busy:
         queue = queue_of(peer)
@@ -267,7 +267,7 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
 @case(DISCARDS_AFTER_CONNECTION_CLOSE, needs={"amqp091"})
 def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     """After the server's connection.close for an error, exchange.declare is not answered and no
-    exchange is made. The client's own close is answered with close-ok."""
+    exchange is created. The client's own close is answered with close-ok."""
     name = target.fresh_name()
     peer = target.amqp091()
     peer.send("channel.open", {}, channel=1)

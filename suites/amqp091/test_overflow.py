@@ -122,8 +122,8 @@ def test_a_queue_keeps_what_its_limits_say(
 
 @case(QUEUE_LENGTH_LIMIT, needs={"amqp091", ARGUMENTS, CONFIRMS})
 def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
-    """Two messages of a queue of at most 2 are with a consumer, unacknowledged. Two more can wait,
-    and a third drops the oldest of those that wait."""
+    """A consumer has two messages of a queue of at most 2, unacknowledged. Two more can wait, and a
+    third drops the oldest waiting one."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, arguments={"x-max-length": 2})
     for at in range(2):
@@ -142,8 +142,8 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
 
 
 class _Used:
-    """A queue that holds three messages of :data:`BYTES` bytes, and the ways of its messages.
-    Channel 2 consumes; channel 3 has transactions."""
+    """A queue that holds three messages of :data:`BYTES` bytes, and the ways in which they are sent
+    and removed. Channel 2 consumes; channel 3 has transactions."""
 
     BYTES = 100
     FULL = 3
@@ -156,7 +156,7 @@ class _Used:
         self.queue = queue_of(self.peer, arguments=arguments)
 
     def send(self, count: int, **properties: Any) -> None:
-        """Publish messages, which say their numbers."""
+        """Publish messages that contain their numbers."""
         for at in range(count):
             body = b"%d." % at
             self.peer.publish(body.ljust(self.BYTES, b"."), self.queue, properties=properties)
@@ -177,7 +177,7 @@ class _Used:
         self.peer.settle(channel=channel)
 
     def requeue(self) -> None:
-        """The last, the first and then the one between them come back."""
+        """The last, the first and then the one between them are requeued."""
         first, second, third = self.held()
         self.give_back([third, first, second])
         holds(self.peer, self.queue, self.FULL)
@@ -207,7 +207,7 @@ class _Used:
         self.peer.call("queue.purge", {"queue": self.queue})
 
     def empty(self) -> list[int]:
-        """Return the numbers of what waits, and take it away."""
+        """Return the numbers of the waiting messages, and remove them."""
         return [int(body.partition(b".")[0]) for body in bodies(drained(self.peer, self.queue))]
 
 
@@ -238,8 +238,8 @@ WAYS: Mapping[str, Callable[[_Used], object]] = {
 def test_a_used_queue_keeps_as_much_as_a_fresh_one(
     target: Bench, limit: tuple[str, int], rejects: bool, ways: list[str]
 ) -> None:
-    """Messages go into a queue with a limit of three and out of it by several ways, after each of
-    which none is left. Of five messages it then keeps three, as a fresh one does."""
+    """Messages are added to a queue with a limit of three and removed in several ways, each of
+    which leaves none. Of five messages it then keeps three, as a fresh queue does."""
     overflow = "reject-publish" if rejects else "drop-head"
     used = _Used(target, {limit[0]: limit[1], "x-overflow": overflow})
     should = [0, 1, 2] if rejects else [2, 3, 4]
@@ -319,7 +319,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
 )
 def test_one_full_queue_of_several_refuses_for_itself(target: Bench, full: list[bool]) -> None:
     """A message is for several queues with reject-publish, some of which are full. It gets
-    basic.nack if any is and basic.ack otherwise, and all that have room get it."""
+    basic.nack if any is full and basic.ack otherwise, and every queue with room gets it."""
     peer = target.amqp091()
     exchange = exchange_of(target, peer, "fanout")
     arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}

@@ -1,8 +1,8 @@
 """A full queue with reject-publish answers every publisher, whatever its protocol (RabbitMQ:
 maxlength, reject-publish).
 
-Over AMQP 0-9-1 the answer is basic.nack, for publishers that asked for confirms
-(``test_overflow.py``). STOMP has ERROR in place of RECEIPT, AMQP 1.0 the outcome rejected.
+Over AMQP 0-9-1 the answer is basic.nack, for publishers in confirm mode (``test_overflow.py``).
+STOMP has ERROR instead of RECEIPT, AMQP 1.0 the outcome rejected.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     first three are confirmed and kept, and the fourth is answered with ERROR and never with
     RECEIPT. With drop-head all are confirmed and the last three kept.
 
-    One scenario: four requirements meet in the answer to the fourth SEND.
+    One scenario: the answer to the fourth SEND involves four requirements.
     """
     owner, queue = full_queue(target, overflow)
     peer = target.stomp()
@@ -132,10 +132,10 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
     """Five messages go to a queue of at most 3 over AMQP 1.0. With reject-publish the first three
-    are accepted and kept and the others rejected; the link stays, and accepts again once there is
-    room. With drop-head all are accepted and the last three kept.
+    are accepted and kept and the others rejected; the link stays attached, and accepts again once
+    there is room. With drop-head all are accepted and the last three kept.
 
-    One scenario: what the queue refuses and what the sender hears of it.
+    One scenario: what the queue refuses and what the sender is told.
     """
     owner, queue = full_queue(target, overflow)
     parameters = target.profile.parameters

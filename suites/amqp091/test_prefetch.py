@@ -29,7 +29,7 @@ def test_a_consumer_has_as_much_as_its_prefetch(
     target: Bench, limit: int, count: int, steps: list[int]
 ) -> None:
     """More messages wait than the consumer's prefetch. It gets as many as the prefetch allows, and
-    as many again as each acknowledgement frees; 0 is no limit."""
+    each acknowledgement allows as many more; 0 means no limit."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])

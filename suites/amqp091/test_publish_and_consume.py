@@ -179,7 +179,8 @@ def _plain(value: Any) -> Any:
 def test_messages_arrive_as_they_were_sent(
     target: Bench, properties: dict[str, Any], body: bytes, get: bool
 ) -> None:
-    """A message is delivered, or got, with the properties and body its producer gave."""
+    """A message is delivered, or returned by basic.get, with the properties and body its producer
+    gave."""
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.publish(body, queue, properties=properties)
@@ -261,7 +262,7 @@ def test_a_consumer_tag_is_used_once(target: Bench) -> None:
 @case(EXCLUSIVE_CONSUMER, needs={"amqp091"})
 @over(examples=2, first=st.booleans())
 def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
-    """Of two consumers, of a connection each, one is exclusive. The second basic.consume is an
+    """Of two consumers on separate connections, one is exclusive. The second basic.consume is an
     exception, 403 ACCESS_REFUSED; after the first is cancelled, an exclusive one is accepted."""
     peer, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
@@ -324,7 +325,8 @@ def test_cancelling_leaves_what_was_delivered(
     target: Bench, held: int, settled: int, multiple: bool, rival: bool
 ) -> None:
     """A consumer is cancelled while the channel holds its deliveries: no other consumer gets them,
-    they can be acknowledged, and the others are in the queue once the channel closes."""
+    they can be acknowledged, and the unacknowledged ones are in the queue once the channel
+    closes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     sent = [b"%d" % number for number in range(held)]

@@ -75,7 +75,7 @@ def _exists(target: Bench, name: str) -> bool:
 @case(QUEUE_MISSING, needs={"amqp091", "amqp091-undeclared"})
 def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
     """A passive declaration of a queue that does not exist closes the channel with 404 NOT_FOUND
-    and does not make it."""
+    and does not create it."""
     peer = target.amqp091()
     name = target.fresh_name()
     for _ in range(2):

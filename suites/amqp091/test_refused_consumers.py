@@ -37,7 +37,7 @@ def kinds(target: Target) -> list[str]:
 
 
 def _consume(target: Bench, peer: Amqp091Peer, queue: str, kind: str) -> None:
-    """Consume from ``queue`` with the mistake; that it is refused is a control."""
+    """Consume from ``queue`` with the mistake; the refusal is a control."""
     fields: dict[str, Any] = {"queue": queue, "consumer-tag": "refused"}
     if kind == TAG:
         elsewhere = str(peer.declare(exclusive=True)["queue"])
@@ -60,10 +60,10 @@ def _consume(target: Bench, peer: Amqp091Peer, queue: str, kind: str) -> None:
     deletes=st.booleans(),
 )
 def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -> None:
-    """Messages wait in a queue, perhaps an auto-delete one, perhaps beside a consumer that holds
-    one of them. A basic.consume with a mistake is refused. The queue has the consumers and the
-    messages that it had; when that consumer is gone an exclusive one can begin. One scenario: what
-    a consumer that never was may leave behind."""
+    """Messages wait in a queue, perhaps an auto-delete one, perhaps with a consumer that holds one
+    of them. A basic.consume with a mistake is refused. The queue keeps its consumers and messages;
+    when that consumer has ended, an exclusive one can begin. One scenario: what a refused consumer
+    may leave behind."""
     owner, queue = target.amqp091(channels=2), target.fresh_name()
     options: dict[str, Any] = {"auto-delete": deletes}
     owner.declare(queue, **options)

@@ -1,9 +1,9 @@
 """Conservation in the ActiveMQ family: a destination that was used and emptied has as much room as
-one that is fresh.
+a fresh one.
 
-(ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) Messages go in and out
-of a queue and a topic by several ways. When none is left the broker's statistics report no memory
-in use, and the destination takes exactly as many messages to its limit as a fresh one.
+(ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) Messages enter and leave
+a queue and a topic in several ways. When none is left, the broker's statistics report no memory in
+use, and the destination accepts exactly as many messages up to its limit as a fresh one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ BEGIN, COMMIT, ROLLBACK = 0, 2, 4
 
 
 class Used:
-    """A queue or topic whose producers wait when it is full, and the ways of its messages."""
+    """A queue or topic whose producers wait when it is full, and the ways in which messages enter
+    and leave it."""
 
     def __init__(self, target: Bench, routing: RoutingType) -> None:
         self.target = target
@@ -52,7 +53,7 @@ class Used:
         consumer.peer.close_socket()
 
     def leave(self, how: str) -> None:
-        """A consumer that was given one message ends by ``how`` while others wait for it."""
+        """A consumer that received one message ends by ``how`` while others wait for it."""
         consumer = StompConsumer(self.target, self.to, prefetch=1)
         producer = StompProducer(self.target)
         for number in range(SOME):
@@ -78,7 +79,7 @@ class Used:
         peer.close_socket()
 
     def empty(self, after: str) -> None:
-        """Take everything out. Then no memory may be in use."""
+        """Consume everything. Then no memory may be in use."""
         if self.to.routing is RoutingType.ANYCAST:
             consumer = StompConsumer(self.target, self.to)
             while consumer.next(QUIET) is not None:
@@ -94,7 +95,7 @@ class Used:
         self.target.require(ROOM_AGAIN, free, detail)
 
     def capacity(self) -> int:
-        """Return how many messages the queue takes to its limit, and empty it again."""
+        """Return how many messages the queue accepts up to its limit, and empty it again."""
         producer = OpenWireProducer(self.target)
         count = filled(self.target, producer, self.statistics, self.to, SIZE)
         producer.peer.close_socket()
@@ -122,8 +123,8 @@ OF_TOPICS = tuple(WAYS)[:4]
     ways=st.lists(st.sampled_from(list(WAYS)), min_size=1, max_size=4),
 )
 def test_a_used_queue_has_as_much_room_as_a_fresh_one(target: Bench, ways: list[str]) -> None:
-    """Messages go into a queue and out of it by several ways, after each of which none is left and
-    no memory is in use. It then takes as many messages to its limit as a fresh queue."""
+    """Messages enter and leave a queue in several ways, each of which leaves none, and no memory in
+    use. It then accepts as many messages up to its limit as a fresh queue."""
     fresh = Used(target, RoutingType.ANYCAST).capacity()
     used = Used(target, RoutingType.ANYCAST)
     for way in ways:
@@ -147,8 +148,8 @@ def test_a_used_queue_has_as_much_room_as_a_fresh_one(target: Bench, ways: list[
     ways=st.lists(st.sampled_from(OF_TOPICS), min_size=1, max_size=3),
 )
 def test_a_used_topic_has_all_of_its_room(target: Bench, ways: list[str]) -> None:
-    """Messages of a topic are taken, or their subscriber ends while they wait for it. After each of
-    these no memory is in use."""
+    """Messages of a topic are consumed, or their subscriber ends while they wait for it. After each
+    of these no memory is in use."""
     used = Used(target, RoutingType.MULTICAST)
     for way in ways:
         WAYS[way](used)

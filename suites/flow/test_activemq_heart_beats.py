@@ -1,4 +1,4 @@
-"""When an ActiveMQ gives up a STOMP client that is silent, and what it forgives one that is late.
+"""When an ActiveMQ disconnects a silent STOMP client, and how late a client's heartbeats may be.
 
 (ActiveMQ documentation, STOMP, "Heart-Beat Grace Periods"; the connectors of
 fixtures/brokers/activemq/activemq.xml.)
@@ -22,7 +22,7 @@ NO_LESS = "ACTIVEMQ-STOMP-hb-2"
 GRACE = "ACTIVEMQ-STOMP-hb-3"
 NEEDS = {"stomp-1.2", "heart-beat", "heart-beat-grace"}
 LOOKS = 3
-"""At the third look at the latest a silent client is given up."""
+"""A silent client is disconnected at the third check at the latest."""
 
 
 def multiplier(parameters: Parameters) -> float:
@@ -49,8 +49,8 @@ def each_acceptor(target: Target) -> list[dict[str, Any]]:
 
 
 def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
-    """Return the silence that the documentation allows a client that promised a heartbeat every so
-    many ms."""
+    """Return how long the documentation allows a client to be silent that promised a heartbeat
+    every so many ms."""
     return ms(int(promised * multiplier(target.parameters(acceptor))))
 
 
@@ -94,7 +94,7 @@ def test_a_silent_client_is_given_up_in_time_and_not_before(
 @over(examples=10, promised=promises(400, 1000, 1500), beats=st.integers(4, 8))
 def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, beats: int) -> None:
     """On a connector with a grace of one half a client beats a fifth too late. Its connection stays
-    and works."""
+    open and works."""
     forgiving = [
         name
         for name, parameters in speaking(target.target.acceptors(), "STOMP").items()

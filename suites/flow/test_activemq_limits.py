@@ -1,5 +1,4 @@
-"""Producers at the limit of a destination of an ActiveMQ: who waits, who does not, and from which
-byte on.
+"""Producers at the limit of an ActiveMQ destination: which ones wait, and from which byte on.
 
 (ActiveMQ documentation, producer flow control; the targets are configured with
 fixtures/brokers/activemq/flow.xml.)
@@ -94,8 +93,8 @@ def test_a_message_waits_from_the_very_octet(
     size=st.integers(10, 5000),
 )
 def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int, size: int) -> None:
-    """On one connection a SEND waits at each of several full queues. SENDs elsewhere, deliveries
-    and ACKs go on, and room at one queue confirms the SEND to it alone."""
+    """On one connection a SEND waits at each of several full queues. SENDs to other destinations,
+    deliveries and ACKs continue, and room at one queue confirms only the SEND to it."""
     statistics, producer, other = target.statistics(), StompProducer(target), place(target, "off")
     waiting = []
     for _ in range(full):
@@ -133,8 +132,8 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
 
 @case(ONE_BY_ONE, WAITS, needs=NEEDS)
 def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
-    """In one AMQP session a link waits at a full queue. Other links go on, and a receiver of the
-    same session makes the room."""
+    """In one AMQP session a link waits at a full queue. Other links continue, and a receiver of the
+    same session makes room."""
     statistics, producer, other = target.statistics(), AmqpProducer(target), place(target, "off")
     to, still = place(target, "vm"), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
@@ -160,8 +159,8 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     size=st.integers(10, 3000),
 )
 def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) -> None:
-    """SENDs without receipt to a full queue get no answer, and nothing else on the connection does.
-    When a consumer has made room all messages arrive, once and in order."""
+    """SENDs without receipt to a full queue get no answer, and neither does any other frame on the
+    connection. When a consumer has made room, all messages arrive, once and in order."""
     statistics, owner, stalled = target.statistics(), StompProducer(target), StompProducer(target)
     to, other = place(target, "vm"), place(target, "off")
     count = filled(target, owner, statistics, to, 1000)
@@ -204,8 +203,8 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     size=st.integers(200, 6000),
 )
 def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size: int) -> None:
-    """Producers send many times what fits without waiting. The queue exceeds its limit by at most
-    one message of each, and every message arrives once, each producer's in order."""
+    """Producers send many times the queue's capacity without waiting. The queue exceeds its limit
+    by at most one message of each, and every message arrives once, each producer's in order."""
     statistics, to = target.statistics(), place(target, "vm")
     crowd = [StompProducer(target) for _ in range(producers)]
     weight, limit = Scale(target, crowd[0], statistics).weight(size), to.policy.memory_limit
@@ -289,7 +288,7 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
 @both
 def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str) -> None:
     """Two queues have the same limit. The one with a file cursor accepts many times that, and its
-    messages arrive once, in order; the other holds to its limit."""
+    messages arrive once, in order; the other keeps to its limit."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     memory, files = place(target, "vm"), place(target, "file")
     size, limit = 1000, files.policy.memory_limit

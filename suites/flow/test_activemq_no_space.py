@@ -1,4 +1,4 @@
-"""ActiveMQ configured to refuse a send for which there is no room: at once, or after a while.
+"""ActiveMQ configured to refuse a send for which there is no room: at once, or after some time.
 
 (ActiveMQ documentation, "Configure Client-Side Exceptions"; fixtures/brokers/activemq/fail.xml and
 timeout.xml.)
@@ -36,7 +36,7 @@ both = pytest.mark.parametrize("protocol", ["stomp", "amqp"])
 
 
 def full_of(target: Bench, protocol: str) -> tuple[Statistics, Producer, Place, int]:
-    """A queue that is full, and whose producer has its answers: with how many messages it is."""
+    """A full queue whose producer has all its answers; return how many messages filled it."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     return statistics, producer, to, filled(target, producer, statistics, to, 1000)
 
@@ -74,8 +74,8 @@ def test_a_send_without_room_fails_at_once(
     target: Bench, protocol: str, gap: int, sizes: list[int]
 ) -> None:
     """A queue is filled to its limit or some bytes below or above. Below, one more message is
-    accepted; from the limit on it is refused at once with the reason, and the connection goes
-    on."""
+    accepted; from the limit on it is refused at once with the reason, and the connection
+    continues."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     data = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
     for size in data:
@@ -103,8 +103,8 @@ def test_a_send_without_room_fails_at_once(
 def test_a_send_without_room_fails_after_the_time(
     target: Bench, protocol: str, offers: int
 ) -> None:
-    """Messages are sent to a full queue at intervals. Each is refused when its time is up, not
-    before, and the connection goes on."""
+    """Messages are sent to a full queue at intervals. Each is refused when its time-out expires,
+    not before, and the connection continues."""
     _, producer, to, count = full_of(target, protocol)
     wait, other = waits_for(target), place(target, "vm")
     waiting = []
@@ -135,8 +135,8 @@ def test_a_send_without_room_fails_after_the_time(
 
 
 def earlier(target: Target) -> st.SearchStrategy[Duration]:
-    """Return how long before the time is up there is room. A host may be slow, so real brokers get
-    more of it."""
+    """Return how long before the time-out there is room. A host may be slow, so real brokers get
+    more time."""
     return st.sampled_from(
         [ms(50), ms(500), ms(2900)]
         if target.clock is Clock.VIRTUAL
@@ -148,7 +148,7 @@ def earlier(target: Target) -> st.SearchStrategy[Duration]:
 @both
 @over(examples=6, always=lambda target: [{"early": ms(1500)}], early=earlier)
 def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration) -> None:
-    """A consumer makes room at a full queue shortly before the time of a waiting message is up. The
+    """A consumer makes room at a full queue shortly before a waiting message's time-out. The
     message is accepted at once and arrives. One scenario: the wait is needed to reach the room."""
     _, producer, to, count = full_of(target, protocol)
     since = target.now()
@@ -194,8 +194,8 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
 @case(AFTER_A_WHILE, needs={*NEEDS, "send-fail-timeout"})
 @over(examples=4, always=lambda target: [{"pushed": 1}], pushed=st.integers(1, 2))
 def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int) -> None:
-    """SENDs without receipt to a full queue stall their connection until the time of each is up.
-    Then the connection goes on, and none of them is in the queue."""
+    """SENDs without receipt to a full queue stall their connection until the time-out of each. Then
+    the connection continues, and none of them is in the queue."""
     _, producer, to, count = full_of(target, "stomp")
     assert isinstance(producer, StompProducer)
     wait, other = waits_for(target), place(target, "vm")

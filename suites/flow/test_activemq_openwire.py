@@ -1,8 +1,8 @@
 """Producers at the limit of a queue over OpenWire, ActiveMQ's own protocol: Responses, windows and
 ProducerAcks.
 
-(ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) What comes out of a
-queue is taken over STOMP.
+(ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) Messages are consumed
+over STOMP.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ RESOURCE = "ResourceAllocationException"
 
 
 class Window:
-    """A producer with a window, as its client has to keep its books: bytes sent, and bytes
+    """A producer with a window, as its client has to account for it: bytes sent, and bytes
     acknowledged."""
 
     def __init__(self, target: Bench, producer: OpenWireProducer, to: Place) -> None:
         self.target, self.producer, self.to = target, producer, to
         self.id = producer.producer(to)
         self.costs: list[int] = []
-        """Return how much of the window each sent message takes, in order."""
+        """How much of the window each sent message takes, in order."""
         self.acks: list[int] = []
-        """The sizes that were acknowledged, in order."""
+        """The acknowledged sizes, in order."""
 
     @property
     def outstanding(self) -> int:
@@ -59,14 +59,13 @@ class Window:
         return sum(self.costs) - sum(self.acks)
 
     def send(self, size: int) -> None:
-        """One message more, whether the window allows it or not."""
+        """Send one more message, whether the window allows it or not."""
         message = self.producer.message(self.to, body(len(self.costs), size))
         self.costs.append(message.cost)
         self.producer.peer.publish(message)
 
     def room(self, size: int, within: Duration) -> bool:
-        """Waits for room for one more message: a client sends while anything of its window is
-        left."""
+        """Wait for room for one more message: a client sends while any of its window is left."""
 
         def there() -> bool:
             return self.outstanding < self.producer.window or self.producer.ended()
@@ -91,7 +90,7 @@ def corners(target: Target) -> list[dict[str, Any]]:
 )
 def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: int) -> None:
     """A producer with a window sends without waiting for Responses. Each accepted message gets a
-    ProducerAck with its size, from the queue's limit on none; with room all messages are
+    ProducerAck with its size, and none does from the queue's limit on; with room all messages are
     acknowledged and arrive in order. One scenario: it takes a full window to see room reopen it."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, other = place(target, "vm"), place(target, "off")
@@ -151,7 +150,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
 )
 def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: int) -> None:
     """Two of three producers of a connection wait at full queues, for a Response and for a
-    ProducerAck. The third goes on, and room at one queue lets one of them go on. One scenario: it
+    ProducerAck. The third continues, and room at one queue releases one of them. One scenario: it
     takes both kinds of waiting on one connection."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     first, second, other = place(target, "vm"), place(target, "vm"), place(target, "off")
@@ -201,7 +200,7 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
     target: Bench, pushed: int
 ) -> None:
     """A producer without window sends to a full queue and asks for no Response. Nothing on its
-    connection is answered until there is room; another connection goes on."""
+    connection is answered until there is room; another connection continues."""
     statistics, owner, stalled = (
         target.statistics(),
         StompProducer(target),
@@ -256,7 +255,7 @@ def refused(
 @case(AT_ONCE, needs={*BASE, "send-fail"})
 def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     """A message to a full queue gets an ExceptionResponse with ResourceAllocationException at once.
-    The connection goes on, and with room the message is accepted."""
+    The connection continues, and with room the message is accepted."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for number in range(2):
@@ -286,9 +285,9 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     early=st.sampled_from([None, ms(1000), ms(2500)]),
 )
 def test_a_message_without_room_fails_after_the_time(target: Bench, early: Duration | None) -> None:
-    """A message to a full queue gets its ExceptionResponse when its time is up, or its Response as
-    soon as there is room. Another producer of the connection goes on. One scenario: both ends of
-    the wait begin with the same full queue."""
+    """A message to a full queue gets its ExceptionResponse at its time-out, or its Response as soon
+    as there is room. Another producer of the connection continues. One scenario: both ends of the
+    wait begin with the same full queue."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     wait, since = waits_for(target), target.now()

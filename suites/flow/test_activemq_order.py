@@ -30,7 +30,7 @@ NEEDS = {"stomp-1.2", "amqp", "openwire", "producer-flow-control", "statistics"}
 
 
 def out_of_place(numbers: list[int]) -> str:
-    """The first message that arrived after a later one, in words."""
+    """Describe the first message that arrived after a later one."""
     for before, after in itertools.pairwise(numbers):
         if after < before:
             return f"message {after} arrived behind message {before}"
@@ -75,8 +75,8 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
 def test_who_waits_is_not_overtaken_by_who_comes_later(
     target: Bench, protocol: str, size: int
 ) -> None:
-    """A producer sends many times what fits into a queue without waiting for answers, while a
-    consumer acknowledges. The messages arrive in order, as at a queue without flow control."""
+    """A producer sends many times a queue's capacity without waiting for answers, while a consumer
+    acknowledges. The messages arrive in order, as at a queue without flow control."""
     count = 150
     detail = f"of {count} messages of {size} bytes"
     for kind in ("off", "vm", "off"):
@@ -93,8 +93,8 @@ def test_who_waits_is_not_overtaken_by_who_comes_later(
 
 
 def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> list[int]:
-    """The numbers of that many messages in the order in which they came, sent and taken at the same
-    time."""
+    """The numbers of that many messages in the order in which they arrived, sent and consumed
+    concurrently."""
     wide = OpenWireProducer(target, window=10_000_000)
     producer: Producer = wide if protocol == "openwire" else PRODUCERS[protocol](target)
     consumer = CONSUMERS["stomp" if protocol == "openwire" else protocol](target, to)

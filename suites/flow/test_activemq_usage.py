@@ -1,9 +1,9 @@
-"""The limits of all of an ActiveMQ: its memory, its store, its temporary store, and what flow
-control has to do with them.
+"""Broker-wide limits of an ActiveMQ: its memory, its store, its temporary store, and their flow
+control.
 
 (ActiveMQ documentation, "System usage" and "Disabling Flow Control";
-fixtures/brokers/activemq/usage.xml.) These cases use up what all of a broker has, so they run one
-after the other on targets of their own, and each leaves everything as it was.
+fixtures/brokers/activemq/usage.xml.) These cases use up a whole broker's resources, so they run one
+after the other on separate targets, and each restores the initial state.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ LIMITS = "ACTIVEMQ-PFC-11"
 TO_THE_DISK = "ACTIVEMQ-PFC-12"
 NEEDS = {"stomp-1.2", "amqp", "system-usage", "statistics"}
 SIZE = 10_000
-"""Bytes of a body: few of them fill what there is."""
+"""Bytes of a body: a few of them fill the room available."""
 FULL: Duration = seconds(4)
-"""An answer that has not come by then waits for room: writing to a disk takes less, on a busy host
-too."""
+"""If no answer has arrived by then, the send waits for room: writing to a disk takes less time,
+even on a busy host."""
 MOST_BESIDES = 1500
-"""Bytes on disk that a message may take besides its body: its headers, its place in an index."""
+"""Bytes on disk that a message may take in addition to its body: its headers, its place in an
+index."""
 SPARE = 250_000
-"""Bytes that a store may hold besides messages: an index, a file that is not full."""
+"""Bytes that a store may hold in addition to messages: an index, a file that is not full."""
 
 
 def used(statistics: Statistics, kind: str) -> int:
@@ -57,7 +58,7 @@ def used(statistics: Statistics, kind: str) -> int:
 
 
 def empty(target: Bench, statistics: Statistics, kind: str) -> int:
-    """Control that little is used before the case begins."""
+    """A control that little is used before the case begins."""
     limit, deadline = broker_limit(target, kind), target.now() + PATIENCE
     while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
         target.advance(QUIET)
@@ -75,9 +76,9 @@ def on_disk(
     before: int,
     proves: tuple[str, ...],
 ) -> tuple[int, str]:
-    """Sends messages until one is not answered. Returns how many were taken, and that one. It has
-    to be at the limit of ``kind``, of which ``before`` bytes were in use: not before, and with no
-    more bytes than it."""
+    """Send messages until one is not answered. Return how many were accepted, and that one. It has
+    to be at the limit of ``kind``, of which ``before`` bytes were in use: not earlier, and without
+    more bytes than the limit."""
     limit, count = broker_limit(target, kind), 0
     least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     while True:
@@ -103,8 +104,8 @@ def on_disk(
 
 @case(LIMITS, WAITS, ONE_BY_ONE, needs=NEEDS)
 def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
-    """Two queues without a limit of their own fill the broker's memory. A producer at either then
-    waits, and goes on when its connection consumes."""
+    """Two queues without their own limits fill the broker's memory. A producer at either then
+    waits, and continues when its connection consumes."""
     statistics, producer = target.statistics(), StompProducer(target)
     limit, weight = broker_limit(target, "memory"), Scale(target, producer, statistics).weight(SIZE)
     before = empty(target, statistics, "memory")
@@ -143,8 +144,8 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
 
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
-    """Persistent messages fill the store and their producer waits, while non-persistent ones pass.
-    When the queue is consumed the producer goes on."""
+    """Persistent messages fill the store and their producer waits, while non-persistent ones are
+    accepted. When the queue is consumed the producer continues."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, "vm")
     before = empty(target, statistics, "store")
@@ -167,7 +168,7 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     """Non-persistent messages fill the temporary store and their producer waits, while persistent
-    ones pass. When the queue is consumed the producer goes on."""
+    ones are accepted. When the queue is consumed the producer continues."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN)
     before = empty(target, statistics, "temp")
@@ -240,8 +241,8 @@ SMALL = st.sampled_from(
 @case(TO_THE_DISK, LIMITS, needs={*NEEDS, RECONFIGURABLE})
 @over(examples=4, where=SMALL, kind=st.sampled_from(["store", "temp"]))
 def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None:
-    """A broker is allowed more than its disk has. Without flow control it accepts messages until
-    the disk is used up; then a producer waits, and all messages arrive."""
+    """A broker's limit is larger than its disk. Without flow control it accepts messages until the
+    disk is full; then a producer waits, and all messages arrive."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
     before = empty(target, statistics, kind)
     count, waiting = on_disk(target, producer, to, kind, before, (TO_THE_DISK, LIMITS))

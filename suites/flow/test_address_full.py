@@ -1,8 +1,8 @@
-"""AMQP at the very byte at which an address is full: refused, lost, or no credit
+"""AMQP at the exact byte at which an address is full: refused, dropped, or no credit
 (ARTEMIS-PAGING-8).
 
 A message's charge is measured first. Then an address is filled to one byte below its limit, to it,
-and to one above, message by message, each after the answer to the one before it: in a burst only
+and to one above, message by message, each after the answer to the previous one: in a burst only
 bounds are certain.
 """
 
@@ -33,8 +33,8 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[AmqpPeer, int]:
-    """``place`` is charged ``total`` bytes by messages, each of which has to be accepted; how many
-    they are."""
+    """Charge ``place`` with ``total`` bytes by messages, each of which has to be accepted; return
+    how many."""
     bodies = small_addresses.filling(total, small_addresses.overhead(target), sizes)
     peer, link = small_addresses.producer(target, place)
     for size in bodies:
@@ -117,7 +117,7 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
 )
 def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -> None:
     """A producer sends settled messages to a full address under FAIL or DROP. They are not queued,
-    its connection stays, and it goes on when there is room."""
+    its connection stays open, and it continues when there is room."""
     place = small_addresses.node(target, kind)
     peer, count = filled(target, place, limit_of(target), [1000])
     link = peer.session.links[0]
@@ -141,7 +141,7 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """An address under BLOCK is filled to its limit or one byte below or above. A new producer gets
-    credit below the limit and none from there on; messages on earlier credit are accepted."""
+    credit below the limit and none from there on; messages sent on earlier credit are accepted."""
     place = small_addresses.node(target, "block")
     peer, count = filled(target, place, limit_of(target) + gap, sizes)
     late, link = small_addresses.producer(target, place)
@@ -236,8 +236,8 @@ def test_the_threshold_rejects_above_its_very_octet(
 
 @case(REFUSED_AT_THRESHOLD, POLICIES, needs={"amqp", "address-full"})
 def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
-    """An address holds exactly the bytes of its reject threshold. The next message is rejected:
-    one chapter of the manual has it so, another does not."""
+    """An address holds exactly the bytes of its reject threshold. The next message is rejected: one
+    chapter of the manual says so, another does not."""
     place = small_addresses.node(target, "reject")
     peer, count = filled(target, place, threshold_of(target), [9000])
     state = small_addresses.send(

@@ -1,8 +1,8 @@
-"""STOMP at the very byte at which an address is full (ARTEMIS-PAGING-8).
+"""STOMP at the exact byte at which an address is full (ARTEMIS-PAGING-8).
 
-What a SEND is charged depends on its headers and on the broker's own book-keeping, so the body that
-weighs what is left is looked for on other addresses first. The broker's management says what the
-address holds before the SEND that is judged.
+The charge for a SEND depends on its headers and on the broker's accounting, so cases first
+determine, on other addresses, which body fills the remaining bytes. The broker's management reports
+what the address holds before the SEND that is judged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENDINGS = {
     "DISCONNECT": ENDS_WITH_CONNECTION,
     "a closed socket": ENDS_WITH_CONNECTION,
 }
-"""How a subscription ends, and the sentence by which nothing is kept for it then."""
+"""How a subscription ends, and the sentence by which nothing is kept for it after that."""
 GAPS = (-1, 0, 1)
 fillings = st.lists(st.sampled_from([2, 300, 1000, 4000]), max_size=3)
 
@@ -52,7 +52,7 @@ def filled(
     *,
     proves: str = POLICIES,
 ) -> tuple[StompPeer, int, int]:
-    """An address that holds ``total`` bytes, or as nearly as its broker's accounting lets it: the
+    """An address that holds ``total`` bytes, or as nearly as its broker's accounting allows: the
     producer, how many messages, and how many bytes there are."""
     peer = target.stomp()
     for number, size in enumerate(sizes):
@@ -71,8 +71,7 @@ def filled(
 
 
 def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, receipt: bool) -> None:
-    """A SEND to an address that is full under FAIL: an ERROR tells the producer, and no RECEIPT
-    comes."""
+    """A SEND to an address that is full under FAIL: the producer gets an ERROR, and no RECEIPT."""
     name = peer.next_receipt()
     headers = [("destination", to.name), *to.send_headers, ("content-length", "2")]
     peer.send(
@@ -224,9 +223,9 @@ def test_no_stomp_producer_waits_under_another_policy(target: Bench, kind: str) 
 def test_nothing_is_lost_under_block_over_stomp(
     target: Bench, producers: int, receipts: bool
 ) -> None:
-    """Producers send twice what an address under BLOCK holds while a consumer takes everything.
-    Every message arrives once, each producer's in order. One scenario: producers and consumer act
-    on one address at the same time."""
+    """Producers send twice the capacity of an address under BLOCK while a consumer receives
+    everything. Every message arrives once, each producer's in order. One scenario: producers and
+    consumer use one address concurrently."""
     to = small_addresses.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
     per_producer = 2 * limit_of(target) // 2000 // producers
@@ -285,9 +284,9 @@ def endings(target: Target) -> list[dict[str, Any]]:
     examples=6, always=endings, ending=st.sampled_from(list(ENDINGS)), size=st.integers(500, 4000)
 )
 def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, size: int) -> None:
-    """The only subscription of a topic under FAIL ends. Messages of twice the limit are accepted
-    then, at the latest when the broker has noticed the end of the connection. They are refused on a
-    topic whose subscription stands and acknowledges nothing."""
+    """The only subscription of a topic under FAIL ends. Messages of twice the limit are then
+    accepted, at the latest when the broker has noticed the end of the connection. They are refused
+    on a topic with a subscription that acknowledges nothing."""
     topic, full = (small_addresses.destination(target, "fail", MULTICAST) for _ in range(2))
     count = 2 * limit_of(target) // size + 1
     standing = target.stomp()
@@ -323,8 +322,8 @@ def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, siz
 
 
 def _first_refusal(target: Bench, to: Destination, count: int, size: int) -> str | None:
-    """Send ``count`` messages, each after the last was confirmed. What the first one got that was
-    not accepted; None if all were."""
+    """Send ``count`` messages, each after the last was confirmed. Return the answer to the first
+    one that was not accepted; None if all were."""
     peer = target.stomp()
     for number in range(count):
         receipt = peer.next_receipt()

@@ -1,8 +1,8 @@
-"""Memory and disk alarms of RabbitMQ: who is held back, who is told, and what goes on (RabbitMQ:
-flow control).
+"""Memory and disk alarms of RabbitMQ: who is blocked, who is notified, and what continues
+(RabbitMQ: flow control).
 
-An alarm is for all of the broker, so there is one case, which walks through all of it, and targets
-of their own for it.
+An alarm concerns the whole broker, so there is one case, which checks everything, and separate
+targets for it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HEART_BEAT: Duration = seconds(1)
 )
 def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     """A memory alarm and then a disk alarm are raised and cleared while connections publish,
-    consume, do both or are idle. Publishers are blocked and notified, consumers go on, and after
+    consume, do both or are idle. Publishers are blocked and notified, consumers continue, and after
     each alarm the blocked messages arrive. One scenario: an alarm blocks the whole broker, so one
     case observes all of its effects."""
     owner = target.amqp091(channels=2)
@@ -143,8 +143,8 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
 
 
 def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> None:
-    """A connection that only consumes begins to, acknowledges and gets more, and declares what it
-    likes."""
+    """A connection that only consumes starts a consumer, acknowledges and gets more messages, and
+    declares queues."""
     consumer.call("basic.qos", {"prefetch-count": 1}, proves=proves)
     tag = consumer.consume(queue, proves=proves)
     for _ in range(2):
@@ -171,8 +171,8 @@ def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) 
 
 
 def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
-    """A connection with heartbeats publishes and says nothing more, for longer than it may be
-    silent: it stays, and hears the server's heartbeats."""
+    """A connection with heartbeats publishes and is then silent, for longer than allowed: it stays
+    open, and receives the server's heartbeats."""
     peer = target.amqp091(heartbeat=HEART_BEAT // seconds(1))
     peer.publish(b"silent", queue)
     peer.expect(BLOCKED, proves=proves)

@@ -1,9 +1,10 @@
-"""AMQP 1.0 under a memory or disk alarm (RabbitMQ: flow control): windows close, consumers go on.
+"""AMQP 1.0 under a memory or disk alarm (RabbitMQ: flow control): windows close, consumers
+continue.
 
-AMQP 1.0 has flow control of its own, and RabbitMQ 4 uses it: a session's incoming-window of 0
-(2.5.6). What a client sends nevertheless, or where the broker stops reading instead, is as with the
-other protocols: the first message may be taken, for it tells that the client publishes, and the
-next may not.
+AMQP 1.0 has its own flow control, and RabbitMQ 4 uses it: a session's incoming-window of 0 (2.5.6).
+If a client sends nevertheless, or the broker stops reading instead, the other protocols' rule
+applies: the broker may accept the first message, which shows that the client publishes, but not the
+next.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
 @case(BLOCKED_ON_MEMORY, needs={"alarms", "amqp-alarm-window"})
 def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
     """A client has sent messages when the alarm is announced. Its session stays, and each message
-    is settled, after the alarm at the latest."""
+    is settled, at the latest after the alarm."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)

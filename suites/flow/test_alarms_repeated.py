@@ -1,9 +1,9 @@
-"""Liveness through alarms that overlap and come again (RabbitMQ: flow control; heartbeats).
+"""Liveness through alarms that overlap and recur (RabbitMQ: flow control; heartbeats).
 
-The silence of a blocked client does not count, until the last alarm is cleared; from then on it
-does, from zero, and after the second alarm as after the first. What a client was silent before does
-not count either: two heartbeats that are missed in a row are two behind the alarm. The server's own
-heartbeats have their rhythm throughout.
+The silence of a blocked client does not count until the last alarm is cleared; from then on it
+counts, from zero, after the second alarm as after the first. A client's silence before the alarm
+does not count either: two heartbeats missed in a row are two after the alarm. The server's own
+heartbeats keep their rhythm throughout.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ OTHER = {"memory": "disk", "disk": "memory"}
 @dataclass(frozen=True)
 class Episode:
     """An alarm under which a client is blocked. It was silent for ``silent`` quarters of an
-    interval before. ``second``: the other alarm joins it, and the first one is cleared before the
-    other, or behind it. ``quiet`` are the quarters of silence under all alarms, and under the one
-    that is left."""
+    interval before. ``second``: the other alarm is added, and the first one is cleared before or
+    after it. ``quiet`` are the quarters of silence under all alarms, and under the last one."""
 
     resource: str
     silent: int
@@ -92,7 +91,7 @@ def blocked_through(
     publish: Callable[[], None],
     goes_on: Callable[[str], None],
 ) -> None:
-    """Raise and clear the alarms of an episode. ``goes_on`` judges the client that is blocked."""
+    """Raise and clear the alarms of an episode. ``goes_on`` judges the blocked client."""
     alarms = [episode.resource]
     if episode.silent >= 5:
         target.reached(MISSED)
@@ -144,10 +143,10 @@ def note(target: Bench, episodes: Sequence[Episode]) -> None:
 def test_alarms_come_again_and_clients_live(
     target: Bench, told: bool, episodes: list[Episode]
 ) -> None:
-    """A client with heartbeats is blocked by alarms that overlap and come again, silent before and
-    meanwhile. It stays, hears heartbeats in time, or is told of each block once, and its messages
-    arrive behind the last alarm. Silent behind that, it is given up after two to three intervals.
-    One scenario: the sentences constrain the same course."""
+    """A client with heartbeats is blocked by alarms that overlap and recur, silent before and
+    meanwhile. It stays connected, gets heartbeats in time, or is notified of each block once, and
+    its messages arrive after the last alarm. Silent after that, it is disconnected after two to
+    three intervals. One scenario: the sentences constrain the same course."""
     owner = target.amqp091()
     name = queue_of(owner)
     peer = target.amqp091(
@@ -207,9 +206,9 @@ def test_alarms_come_again_and_clients_live(
     episodes=EPISODES,
 )
 def test_alarms_come_again_and_stomp_clients_live(target: Bench, episodes: list[Episode]) -> None:
-    """A STOMP client with heartbeats is blocked by alarms that overlap and come again, silent
-    before and meanwhile. It stays; silent behind the last alarm, it is given up after two to three
-    intervals. One scenario: the sentences constrain the same course."""
+    """A STOMP client with heartbeats is blocked by alarms that overlap and recur, silent before and
+    meanwhile. It stays connected; silent after the last alarm, it is disconnected after two to
+    three intervals. One scenario: the sentences constrain the same course."""
     to = target.destination()
     peer: StompPeer = target.stomp(heart_beat="2000,2000")
     note(target, episodes)

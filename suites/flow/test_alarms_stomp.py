@@ -1,9 +1,9 @@
-"""STOMP under a memory or disk alarm (RabbitMQ: flow control): who is held back, and what goes on,
+"""STOMP under a memory or disk alarm (RabbitMQ: flow control): who is blocked, and what continues,
 over TCP and over WebSocket.
 
-The chapter says how connections are held back (their sockets are not read) and not at which frame;
-RabbitMQ's plugin takes the SEND by which it learns that a client publishes. So one SEND under the
-alarm may be taken, and the next may not.
+The chapter says how connections are blocked (their sockets are not read) and not at which frame;
+RabbitMQ's plugin accepts the SEND from which it learns that a client publishes. So one SEND under
+the alarm may be accepted, but not the next.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ BLOCKED_ON_DISK = "RABBITMQ-FLOW-disk-1"
 HEART_BEAT: Duration = seconds(1)
 RESOURCES = {"memory": BLOCKED_ON_MEMORY, "disk": BLOCKED_ON_DISK}
 TRANSPORTS = pytest.mark.parametrize("over", ["tcp", "websocket"])
-"""The chapter knows connections, and makes no difference between those that come over TCP and over
-WebSocket."""
+"""The chapter describes connections, without distinguishing TCP and WebSocket."""
 
 
 def client(target: Bench, over: str, **options: Any) -> StompPeer:
@@ -37,8 +36,7 @@ def client(target: Bench, over: str, **options: Any) -> StompPeer:
 
 @contextmanager
 def short_of(target: Bench, resource: str) -> Iterator[None]:
-    """The broker is short of a resource for a while, and every connection has come to know of
-    it."""
+    """The broker is short of a resource for a while, and every connection has noticed."""
     target.raise_alarm(resource)
     try:
         target.advance(QUIET * 2)
@@ -48,7 +46,7 @@ def short_of(target: Bench, resource: str) -> Iterator[None]:
 
 
 def offered(peer: StompPeer, to: Destination, body: bytes) -> str:
-    """A SEND whose receipt is not waited for; returns the receipt's id."""
+    """A SEND whose receipt is not waited for; return the receipt's id."""
     receipt = peer.next_receipt()
     peer.publish(to, body, {"receipt": receipt}, receipt=False)
     return receipt

@@ -1,9 +1,9 @@
-"""The credit that AMQP producers get in the Artemis family: amqpCredits, amqpLowCredits, and
-addresses that are full.
+"""The credit of AMQP producers in the Artemis family: amqpCredits, amqpLowCredits, and full
+addresses.
 
-The books of the raw peer hold what may still be sent; every flow of the broker corrects them. A
-producer that waits for each answer sees the exact moment of a refill; in a burst only the bound is
-certain (ARTEMIS-FLOW-amqp-1).
+The raw peer accounts for the credit left; every flow of the broker updates it. A producer that
+waits for each answer sees the exact moment of a refill; in a burst only the bound is certain
+(ARTEMIS-FLOW-amqp-1).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FULL = "ARTEMIS-FLOW-amqp-2"
 OVERSHOOT = "ARTEMIS-FLOW-amqp-3"
 REFUSED = "ARTEMIS-FLOW-amqp-4"
 BODY = bytes(5000)
-"""Of each message to an address that is to be full soon."""
+"""Bytes of each message to an address that should soon be full."""
 
 
 def limits(target: Bench, acceptor: str) -> tuple[int, int]:
@@ -40,8 +40,8 @@ def limits(target: Bench, acceptor: str) -> tuple[int, int]:
 
 
 def small(target: Target) -> st.SearchStrategy[Where]:
-    """Acceptors that say how much credit they give: one of the fixtures, or drawn, from always full
-    up to never low."""
+    """Acceptors that state how much credit they grant: one of the fixtures, or drawn, from always
+    full to never low."""
     fixed = st.just(Where("amqp-credits-10"))
     if RECONFIGURABLE not in target.identity.capabilities:
         return fixed
@@ -57,7 +57,7 @@ def small(target: Target) -> st.SearchStrategy[Where]:
 
 
 def told(target: Bench, peer: AmqpPeer) -> list[int]:
-    """The link-credit of every flow of the broker that speaks of a link, in order."""
+    """The link-credit of every flow of the broker for a link, in order."""
     flows = [
         dict(event.headers)
         for event in target.events
@@ -95,7 +95,7 @@ def test_credit_is_filled_up_at_the_low_mark(
     target: Bench, where: Where, rounds: int, settled: bool
 ) -> None:
     """A producer sends one message at a time. Credit falls by one each, and at amqpLowCredits, not
-    before, a flow fills it up to amqpCredits."""
+    before, a flow restores it to amqpCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     granted(target, peer, link)
@@ -135,7 +135,7 @@ def test_deliveries_that_are_aborted_cost_no_credit_for_good(
     target: Bench, where: Where, aborted: int
 ) -> None:
     """A producer aborts deliveries, then sends one message at a time down to amqpLowCredits. A flow
-    fills its credit up to amqpCredits, as if it had aborted none."""
+    restores its credit to amqpCredits, as if it had aborted none."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     for _ in range(aborted):
@@ -169,7 +169,7 @@ def test_no_more_credit_is_outstanding_than_was_said(
     target: Bench, where: Where, bursts: list[tuple[int, bool]]
 ) -> None:
     """A producer sends bursts of settled and unsettled messages. Its credit never exceeds
-    amqpCredits, and once all is answered it exceeds amqpLowCredits."""
+    amqpCredits, and once everything is answered it exceeds amqpLowCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     for size, settled in bursts:
@@ -220,8 +220,9 @@ def full(target: Bench, kind: str = "block") -> Node:
 @case(FULL, OVERSHOOT, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=3, late=st.booleans())
 def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late: bool) -> None:
-    """Large messages fill an address under BLOCK before the credit is used up. All that the credit
-    allows are accepted, and no producer gets more until a consumer has made room."""
+    """Large messages fill an address under BLOCK before the credit is used up. All messages that
+    the credit allows are accepted, and no producer gets more credit until a consumer has made
+    room."""
     node = full(target)
     most, _ = limits(target, "amqp-credits-10")
     peer, link = producer(target, "amqp-credits-10", node)
@@ -285,8 +286,8 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
 
 @case(CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
-    """A producer uses up its credit at a full address under FAIL. When a consumer has taken all
-    messages it has credit, and a message is accepted."""
+    """A producer uses up its credit at a full address under FAIL. When a consumer has consumed all
+    messages, it has credit, and a message is accepted."""
     most, _ = limits(target, "amqp-credits-10")
     node = full(target, "fail")
     peer, link = producer(target, "amqp-credits-10", node)

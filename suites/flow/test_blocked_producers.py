@@ -1,9 +1,9 @@
-"""Producers of a full address under BLOCK, over AMQP: how far several of them get, who wakes them,
-and who is left alone.
+"""Producers of a full address under BLOCK, over AMQP: how far several of them get, what resumes
+them, and who is not affected.
 
-Credit that was given stays good (ARTEMIS-FLOW-amqp-3), so the bound is what was outstanding on all
-links when the address became full. Whoever waits goes on when a consumer makes room, with nothing
-lost and nothing out of place.
+Credit already granted stays valid (ARTEMIS-FLOW-amqp-3), so the bound is the credit outstanding on
+all links when the address became full. Waiting producers continue when a consumer makes room, with
+nothing lost or reordered.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ OVERSHOOT = "ARTEMIS-FLOW-amqp-3"
 UNBLOCKS = "ARTEMIS-PAGING-12"
 ONE_COPY = "ARTEMIS-PAGING-9"
 TEN = "amqp-credits-10"
-"""An acceptor that gives ten credits and more when three are left."""
+"""An acceptor that grants ten credits, and more when three are left."""
 BODY = 5000
-"""Bytes; five such messages are more than a full address holds."""
+"""Bytes; five such messages exceed a full address."""
 
 
 def number(who: int, count: int) -> int:
-    """A number that tells who sent a message, and which one it was."""
+    """A number that identifies the sender of a message, and which of its messages it was."""
     return 1000 * who + count
 
 
 class Crowd:
-    """Several producers at one address, each on a connection of its own, all with their credit in
-    hand."""
+    """Several producers at one address, each on its own connection, all with their credit
+    available."""
 
     def __init__(self, target: Bench, place: Node, count: int) -> None:
         self.target, self.place = target, place
@@ -85,9 +85,9 @@ def _credit_on_any(links: Sequence[Link]) -> Callable[[], bool]:
 @case(OVERSHOOT, NO_CREDIT, BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=6, always=lambda target: [{"producers": 3}], producers=st.integers(1, 4))
 def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers: int) -> None:
-    """Several producers hold credit when another fills the address. All messages on that credit are
-    accepted and no more is given, until a consumer takes everything. One scenario: it takes a full
-    address and its recovery."""
+    """Several producers hold credit when another fills the address. All messages sent on that
+    credit are accepted and no more is granted, until a consumer consumes everything. One scenario:
+    it takes a full address and its recovery."""
     place = small_addresses.node(target, "block")
     crowd = Crowd(target, place, producers)
     given = sum(crowd.credit())
@@ -129,8 +129,8 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
 @case(BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=4, always=lambda target: [{"rounds": 3}], rounds=st.integers(1, 3))
 def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rounds: int) -> None:
-    """Two producers send many times what the address holds, as their credit allows, while a
-    consumer takes a few messages at a time. All of them arrive, once and in order."""
+    """Two producers send many times the address's capacity, as their credit allows, while a
+    consumer consumes a few messages at a time. All of them arrive, once and in order."""
     crowd = Crowd(target, small_addresses.node(target, "block"), 2)
     goal = 20 * rounds
     consumer = target.amqp()
@@ -212,7 +212,7 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
 def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, queues: int) -> None:
     """An address under FAIL with several subscriptions accepts nearly as many messages as with one.
     It stays full until the last subscription has acknowledged. One scenario: each step depends on
-    how full the one before left the address."""
+    how full the previous one left the address."""
     _, _, single, its_link = _with_consumers(target, 1)
     alone = _taken(target, single, its_link)
     place, consumers, peer, link = _with_consumers(target, queues)
@@ -285,7 +285,7 @@ def _taken(target: Bench, peer: AmqpPeer, link: Link) -> int:
     kind=st.just("page"),
 )
 def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
-    """Under PAGE and DROP a producer with little credit sends many times what the address holds.
+    """Under PAGE and DROP a producer with little credit sends many times the address's capacity.
     All messages are accepted and credit is renewed."""
     peer, link = small_addresses.producer(target, small_addresses.node(target, kind), TEN)
     for count in range(4 * limit_of(target) // BODY + 10):
@@ -307,8 +307,8 @@ ANSWER: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
 def test_a_producer_that_ignores_its_credit_harms_nobody(
     target: Bench, kind: str, more: int
 ) -> None:
-    """A producer sends on without credit. The broker accepts or refuses the messages or ends the
-    link, serves others, and queues exactly the accepted messages in order."""
+    """A producer continues to send without credit. The broker accepts or refuses the messages or
+    ends the link, serves others, and queues exactly the accepted messages in order."""
     place = small_addresses.node(target, kind)
     with bystander(target):
         peer, link = small_addresses.producer(target, place, TEN)

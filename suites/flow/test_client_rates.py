@@ -1,11 +1,10 @@
-"""Clients with rates and windows of their own, and what they need of the broker for it.
+"""Clients with their own rates and windows, and what they require of the broker.
 
 The manual has its client library count; here the harness's own clients do
 (:mod:`brokerproof.harness.clients.rate_and_window_clients`), over STOMP and over AMQP. That they
-keep to their rate and window is a control, judged by an oracle that sees frames alone. What is held
-against the broker is its half: that a slow consumer's messages wait and are not lost, that a window
-is filled and not overrun whatever the rate, and that nothing waits behind a consumer that asks for
-one message at a time.
+keep to their rate and window is a control, judged by an oracle that sees only frames. The broker is
+judged on its half: a slow consumer's messages wait and are not lost, a window is filled and not
+overrun whatever the rate, and no message waits behind a consumer that asks for one at a time.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ COUNTS = st.integers(2, 20)
 WINDOWS = st.sampled_from([-1, 0, 700, 10_000])
 SIZES = st.sampled_from([0, 100, 600])
 SPARE = PATIENCE // NS_PER_S + 4
-"""More messages than a consumer with a rate of 1 takes while they are waited for."""
+"""More messages than a consumer with a rate of 1 consumes during the wait."""
 
 
 def sized(count: int, size: int) -> list[bytes]:
-    """Bodies that tell their number, of ``size`` bytes or a little more."""
+    """Bodies that contain their number, of ``size`` bytes or a little more."""
     return [message.ljust(size, b".") for message in numbered(count)]
 
 
 def takes(count: int, rate: int) -> Duration:
-    """Return the least time that ``count`` messages take at that rate, the first of them at
+    """Return the shortest time that ``count`` messages take at that rate, the first of them at
     once."""
     return (count - 1) * NS_PER_S // rate
 
@@ -88,7 +87,7 @@ def everything_comes(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """All of ``sent`` comes in order, as quickly as the consumer takes it."""
+    """All of ``sent`` arrive in order, as quickly as the consumer consumes."""
     rate, began = options.consumer_max_rate, target.now()
     drive(
         target.world,
@@ -116,8 +115,8 @@ def everything_comes(
 def test_a_consumer_with_a_rate_gets_everything_at_that_rate(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
-    """A consumer with consumerMaxRate and consumerWindowSize takes a queue's messages. It gets all
-    of them in order, and never exceeds its rate."""
+    """A consumer with consumerMaxRate and consumerWindowSize consumes a queue's messages. It gets
+    all of them in order, and never exceeds its rate."""
     sent = sized(count, size)
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=rate)
     consumer = StompConsumer(target.stomp(), stomp_queue(target, sent), options)
@@ -129,8 +128,8 @@ def test_a_consumer_with_a_rate_gets_everything_at_that_rate(
 def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
-    """An AMQP receiver with consumerMaxRate, whose window is its credit, takes a queue's messages.
-    It gets all of them in order, and never exceeds its rate."""
+    """An AMQP receiver with consumerMaxRate, whose window is its credit, consumes a queue's
+    messages. It gets all of them in order, and never exceeds its rate."""
     sent = sized(count, size)
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=rate)
     consumer = AmqpConsumer(target.amqp(), amqp_queue(target, sent), options)
@@ -140,8 +139,8 @@ def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
 def buffer_fills(
     target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_byte: bool
 ) -> None:
-    """A moment later as much waits as the window lets in, and as little was consumed as the rate
-    does."""
+    """Shortly afterwards as much is buffered as the window allows, and as little was consumed as
+    the rate allows."""
 
     def least() -> int:
         # What one message occupies is known when the first is here.
@@ -186,8 +185,8 @@ def buffer_fills(
 def test_at_a_low_rate_the_buffer_fills_to_the_window(
     target: Bench, window: int, size: int
 ) -> None:
-    """A consumer takes one message a second from a queue with more than its window. Its window is
-    filled at once and not overrun."""
+    """A consumer consumes one message a second from a queue with more than its window. Its window
+    is filled at once and not overrun."""
     queue = stomp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, StompConsumer(target.stomp(), queue, options), window, to_the_byte=True)
@@ -198,8 +197,8 @@ def test_at_a_low_rate_the_buffer_fills_to_the_window(
 def test_at_a_low_rate_a_receiver_buffers_what_it_gave_credit_for(
     target: Bench, window: int, size: int
 ) -> None:
-    """An AMQP receiver takes one message a second and gives credit for its window. All messages of
-    that credit arrive at once."""
+    """An AMQP receiver consumes one message a second and grants credit for its window. All messages
+    of that credit arrive at once."""
     node = amqp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, AmqpConsumer(target.amqp(), node, options), window, to_the_byte=False)
@@ -211,7 +210,7 @@ def everything_arrives(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """All is sent at the rate, within the window, and taken."""
+    """All messages are sent at the rate, within the window, and accepted."""
     rate, window = options.producer_max_rate, options.producer_window_size
     for body in sent:
         producer.offer(body)
@@ -284,7 +283,8 @@ def nothing_is_stranded(
     fast: StompConsumer | AmqpConsumer,
     sent: Sequence[bytes],
 ) -> None:
-    """Long before the slow consumer takes a second message the fast one has had all the others."""
+    """Long before the slow consumer receives a second message, the fast one has received all the
+    others."""
     drive(
         target.world,
         [slow, fast],
@@ -315,7 +315,7 @@ def test_nothing_waits_behind_a_consumer_with_a_low_rate(
     target: Bench, count: int, size: int
 ) -> None:
     """Two consumers of a queue have a consumerWindowSize of 0, one of them a consumerMaxRate of 1.
-    The other one gets all the rest in order, and no message waits with the slow one."""
+    The other one gets all the rest in order, and no message waits for the slow one."""
     queue, sent = target.destination(), sized(count, size)
     slow = StompConsumer(
         target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
@@ -330,8 +330,8 @@ def test_nothing_waits_behind_a_consumer_with_a_low_rate(
 def test_nothing_waits_behind_a_receiver_with_a_low_rate(
     target: Bench, count: int, size: int
 ) -> None:
-    """Two AMQP receivers of a queue give one credit at a time, one of them at a low rate. The other
-    one gets all the rest in order."""
+    """Two AMQP receivers of a queue grant one credit at a time, one of them at a low rate. The
+    other one gets all the rest in order."""
     node, sent = target.node(), sized(count, size)
     slow = AmqpConsumer(
         target.amqp(), node, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
@@ -346,9 +346,9 @@ def test_nothing_waits_behind_a_receiver_with_a_low_rate(
 def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     target: Bench, speeds: tuple[int, int], count: int
 ) -> None:
-    """Two consumers with a consumerWindowSize of 0 and rates of their own share a queue's messages,
-    twice. Each gets the same messages both times. The chapter permits it, so a difference is not
-    a violation. Over real sockets the rates are far apart, so that a late host changes nothing."""
+    """Two consumers with a consumerWindowSize of 0 and their own rates share a queue's messages,
+    twice. Each gets the same messages both times. The chapter permits it, so a difference is not a
+    violation. Over real sockets the rates differ widely, so that a slow host changes nothing."""
     if not target.virtual:
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))

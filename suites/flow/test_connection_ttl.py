@@ -1,8 +1,8 @@
-"""Connection TTL of the Artemis family: what CONNECTED answers, and when a silent connection is
+"""Connection TTL of the Artemis family: the answer in CONNECTED, and when a silent connection is
 closed.
 
-The arithmetic is in harness/oracles/liveness.py with its sources. Both sides of every interval are
-judged: a broker that gives up early is as wrong as one that never does.
+The arithmetic is in harness/oracles/liveness.py with its sources. Both bounds of every interval are
+judged: closing early is as wrong as never closing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FLOOR = "ARTEMIS-STOMP-ttl-7"
 TRICKLE = "ARTEMIS-STOMP-ttl-8"
 
 LONGEST_JUDGED_MS = 10**11
-"""Three years. A longer TTL is judged by its header and by the connection being alive after a
+"""Three years. A longer TTL is judged by its header and by the connection being open after a
 day."""
 
 
@@ -69,7 +69,7 @@ def connect(target: Bench, plan: Silence) -> StompPeer:
 
 
 def regime(target: Bench, plan: Silence) -> tuple[str, ...]:
-    """Which statements of the chapter rule this TTL."""
+    """Which statements of the chapter determine this TTL."""
     parameters = target.parameters(plan.where.acceptor)
     if plan.version == "1.0" or plan.heart_beat is None or plan.heart_beat[0] == 0:
         return (DEFAULT,)
@@ -85,7 +85,7 @@ def regime(target: Bench, plan: Silence) -> tuple[str, ...]:
 def judge_silence(
     target: Bench, peer: StompPeer, requirements: tuple[str, ...], ttl_ms: int
 ) -> None:
-    """Waits for the close of a connection that has fallen silent and judges when it came."""
+    """Wait for the close of a connection that has fallen silent and judge its time."""
     since = peer.spoke_at
     assert since is not None
     low, high = target.silence_interval(ttl_ms, peer.acceptor)
@@ -95,7 +95,7 @@ def judge_silence(
 
 def corners(target: Target) -> Iterator[dict[str, Silence]]:
     """On every acceptor: no client beats, client beats far below, amid and far above its bounds,
-    and a 1.0 client, whose header means nothing."""
+    and a 1.0 client, whose header is ignored."""
     # What is given last is tried first, and is what a failure shows: so the strangest come first.
     if target.clock is Clock.VIRTUAL:  # two months of silence, to see the product leave 32 bits
         yield {"plan": Silence(Where(target.identity.default_acceptor), "1.2", (3 * 10**9, 0))}
@@ -116,8 +116,8 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
 
 
 def out_of_reach(target: Bench) -> set[str]:
-    """Return the statements that rule no TTL which a case waits for: those of a broker in real
-    time with a default of a minute, say."""
+    """Return the statements that determine no TTL which a case waits for: for example, those of a
+    broker in real time with a default of a minute."""
     plans = [example["plan"] for example in corners(target.target)]
     return {DEFAULT, BOUNDS, UPPER, LOWER}.difference(*(regime(target, plan) for plan in plans))
 
@@ -128,8 +128,8 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
     target: Bench, plan: Silence
 ) -> None:
     """CONNECT has any version, heart-beat header and acceptor parameters. CONNECTED has the
-    heartbeat of the arithmetic, and the silent connection is closed inside its interval. One
-    scenario: the sentences are one formula."""
+    computed heartbeat, and the silent connection is closed inside its interval. One scenario: the
+    sentences are one formula."""
     peer = connect(target, plan)
     assert peer.connected is not None
     expected = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor)
@@ -167,7 +167,7 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
 )
 def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row: Row) -> None:
     """A client whose CONNECT has drawn options besides heart-beat falls silent. CONNECTED has the
-    heartbeat of the arithmetic, and the connection is closed inside its interval."""
+    computed heartbeat, and the connection is closed inside its interval."""
     version = str(row[combinations.VERSION])
     beats = int(str(row[combinations.BEATS])), int(str(row[combinations.ASKS]))
     headers = {"heart-beat": f"{beats[0]},{beats[1]}"}
@@ -196,9 +196,9 @@ def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row:
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 def test_the_examples_of_the_chapter(target: Bench) -> None:
-    """CONNECT has the chapter's own numbers. CONNECTED answers with half the TTL that follows:
-    0,1000 for 1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: the sentences
-    are one formula."""
+    """CONNECT has the chapter's own numbers. CONNECTED answers with half the resulting TTL: 0,1000
+    for 1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: the sentences are one
+    formula."""
     examples: list[tuple[str, str, str, Requirements]] = [
         ("stomp", "1000,0", "0,1000", PRODUCT),
         ("stomp", "20000,0", "0,20000", PRODUCT),
@@ -245,7 +245,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
 
 
 def short_ttls(target: Target) -> st.SearchStrategy[Silence]:
-    """Silences of at most four seconds of the host, so that several fit into one example."""
+    """Silences of at most four seconds of real time, so that several fit into one example."""
     longest = LONGEST_REAL_TTL_MS * target.identity.clock_rate
     return silences(target).filter(lambda plan: 4 <= _ttl(target, plan) <= longest)
 
@@ -260,8 +260,8 @@ def _ttl(target: Target, plan: Silence) -> int:
 def test_any_data_within_the_ttl_keeps_the_connection(
     target: Bench, plan: Silence, kind: str
 ) -> None:
-    """A client sends any data, be it one byte of an unfinished frame, just before each TTL has
-    passed. The connection lives, and is closed inside its interval once the client is silent."""
+    """A client sends any data, even one byte of an unfinished frame, just before each TTL expires.
+    The connection stays open, and is closed inside its interval once the client is silent."""
     peer = connect(target, plan)
     ttl = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor).ttl_ms
     # In real time a sender that aims at the last millisecond proves only that hosts are late.
@@ -327,8 +327,8 @@ def _heard_since(peer: StompPeer, instant: Instant | None) -> Callable[[], bool]
 @case(SERVER_BEATS, needs={"connection-ttl"})
 @over(examples=60, where=places, cy=st.sampled_from([1, 499, 500, 501, 600, 1000]))
 def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, cy: int) -> None:
-    """CONNECTED promises a heartbeat every sx ms to a client that asked for one every cy ms. Ends
-    of line arrive at least every max(sx, cy) ms, also while the client sends frames."""
+    """CONNECTED promises a heartbeat every sx ms to a client that asked for one every cy ms. Line
+    ends arrive at least every max(sx, cy) ms, also while the client sends frames."""
     peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat=f"60000,{cy}")
     assert peer.connected is not None
     sx = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
@@ -353,7 +353,7 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
 @case(PRODUCT, needs={"connection-ttl"})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
     """Eight connections with one TTL fall silent, spread over a check interval. Each is closed
-    inside its interval, and no later than the interval of the checks that they show."""
+    inside its interval, and no later than the check interval that the closes show."""
     interval = ms(int(target.parameters()["connection_ttl_check_interval_ms"] or 0))
     bounds = target.silence_interval(target.negotiated((1000, 0)).ttl_ms)
     peers = [target.stomp("1.2", heart_beat="1000,0") for _ in range(SPREAD)]
@@ -362,8 +362,8 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 @case(PRODUCT, MAY_SEND_ERROR, needs={"connection-ttl"})
 def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
-    """A silent connection is closed and an active one on the same acceptor stays. An ERROR frame
-    may precede the close."""
+    """A silent connection is closed and an active one on the same acceptor stays open. An ERROR
+    frame may precede the close."""
     silent = target.stomp("1.2", heart_beat="1000,0")
     busy = target.stomp("1.2", heart_beat="1000,0")
     ttl = target.negotiated((1000, 0)).ttl_ms

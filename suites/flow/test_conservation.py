@@ -1,8 +1,9 @@
-"""Conservation: an address that was used and emptied is as large as one that is fresh.
+"""Conservation: an address that was used and emptied is as large as a fresh one.
 
-Messages go in and out by every way there is: accepted, released, rejected, given back by a close,
+Messages enter and leave in every possible way: accepted, released, rejected, returned by a close,
 refused, aborted, rolled back, paged, dropped, expired. When none is left, the broker's management
-reports a size of 0, and the address takes exactly as many messages to its limit as a fresh one.
+reports a size of 0, and the address accepts exactly as many messages up to its limit as a fresh
+one.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ POLICIES = "ARTEMIS-PAGING-8"
 FREE_AGAIN = "ARTEMIS-PAGING-9"
 
 SIZE = 1500
-"""Bytes of a body: some fourteen fill an address."""
+"""Bytes of a body: about fourteen fill an address."""
 MOST = 20
 """More messages of :data:`SIZE` than any of these addresses holds."""
 SOME = 3
 ROUNDS = 3
 SHORT_MS = 500
-"""The life of messages that expire."""
+"""The lifetime of messages that expire."""
 
 
 class Used:
-    """An address of one kind, and the ways of its messages."""
+    """An address of one kind, and the ways in which messages enter and leave it."""
 
     def __init__(self, target: Bench, kind: str) -> None:
         self.target = target
@@ -53,7 +54,7 @@ class Used:
         return outcomes
 
     def settle(self, outcome: str | None) -> None:
-        """Send some messages and settle all that come with ``outcome``; None leaves with them
+        """Send some messages and settle them all with ``outcome``; None leaves with them
         unsettled."""
         self.send(SOME)
         peer = self.target.amqp()
@@ -66,7 +67,7 @@ class Used:
 
     def expire(self, outcome: str | None) -> None:
         """Let messages expire: where they wait, or with a consumer that settles them with
-        ``outcome`` when their life is over."""
+        ``outcome`` when they have expired."""
         peer, link = small_addresses.producer(self.target, self.place)
         for number in range(SOME):
             granted(self.target, peer, link)
@@ -85,7 +86,7 @@ class Used:
 
     def transact(self, end: str) -> None:
         """Post messages in an AMQP transaction that ``end`` ends: ``fail``, ``doomed`` (a post that
-        cannot be processed, so that it cannot be discharged), or ``session``, the end of its
+        cannot be processed, so that the discharge fails), or ``session``, the end of its
         connection."""
         peer = self.target.amqp()
         coordinator, link = control(self.target, peer), peer.sender(self.place)
@@ -132,7 +133,7 @@ class Used:
         peer.close_socket()
 
     def empty(self) -> None:
-        """Take all messages out, those that come back too. Then the size has to be 0."""
+        """Consume all messages, including redelivered ones. Then the size has to be 0."""
         for _ in range(ROUNDS):  # what comes back late is taken in a later round
             small_addresses.drain_queue(self.target, self.place, 0)
             state, free = self.target.admin().until(
@@ -146,7 +147,7 @@ class Used:
         self.target.require(FREE_AGAIN, free, detail)
 
     def capacity(self) -> int:
-        """Return how many messages the address takes to its limit, and empty it again."""
+        """Return how many messages the address accepts up to its limit, and empty it again."""
         if self.kind == "page":
             admin, count, paging = self.target.admin(), 0, False
             while not paging and count < MOST:
@@ -201,9 +202,9 @@ KINDS = ("fail", "drop", "page", "limited.fail")
 def test_a_used_address_is_as_large_as_a_fresh_one(
     target: Bench, kind: str, ways: list[str]
 ) -> None:
-    """Messages go in and out of an address, and none is left. Its size is 0, and it takes as many
-    messages to its limit as a fresh address of its kind. A leak that is small enough to leave the
-    number as it is shows in the size."""
+    """Messages enter and leave an address, and none is left. Its size is 0, and it accepts as many
+    messages up to its limit as a fresh address of its kind. A leak too small to change that number
+    shows in the size."""
     fresh = Used(target, kind).capacity()
     used = Used(target, kind)
     target.reached(kind)

@@ -1,9 +1,9 @@
 """Consumer windows of the Artemis family, in bytes: consumer-window-size, activemq.prefetchSize,
 acceptor defaults.
 
-What a subscription may hold is worked out from the sizes of the frames that arrived
+The bytes that a subscription may hold are computed from the sizes of received frames
 (harness/oracles/window.py), never predicted. Two things are judged at every stop: no delivery began
-while the window was shut (too many), and the broker did not stop while it was open and messages
+while the window was closed (too many), and the broker did not stop while it was open and messages
 were left (too few).
 """
 
@@ -26,12 +26,12 @@ UNLIMITED = "ARTEMIS-STOMP-window-4"
 DEFAULTS = "ARTEMIS-STOMP-window-5"
 MODES = ("client", "client-individual")
 QUIET = ms(300)
-"""How long nothing must come before we say that the broker has stopped."""
+"""How long nothing must arrive before the broker counts as stopped."""
 
 
 @dataclass
 class Holder:
-    """A subscription under watch: what it holds, and the account of what it may."""
+    """A watched subscription: the messages it holds, and the account of what it may hold."""
 
     target: Bench
     peer: StompPeer
@@ -43,7 +43,7 @@ class Holder:
     cumulative: bool = False
     """True if an ACK settles earlier messages too."""
     settled: str = ""
-    """The last ACK or NACK, in words."""
+    """Describe the last ACK or NACK."""
 
     @property
     def expectation(self) -> Expectation:
@@ -57,8 +57,8 @@ class Holder:
         )
 
     def collect(self) -> None:
-        """Takes what the broker sends until the window is shut or everything has come, and judges
-        both sides."""
+        """Receive messages until the window is closed or everything has arrived, and judge both
+        bounds."""
         while self.account.open and self.received < self.total:
             message = self.peer.watch_for(MESSAGE)
             if message is None:
@@ -117,7 +117,7 @@ class Holder:
 
 
 def fill(target: Bench, to: Destination, sizes: list[int]) -> None:
-    """Puts messages with bodies of these sizes on the queue, from a connection of its own."""
+    """Put messages with bodies of these sizes on the queue, from a separate connection."""
     producer = target.stomp("1.2")
     for number, size in enumerate(sizes):
         producer.publish(
@@ -135,7 +135,7 @@ def hold(
     acceptor: str | None = None,
 ) -> Holder:
     """A subscription on a queue that already has messages of these body sizes; ``window`` is what
-    should hold."""
+    should apply."""
     to = target.destination()
     keeper = target.stomp("1.2", acceptor=acceptor)
     fill(target, to, sizes)
@@ -200,7 +200,7 @@ def settlements(target: Target) -> Iterator[dict[str, Plan]]:
 @over(examples=120, always=settlements, plan=plans)
 def test_messages_flow_until_their_octets_reach_the_window(target: Bench, plan: Plan) -> None:
     """A subscription has a window above zero. Deliveries begin only while the unacknowledged bytes
-    are below the window, and an ACK gives back the bytes of its messages."""
+    are below the window, and an ACK frees the bytes of its messages."""
     headers = {"consumer-window-size": str(plan.window)}
     holder = hold(target, POSITIVE, list(plan.sizes), plan.window, headers, plan.mode)
     holder.collect()

@@ -1,5 +1,6 @@
 """Credit, acknowledgement and transactions of CORE sessions together: a plan is drawn, and a model
-knows after each step what is out, what waits, and which consumers have credit left.
+knows after each step which messages are delivered, which wait, and which consumers have credit
+left.
 
 Two things are judged at every stop. No message began without credit, out of order, or after it was
 acknowledged. And no consumer has credit while messages wait. Which of several consumers gets a
@@ -47,19 +48,19 @@ SITUATIONS = (
     OTHER_CONSUMER,
 )
 AT_ONCE, TRANSACTED = 0, 1
-"""Sessions by when their acknowledgements count."""
+"""Sessions by when their acknowledgements take effect."""
 MOST_CONSUMERS = 3
 """Consumers of one session."""
 MOST_ATTEMPTS = 6
-"""Deliveries of one message behind which nothing gives it back: brokers give up after some ten."""
+"""After this many deliveries of one message nothing returns it: brokers dead-letter after about
+ten."""
 STOPPED = ms(50)
-"""How long a surplus message is waited for at each stop; one that is later is judged at the
-next."""
+"""How long to wait for a surplus message at each stop; a later one is judged at the next."""
 
 
 @dataclass(frozen=True)
 class Publish:
-    """So many messages of this cost."""
+    """That many messages of this cost."""
 
     count: int
     cost: int
@@ -74,7 +75,7 @@ class Consume:
 
 @dataclass(frozen=True)
 class Credit:
-    """A consumer gets credit in bytes: 0 takes away what is left, -1 the limit."""
+    """A consumer gets credit in bytes: 0 withdraws the rest, -1 the limit."""
 
     which: int
     size: int
@@ -82,14 +83,14 @@ class Credit:
 
 @dataclass(frozen=True)
 class CloseConsumer:
-    """A consumer ends; what it did not acknowledge goes back."""
+    """A consumer ends; its unacknowledged messages return to the queue."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """A delivery of a consumer is acknowledged, and unless it is ``one`` alone every older one."""
+    """A delivery of a consumer is acknowledged, and unless only ``one`` is, every older one."""
 
     which: int
     delivery: int
@@ -98,15 +99,15 @@ class Acknowledge:
 
 @dataclass(frozen=True)
 class End:
-    """The transaction ends. A rollback gives back whatever the session has out."""
+    """The transaction ends. A rollback returns every unacknowledged message of the session."""
 
     commit: bool
 
 
 @dataclass(frozen=True)
 class Pause:
-    """A session is stopped and started; meanwhile a consumer gets credit, which may be ``taken``
-    away again."""
+    """A session is stopped and started; meanwhile a consumer gets credit, which may be withdrawn
+    (``taken``) again."""
 
     session: int
     which: int
@@ -116,7 +117,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Stall:
-    """The sessions are not read while messages are published and their consumers give credit."""
+    """The sessions are not read while messages are published and their consumers grant credit."""
 
     steps: tuple[Publish | Credit, ...]
 
@@ -161,7 +162,7 @@ class Consumer:
 
 @dataclass
 class Run:
-    """A plan on its way. ``pending`` is acknowledged in the open transaction."""
+    """A plan in progress. ``pending`` is acknowledged in the open transaction."""
 
     target: Bench
     name: str
@@ -200,7 +201,7 @@ class Run:
         self.stop(str(step))
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps of which no answer can be awaited."""
+        """Carry out steps without waiting for answers."""
         with stalls.core(self.target, self.peers, (EACH_ONCE, WINDOW)):
             for step in stall.steps:
                 match step:
@@ -278,7 +279,7 @@ class Run:
         self.pending.clear()
 
     def _pause(self, step: Pause) -> None:
-        """Give credit while nothing may be delivered, and start again."""
+        """Grant credit while nothing may be delivered, and start again."""
         consumer = self.consumers[step.which % len(self.consumers)]
         self.peers[step.session].stop()
         self.stopped = step.session
@@ -319,7 +320,7 @@ class Run:
         ]
 
     def _take(self, after: str) -> bool:
-        """Judge the messages that have arrived; return True if a connection is over."""
+        """Judge the messages that have arrived; return True if a connection has ended."""
         arrivals: dict[tuple[int, int], list[int]] = {}
         for consumer in self.consumers:
             packets = self.peers[consumer.session].delivered(consumer.id)
@@ -355,7 +356,7 @@ class Run:
         consumer.out.append(packet)
 
     def finish(self) -> None:
-        """End the sessions: all that was not acknowledged can be had, in order."""
+        """End the sessions: every unacknowledged message can be received, in order."""
         for consumer in self.consumers:
             self.model.give_back([number_of(packet) for packet in consumer.out])
         self.model.give_back(self.pending)
@@ -378,9 +379,9 @@ class Run:
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Histories that need more than a few steps: ranges that are rolled back and delivered again
-    within the credit that is left, numbers of consumers that are used again, and many rounds; in
-    memory and with pages."""
+    """Histories that need more than a few steps: ranges that are rolled back and redelivered within
+    the remaining credit, consumer numbers that are reused, and many rounds; in memory and with
+    pages."""
     begin: list[Step] = [Consume(TRANSACTED), Consume(AT_ONCE), Consume(AT_ONCE), Publish(9, 300)]
     histories: list[dict[str, object]] = [
         {
@@ -462,8 +463,8 @@ def test_sessions_do_what_the_model_says(
 ) -> None:
     """Consumers of a queue begin and end in two sessions, one of them transacted, while credit,
     acknowledgements and transactions change as drawn and other clients hinder. After each step the
-    deliveries are those of the model. In the end, when nothing hinders, all that was not
-    acknowledged can be had.
+    deliveries are those of the model. In the end, without hindrance, every unacknowledged message
+    can be received.
 
     One scenario: the requirements are the model.
     """

@@ -1,8 +1,8 @@
-"""Every number of the packets and messages that a CORE client sends, driven to its boundaries.
+"""Every number of the packets and messages that a CORE client sends, at its boundaries.
 
 Each value gets a connection and a conversation that uses every packet with a number. The fields
-come from the codec's tables. A broker of CORE closes the connection for what it cannot read, so a
-close is a refusal; only silence is none, and a TTL that has not passed.
+come from the codec's tables. A CORE broker closes the connection if it cannot read a packet, so a
+close is a refusal; only silence is not, nor a close before the TTL has expired.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ FIELDS = {
     for field in fields(name, [(field, kind) for field, kind, _ in table], JAVA_RANGES)
 }
 FAR_MS = 2**53 - 1
-"""An instant that is not past, whatever clock the broker has."""
+"""A time that is not past, whatever clock the broker has."""
 CREDIT = 5000
 """Bytes: more than the two messages of a conversation have."""
 FORCED_ANSWER, LIFE = "the answer to force-delivery", "life"
@@ -82,13 +82,13 @@ DECIDES = {
 }
 """The requirement that silence at a stage breaks."""
 READINGS = {"consumer-credits.credits": ANY_CREDIT, "create-queue-v2.ring-size": ANY_RING}
-"""The reading that missing messages break instead, by the field of a number of whose values no
-document speaks."""
+"""The reading that missing messages break instead, by the field of a number whose values no
+document mentions."""
 NULL = "null-response"
 
 
 class _Over(Exception):
-    """The conversation ended before its end."""
+    """The conversation ended early."""
 
     def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
         super().__init__(words)
@@ -98,7 +98,7 @@ class _Over(Exception):
 
 
 class Conversation:
-    """One connection of a client one of whose numbers is replaced."""
+    """A client's connection with one number replaced."""
 
     def __init__(self, target: Bench, replaced: Replaced) -> None:
         self.target = target
@@ -110,11 +110,11 @@ class Conversation:
         self.producer = self._used("create-producer.producer", 3)
 
     def _used(self, field: str, right: int) -> int:
-        """A number that later packets use again."""
+        """A number that later packets reuse."""
         return self.replaced.value if str(self.replaced.field) == field else right
 
     def play(self) -> None:
-        """Send every packet with a number. Raises :class:`_Over` at the first that has no usual
+        """Send every packet with a number. Raises :class:`_Over` at the first one without its usual
         answer."""
         own = {"consumer": self.consumer}
         self._begin()
@@ -194,7 +194,7 @@ class Conversation:
             self._expect(answer, FORCED_ANSWER)
 
     def _live(self) -> None:
-        """Stay silent over two passes of the broker that look for silent connections."""
+        """Stay silent over two of the broker's checks for silent connections."""
         if self.replaced.field.frame == "ping":
             parameters = self.target.parameters(self.peer.acceptor)
             self.target.advance(ms(2 * int(parameters["connection_ttl_check_interval_ms"] or 0)))
@@ -239,7 +239,7 @@ class Conversation:
         return False
 
     def _has_to_live(self) -> bool:
-        """True if the TTL that was asked for has not passed, or never does."""
+        """True if the requested TTL has not expired, or never does."""
         value = self.replaced.value
         overridden = self.target.parameters(self.peer.acceptor)["connection_ttl_override_ms"] != -1
         asked = self.replaced.field.frame == "ping" and not overridden

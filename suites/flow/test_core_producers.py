@@ -1,10 +1,10 @@
-"""Credit of producers in bytes, over CORE: what is asked for and granted, and what a full address
-does with who asks.
+"""Credit of producers in bytes, over CORE: requests and grants, and how a full address treats
+requests.
 
-That a producer keeps to its credit is the client's part (ARTEMIS-FLOW-block-5), so the cases are
-the client: what the broker does is to grant, to wait with it, or to refuse. A grant that does not
-come is waited for a little longer than any that came, and the connection is proved to work before
-that silence counts.
+Keeping to the credit is the client's part (ARTEMIS-FLOW-block-5), so the cases are the client: the
+broker's part is to grant, to wait before granting, or to refuse. Cases wait for a missing grant a
+little longer than for any that arrived, and the connection must prove to work before the silence
+counts.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ AMOUNTS = [1, 2, 1000, 65_535, 65_536, MOST]
 
 
 def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
-    """The next ``count`` grants, fewer when they do not come, and what comes a little longer
-    besides; in bytes."""
+    """The next ``count`` grants, fewer if they do not arrive, and any that arrive a little later;
+    in bytes."""
 
     def here() -> int:
         return sum(GRANT.accepts(received) for received in peer.inbox)
@@ -67,8 +67,8 @@ def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
 
 
 def until_full(target: Bench, name: str) -> None:
-    """Brokers may charge for what they have taken in on their own time: waits until the address
-    ``name`` is full."""
+    """Brokers may charge for accepted messages with a delay: wait until the address ``name`` is
+    full."""
     if ADMIN in target.capabilities:
         state, there = target.admin().until(name, lambda state: state.size >= limit_of(target))
         target.control(there, f"what was sent makes the address full, it holds {state}")
@@ -78,7 +78,7 @@ def until_full(target: Bench, name: str) -> None:
 
 def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
     """A queue at an address of that kind (block, fail, three.block …) with as many messages as make
-    it full, and one more where that is taken. They cost 1000 bytes each."""
+    it full, and one more if that is accepted. They cost 1000 bytes each."""
     name = queue(target, peer, target.full_address(kind))
     for number in range(-(-limit_of(target) // 1000) + 1):
         peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
@@ -109,7 +109,7 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     always=lambda target: [{"asked": [1]}, {"asked": [MOST]}, {"asked": [65_536, 1, 65_536]}],
 )
 def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
-    """A producer asks for credit at an address without a limit, repeatedly. Each request is granted
+    """A producer requests credit at an address without a limit, repeatedly. Each request is granted
     in full, in order, and nothing else is."""
     peer = target.core()
     name = queue(target, peer)
@@ -130,7 +130,7 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
 def test_a_producer_that_keeps_to_its_window_gets_everything_through(
     target: Bench, window: int, cost: int
 ) -> None:
-    """A producer sends only with credit and asks for more as it runs low. All of its messages
+    """A producer sends only with credit and requests more as it runs low. All of its messages
     arrive once, in order."""
     peer = target.core()
     name = queue(target, peer)
@@ -165,8 +165,8 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
 
 @case(COST, WITHIN_ROOM, needs=FULL)
 def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
-    """A producer asks for half the limit of an empty address, and another for three times the
-    limit. The first request is granted, and the second gets no more than the room."""
+    """A producer requests half the limit of an empty address, and another three times the limit.
+    The first request is granted, and the second gets no more than the room."""
     peer = target.core()
     modest, greedy = (
         queue(target, peer, target.full_address("block")),
@@ -260,9 +260,10 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
 def test_producers_wait_for_room_and_go_on_by_themselves(
     target: Bench, producers: int, window: int
 ) -> None:
-    """Producers with windows send several times what the address holds while a consumer takes a few
-    messages at a time. They wait at the limit and go on without asking again, and every message
-    arrives once, in order. One scenario: blocking and going on alternate on one address."""
+    """Producers with windows send several times the address's capacity while a consumer consumes a
+    few messages at a time. They wait at the limit and continue without asking again, and every
+    message arrives once, in order. One scenario: blocking and continuing alternate on one
+    address."""
     admin, consumer = target.admin(), target.core()
     name = queue(target, consumer, target.full_address("block"))
     scale = weight(target, admin, consumer, name, 1000)
@@ -360,7 +361,7 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     policy=st.sampled_from(["block", "page", "drop", "fail"]),
 )
 def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
-    """A producer asks for credit at a full address. It waits under BLOCK, is granted credit under
+    """A producer requests credit at a full address. It waits under BLOCK, is granted credit under
     PAGE and DROP, and is refused at once under FAIL."""
     peer = target.core()
     with bystander(target):
@@ -379,7 +380,7 @@ def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
 
 @case(OVERDRAWN, BLOCKS, needs=FULL)
 def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> None:
-    """A producer sends to a full address without asking for credit. Every message is queued in
+    """A producer sends to a full address without requesting credit. Every message is queued in
     order, others are served, and afterwards the address grants credit again."""
     peer = target.core()
     name = queue(target, peer, target.full_address("block"))

@@ -1,6 +1,7 @@
-"""How long a silent connection of a CORE client lives: the TTL that the client says in its pings.
+"""How long the broker keeps a CORE client's silent connection: the TTL that the client states in
+its pings.
 
-Both sides of the interval are judged: closing early is as wrong as never closing.
+Both bounds of the interval are judged: closing early is as wrong as never closing.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ KEPT = "ARTEMIS-TTL-core-2"
 NEVER = "ARTEMIS-TTL-core-3"
 
 TTL_MS = 10_000
-"""So long that a tenth of it is more than what a real broker may need to close."""
+"""So long that a tenth of it exceeds what a real broker may need to close."""
 
 
 def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
-    """Waits for the end of a connection that has fallen silent behind a ping and judges when it
-    came.
+    """Wait for the end of a connection that has fallen silent after a ping and judge its time.
 
-    The broker took the ping in at some time between when it was sent and when it came back. A real
-    one has sessions to undo before it closes: it is given one more look at its connections for
+    The broker read the ping at some time between its sending and its return. A real broker has
+    sessions to clean up before it closes: it is allowed one more check of its connections for
     that.
     """
     since = peer.spoke_at
@@ -42,7 +42,7 @@ def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
 
 
 def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
-    """A ping with that TTL, and the broker's answer. That it comes is a control."""
+    """A ping with that TTL, and the broker's answer, whose arrival is a control."""
     peer.heard_at = None
     peer.ping(ttl_ms)
     target.control(
@@ -51,7 +51,7 @@ def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
 
 
 def ttls(target: Target) -> st.SearchStrategy[int]:
-    """Milliseconds; in real time ones that are over soon."""
+    """Milliseconds; in real time only short ones."""
     if target.clock is Clock.VIRTUAL:
         return st.sampled_from([1, 499, 500, 501, 1000, 2001, 60_000, 86_400_000])
     return st.sampled_from(waited_for(target, 501, 1000, 1700))
@@ -70,7 +70,7 @@ def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> No
 @case(CLOSED, needs={CORE})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
     """Eight connections ping with one TTL and fall silent, spread over a check interval. Each is
-    closed inside its interval, and no later than the interval of the checks that they show."""
+    closed inside its interval, and no later than the check interval that the closes show."""
     peers = [target.core() for _ in range(SPREAD)]
     interval = ms(int(target.parameters()["connection_ttl_check_interval_ms"] or 0))
     low, high = target.silence_interval(TTL_MS, peers[0].acceptor)
@@ -89,7 +89,7 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 @case(KEPT, CLOSED, needs={CORE})
 def test_pings_keep_a_connection_alive(target: Bench) -> None:
-    """A client pings within its TTL for several times as long and its session works. When it stops
+    """A client pings within its TTL for several times as long and its session works. When it stops,
     the connection is closed."""
     ttl_ms = waited_for(target.target, 1500)[-1]
     peer = target.core()

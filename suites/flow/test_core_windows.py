@@ -1,9 +1,9 @@
 """Windows of consumers in bytes, over CORE: the protocol that the manual's chapter on flow control
-speaks of.
+describes.
 
-The buffer is the client's, so the cases are the client: what the broker does is to deliver no more
-than it was given credit for, and to deliver it. Both are judged at every stop. A stop is certain:
-the answer to a force-delivery comes behind everything that can be delivered.
+The buffer is the client's, so the cases are the client: the broker's part is to deliver no more
+than it got credit for, and to deliver that. Both are judged at every stop. A stop is certain: the
+answer to a force-delivery follows everything that can be delivered.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ bytes."""
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of the messages of a backlog, and what credit is given at each stop: bytes above
-    or below what would be needed to have exactly so many more messages begin."""
+    """The costs of the messages of a backlog, and the credit granted at each stop: bytes above or
+    below the amount with which exactly that many more messages begin."""
 
     costs: tuple[int, ...]
     steps: tuple[tuple[int, int], ...]
@@ -79,7 +79,7 @@ def corners(target: Target) -> list[dict[str, object]]:
 @case(BOUND, needs={CORE})
 @over(examples=30, least=8, always=corners, plan=plans())
 def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan) -> None:
-    """A consumer of a backlog gives credit that ends one byte before, at and behind the end of a
+    """A consumer of a backlog grants credit that ends one byte before, at and after the end of a
     packet. A message begins only while credit is left, and overdrawn bytes count against the next
     credit."""
     peer = target.core()
@@ -184,8 +184,8 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
 def test_a_window_is_never_overrun_and_never_dries_up(
     target: Bench, window: int, cost: int
 ) -> None:
-    """A client gives credit back when half of its window is consumed. All messages arrive in order,
-    and the unconsumed bytes exceed the window by at most the last message."""
+    """A client renews credit when half of its window is consumed. All messages arrive in order, and
+    the unconsumed bytes exceed the window by at most the last message."""
     peer, producer = target.core(), target.core()
     name = queue(target, producer)
     publish(producer, name, [cost] * 25)
@@ -214,7 +214,7 @@ def test_a_window_is_never_overrun_and_never_dries_up(
 def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
     target: Bench, count: int, cost: int
 ) -> None:
-    """Of two consumers without a buffer the slow one has taken a message and stops. The fast one
+    """Of two consumers without a buffer the slow one has received a message and stops. The fast one
     gets all the others in order."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
@@ -300,7 +300,7 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
 
 @case(OVERRIDDEN, BOUND, needs={CORE, FIXTURES})
 def test_an_address_setting_names_another_window(target: Bench) -> None:
-    """A consumer is created without a window. The answer gives the default of a mebibyte or that of
+    """A consumer is created without a window. The answer has the default of a mebibyte or that of
     its address-setting, and a consumer that keeps to it gets that much and no more."""
     peer = target.core()
     plain, small = queue(target, peer), queue(target, peer, "window-2000.")

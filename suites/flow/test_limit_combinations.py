@@ -1,8 +1,8 @@
 """Limits of an address in combination: bytes, messages, those of all addresses, and the reject
-threshold, each of them none, 0, or something (ARTEMIS-PAGING-8, ARTEMIS-PAGING-13).
+threshold, each of them absent, 0, or positive (ARTEMIS-PAGING-8, ARTEMIS-PAGING-13).
 
-A limit of -1 is none; an address whose limit is 0 is full from the start. Of several limits the one
-that is reached first counts, and the threshold belongs to BLOCK alone.
+A limit of -1 means none; an address whose limit is 0 is full from the start. Of several limits the
+one reached first applies, and the threshold applies only under BLOCK.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ REJECTED = "ARTEMIS-FLOW-amqp-4"
 NO_CREDIT = "ARTEMIS-FLOW-amqp-2"
 
 BODY = 10_000
-"""Bytes of a body. Whatever a broker charges for a message beside it, up to 2,400 bytes, the number
-of messages at which a limit of :data:`SIZES` is reached is the same."""
+"""Bytes of a body. Whatever a broker charges for a message in addition, up to 2,400 bytes, the
+number of messages at which a limit of :data:`SIZES` is reached is the same."""
 SIZES = {-1: None, 0: 0, 1: 1, 15_000: 2, 25_000: 3, 1_000_000: 100}
 """Limits in bytes, and the messages by which they are reached."""
 MOST = 6
@@ -90,8 +90,7 @@ def _reached(limit: int | None, count: int) -> bool:
 
 
 class Model:
-    """An address that has these settings, in a broker with nothing else. Its limits are in
-    messages."""
+    """An address with these settings, in a broker with nothing else. Its limits are in messages."""
 
     def __init__(self, target: Bench, overrides: Mapping[str, Mapping[str, Any]]) -> None:
         self._target = target
@@ -141,9 +140,8 @@ class Model:
 )
 def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> None:
     """An address has limits in any combination, and six messages are sent to it. A full one refuses
-    each under FAIL and loses it under DROP, and gives no credit under BLOCK; from its threshold on
-    one under BLOCK rejects them, and under no other policy. One scenario: the limits of one
-    address."""
+    each under FAIL and drops it under DROP, and grants no credit under BLOCK; only under BLOCK does
+    it reject messages from its threshold on. One scenario: the limits of one address."""
     model = Model(target, where.overrides or {})
     place = target.node()
     peer, link = small_addresses.producer(target, place)

@@ -1,9 +1,9 @@
-"""Addresses whose pages have a limit: page-limit-bytes and page-limit-messages with
+"""Addresses with a limit on their pages: page-limit-bytes and page-limit-messages with
 page-full-policy.
 
-Pages may be written behind the answer to the producer, so the limits are judged with bounds on
-either side. What is certain is that everything accepted is there, that what was sent later is
-refused or lost, and that there is room again afterwards.
+Pages may be written after the answer to the producer, so the limits are judged with bounds on
+either side. It is certain that every accepted message is there, that later ones are refused or
+dropped, and that there is room again afterwards.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BYTES = "ARTEMIS-PAGING-14"
 COUNT = "ARTEMIS-PAGING-15"
 NEEDS = {"amqp", "address-full", "admin", "paging", "page-limits"}
 SLACK = 2
-"""Pages that may be under way when the limit is looked at: the one that is written, and one that
-was just opened."""
+"""Pages that may be in progress when the limit is checked: the one being written, and one that was
+just opened."""
 PACE = ms(25)
 """Between messages near the limit."""
 
@@ -34,9 +34,9 @@ PACE = ms(25)
 def fill(
     target: Bench, place: Node, size: int, bounds: tuple[int, int], policy: str
 ) -> list[str | None]:
-    """Send messages of ``size`` bytes, each after the answer to the one before it, until one is
-    refused or a few more than should fit were sent, three times as many where nothing is lost
-    behind the answer, and return their outcomes. Near the limit they are sent slowly, so that pages
+    """Send messages of ``size`` bytes, each after the answer to the previous one, until one is
+    refused or a few more than should fit were sent, three times as many where nothing is dropped
+    after the answer, and return their outcomes. Near the limit they are sent slowly, so that pages
     can be written."""
     peer, link = small_addresses.producer(target, place)
     states: list[str | None] = []
@@ -81,8 +81,8 @@ def bounded(
 def limited(
     target: Bench, requirement: str, place: Node, policy: str, size: int, bounds: tuple[int, int]
 ) -> None:
-    """Judges that an address takes as many messages as ``bounds`` say, then refuses or loses them,
-    and keeps what it took."""
+    """Judge that an address accepts as many messages as ``bounds`` say, then refuses or drops them,
+    and keeps the accepted ones."""
     admin = target.admin()
     states = fill(target, place, size, bounds, policy)
     if not paging.paged(target, admin, place.address):

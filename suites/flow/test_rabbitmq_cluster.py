@@ -1,7 +1,7 @@
 """An alarm on one node of a cluster blocks publishing on all of them (RabbitMQ: memory and disk
 alarms).
 
-Nodes are ``a``, whose acceptors have their usual names, and ``b``. Each has a queue of its own.
+Nodes are ``a``, whose acceptors have their usual names, and ``b``. Each has its own queue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Node:
 def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
     """Memory and then disk alarms are raised at node b, at a, and at both, while clients publish
     and consume at the other node. Publishers on every node are blocked until the last alarm is
-    cleared, and consumers go on."""
+    cleared, and consumers continue."""
     a, b = _node(target, "a", "amqp"), _node(target, "b", "b.amqp")
     consumer = target.amqp091(acceptor=a.acceptor)
     fill(a.owner, a.queue, [b"one", b"two", b"three"])
@@ -68,7 +68,7 @@ def _node(target: Bench, name: str, acceptor: str) -> Node:
 
 
 def _publisher(at: Node) -> Amqp091Peer:
-    """A connection whose message comes through: the node is sound, and is short of nothing."""
+    """A connection whose message is delivered: the node works, and no resource is short."""
     publisher = at.target.amqp091(acceptor=at.acceptor)
     drained(at.owner, at.queue)
     publisher.publish(b"free", at.queue)
@@ -80,7 +80,7 @@ def _publisher(at: Node) -> Amqp091Peer:
 def _held(
     publisher: Amqp091Peer, at: Node, resource: str, proves: str, body: bytes = b"held"
 ) -> None:
-    """Its next message does not come through, and it is told so."""
+    """Its next message is held back, and it is notified."""
     target = at.target
     publisher.publish(body, at.queue)
     answer = publisher.expect(BLOCKED, proves=proves)
@@ -100,8 +100,8 @@ def _held(
 
 
 def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
-    """They go on, and nothing was lost. Whose message comes first is open: their connections have
-    no order."""
+    """Publishers continue, and nothing was lost. Whose message arrives first is open: their
+    connections have no order."""
     for publisher in publishers.values():
         publisher.expect(UNBLOCKED, proves=proves)
     there = eventually(at.owner, lambda: at.owner.count(at.queue) == len(publishers))

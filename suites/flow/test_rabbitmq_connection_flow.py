@@ -1,7 +1,7 @@
-"""A connection that publishes faster than its queue keeps up is held back by itself (RabbitMQ:
+"""A connection that publishes faster than its queue keeps up is throttled individually (RabbitMQ:
 per-connection flow control).
 
-On the wire that is a delay like any other; the management API tells of it, as the state ``flow``.
+On the wire that is a delay like any other; the management API shows it as the state ``flow``.
 """
 
 from __future__ import annotations
@@ -32,21 +32,19 @@ SILENCE_ALLOWED = "RABBITMQ-FLOW-conn-1"
 
 FLOW = "flow"
 RATE = 1000
-"""Messages a second that a queue of a target takes whose queues are as quick as they are told to
-be."""
+"""Messages per second that a queue accepts on targets whose queue speed is configurable."""
 INITIAL = 400
 """Messages that a connection may be ahead of a channel, and a channel of a queue
 (``credit_flow_default_credit``)."""
 FLOOD: Duration = seconds(60)
-"""For how long a broker is flooded at most, in real time. In virtual time the API tells what is so
-now."""
+"""How long a broker is flooded at most, in real time. In virtual time the API reports the current
+state."""
 SLOW = 500
 """Bytes of bodies: enough to make a queue work."""
 
 
 def place(target: Target) -> Where:
-    """Where queues take their time: they have to be told on targets that can be, and do so by
-    themselves on others."""
+    """Slow queues: configured on targets that allow it; others are slow by themselves."""
     slow = (
         {"broker": {"queue_rate": RATE}} if RECONFIGURABLE in target.identity.capabilities else None
     )
@@ -62,8 +60,8 @@ def batch(peer: Amqp091Peer, queue: str, count: int) -> bytes:
 
 
 class Flood:
-    """Publishes to a queue, as much as goes, with confirms: never more than two batches are under
-    way."""
+    """Publish to a queue as fast as possible, with confirms: never more than two batches are in
+    flight."""
 
     def __init__(self, target: Bench, peer: Amqp091Peer, queue: str) -> None:
         self._target, self.peer, self.queue = target, peer, queue
@@ -73,7 +71,7 @@ class Flood:
         peer.call("confirm.select")
 
     def go_on(self) -> None:
-        """Another batch, if there is room for it; what has been confirmed is counted."""
+        """Another batch, if there is room for it; count the confirmed ones."""
         self.count()
         while self.sent - self.confirmed < 2 * self.size:
             self.peer.write(self._batch, as_event=False)  # too many frames for the trace
@@ -96,7 +94,7 @@ class Flood:
 
 
 def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
-    """Floods until ``seen``, as long as that may take."""
+    """Flood until ``seen``, however long that takes."""
     deadline = target.now() + (FLOOD // 12 if target.virtual else FLOOD)
     for in_flow in seen:
         if in_flow or target.now() >= deadline:
@@ -110,7 +108,7 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
 @over(examples=1, where=places)
 def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
     """A connection publishes as fast as it can, another now and then. The management API reports
-    the state flow for the first only, and in the end all messages were accepted. One scenario: both
+    the state flow only for the first, and in the end all messages were accepted. One scenario: both
     connections must publish at the same time."""
     flooding, easy = target.amqp091(), target.amqp091()
     flood = Flood(target, flooding, queue_of(flooding, arguments={"x-max-length": 1000}))
@@ -165,7 +163,8 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(
     target: Bench, where: Where, count: int
 ) -> None:
     """A request follows a burst of messages on another channel of the connection. It is answered at
-    once if the burst is within the channel's credit, else once the queue has caught up that far."""
+    once if the burst is within the channel's credit, otherwise once the queue has caught up that
+    far."""
     peer, owner = target.amqp091(channels=2), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue)
@@ -191,8 +190,8 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(
 @case(HELD_BACK_BY_QUEUE, SILENCE_ALLOWED, needs={"alarms", "readings", RECONFIGURABLE})
 @over(examples=2, where=places)
 def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
-    """A client with heartbeats is held back for longer than it may be silent, and is silent. It
-    stays, its messages are accepted, and then its silence counts again."""
+    """A client with heartbeats is throttled for longer than it may be silent, and is silent. It
+    stays connected, its messages are accepted, and then its silence counts again."""
     peer = target.amqp091(heartbeat=1)
     queue = target.fresh_name()
     peer.declare(queue)

@@ -1,6 +1,6 @@
 """STOMP heartbeats of RabbitMQ: whole seconds, two of them missed, every half of an interval.
 
-(RabbitMQ documentation, "Heartbeats"; how intervals are counted is in the profile.)
+(RabbitMQ documentation, "Heartbeats"; the profile says how intervals are counted.)
 """
 
 from __future__ import annotations

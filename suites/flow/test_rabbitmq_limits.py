@@ -1,5 +1,5 @@
-"""Marks that are set on a broker while it runs, as far as any broker can be asked: the watermark
-throttles and caps nothing, and the disk's limit may be told in multiples of the memory (RabbitMQ:
+"""Thresholds that are changed while a broker runs, as far as any broker can be tested: the
+watermark throttles and caps nothing, and the disk limit may be a multiple of the memory (RabbitMQ:
 flow control)."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MACHINE = ResourcesRead(100_000_000, 8_000_000_000, disk_free=100_000_000_000)
 
 
 def machine(target: Bench) -> None:
-    """Tells the target of a machine, if it is one that is told."""
+    """Give the target the properties of a machine, if it accepts them."""
     if "readings" in target.target.identity.capabilities:
         target.readings(MACHINE)
 
@@ -39,8 +39,8 @@ def memory_of(api: ManagementPeer) -> tuple[bool, int, int]:
 @case(NO_CAP, SET_AT_RUNTIME, needs={"alarms", MANAGEMENT_API})
 def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
     """The watermark is set far below the memory in use. Only publishing is blocked: connections,
-    channels, queues, bindings and deliveries go on, and no message is lost. One scenario: an alarm
-    blocks the whole broker."""
+    channels, queues, bindings and deliveries continue, and no message is lost. One scenario: an
+    alarm blocks the whole broker."""
     machine(target)
     owner, publisher = target.amqp091(), target.amqp091()
     queue = queue_of(owner)

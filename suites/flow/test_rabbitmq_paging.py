@@ -1,8 +1,8 @@
-"""Queues write out what they hold before publishers are blocked, or never (RabbitMQ: configuring
-the paging threshold).
+"""Queues page out before publishers are blocked, or never (RabbitMQ: configuring the paging
+threshold).
 
-Classic queues did so up to 3.13; release 4 has no such mark, so this is asked of targets with the
-capability ``memory-paging``. The management API tells how much of a queue is in memory.
+Classic queues did so up to 3.13; release 4 has no such threshold, so these cases are for targets
+with the capability ``memory-paging``. The management API shows how much of a queue is in memory.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ BLOCKED, UNBLOCKED = (
     method("connection.unblocked", channel=0),
 )
 LOOKS: Duration = ms(2500)
-"""How often queues are told (``memory_monitor_interval``)."""
+"""How often queues are told to page (``memory_monitor_interval``)."""
 TOTAL = 8 * 1024**3
 PLENTY = 10**15
 
 
 def in_memory(target: Bench, queue: str) -> tuple[int, int]:
-    """How many messages of a queue wait, and how many of them are in memory. RabbitMQ's API takes
-    no more than a hundred questions on a connection, and lets none be silent for long: each of ours
-    has its own."""
+    """How many messages of a queue wait, and how many of them are in memory. RabbitMQ's API accepts
+    at most a hundred requests on a connection, and closes silent ones soon: each of ours has its
+    own."""
     api = target.management()
     reported = api.queue(queue)
     api.close_socket()
@@ -206,21 +206,22 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
 # --- as far as any broker can be asked ------------------------------------------------------------
 
 HELD = 1000
-"""Messages of the queue that should be written out, in real time; in virtual time fewer do."""
+"""Messages of the queue that should be paged out, in real time; in virtual time fewer are
+enough."""
 BODY = bytes(5000)
-"""More than the 4096 bytes up to which RabbitMQ keeps bodies in the index of their queue, and with
-it in memory."""
+"""More than the 4096 bytes up to which RabbitMQ keeps bodies in the index of their queue, and so in
+memory."""
 ALONGSIDE = 12
-"""Queues through which messages pass: RabbitMQ shares memory by how long queues would last, and
-these last no time at all."""
+"""Queues with traffic: RabbitMQ divides memory by how long queues would last, and these last no
+time at all."""
 LONG: Duration = seconds(15)
-"""For how long it is looked that nothing is written out: three times as long as the API's numbers
-are old, and longer."""
+"""How long to check that nothing is paged out: more than three times the age of the API's
+numbers."""
 
 
 class Traffic:
-    """Messages that pass, so that queues have a rate; of the queue ``held`` as many are taken as
-    are put in."""
+    """Messages in transit, so that queues have a rate; the queue ``held`` receives and delivers
+    equally many."""
 
     def __init__(self, target: Bench, peer: Amqp091Peer, held: str) -> None:
         self._target, self._peer, self._held = target, peer, held
@@ -236,7 +237,8 @@ class Traffic:
             self._peer.get(queue, no_ack=True)
 
     def for_(self, duration: Duration, until: Iterator[bool], *, publishes: bool = True) -> bool:
-        """Lets messages pass for that long, or until what is asked twice a second is so."""
+        """Let messages pass for that long, or until the condition, checked twice a second, is
+        true."""
         end = self._target.now() + duration
         while self._target.now() < end:
             for _ in range(1 if self._target.virtual else 5):
@@ -266,8 +268,8 @@ def outside(target: Bench, queue: str) -> Iterator[bool]:
 @case(PAGED_BEFORE_BLOCKING, NEVER_PAGED, needs=NEEDS)
 def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
     """The memory ratio is raised step by step past the watermark. With a paging ratio above the
-    use, or above 1.0, the queue stays in memory; with 0.5 most of it is written out, and publishers
-    go on. One scenario: the order of the steps is what is judged."""
+    use, or above 1.0, the queue stays in memory; with 0.5 most of it is paged out, and publishers
+    continue. One scenario: the order of the steps is judged."""
     if "readings" in target.target.identity.capabilities:
         target.readings(ResourcesRead(100_000_000, TOTAL, disk_free=PLENTY))
     owner, publisher = target.amqp091(), target.amqp091()
@@ -278,7 +280,8 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
     long = 3 * LOOKS if target.virtual else LONG
 
     def mark(parts: int, of: int, ratio: float) -> str:
-        """Sets the watermark to a part of what is used, and the ratio; returns both in words."""
+        """Set the watermark to a part of the memory in use, and the ratio; return a description of
+        both."""
         used = in_use(target)
         target.set_limits(memory=used * parts // of, paging=ratio)
         return f"{used} bytes used, mark {used * parts // of}, ratio {ratio}"

@@ -1,9 +1,8 @@
-"""The marks for memory and disk space, byte by byte, and when they are looked at (RabbitMQ: flow
-control).
+"""The memory and disk thresholds, byte by byte, and when they are checked (RabbitMQ: flow control).
 
-What a machine has cannot be chosen on a real one, so this is asked of targets that are told
-(capability ``readings``): these live in virtual time, where an instant can be met exactly.
-``test_rabbitmq_limits.py`` asks real brokers what can be asked.
+A real machine's resources cannot be chosen, so these cases are for targets that simulate them
+(capability ``readings``): these run in virtual time, where an instant can be met exactly.
+``test_rabbitmq_limits.py`` covers what real brokers allow.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ BLOCKED, UNBLOCKED = (
     method("connection.unblocked", channel=0),
 )
 PLENTY = 10**15
-"""Bytes of memory or disk space that are more than any mark here."""
+"""Bytes of memory or disk space that exceed every threshold here."""
 MOMENT: Duration = ms(1)
 
 
@@ -42,7 +41,7 @@ def publisher(target: Bench) -> tuple[Amqp091Peer, str]:
 
 
 def held_back(peer: Amqp091Peer, queue: str) -> bool:
-    """Publishes, and tells whether the message is held back: the broker says so."""
+    """Publish, and return whether the message is held back: the broker announces it."""
     peer.publish(b"probe", queue)
     return peer.watch_for(BLOCKED, within=ms(50)) is not None
 
@@ -69,8 +68,8 @@ def test_memory_is_short_above_the_mark(
     at_runtime: bool,
 ) -> None:
     """The watermark is a fraction of the memory or the address space, or a number of bytes. At the
-    mark messages pass, one byte above it they wait until less is used; a new mark applies at once.
-    One scenario: each mark replaces the one before it."""
+    watermark messages pass, one byte above it they wait until less is used; a new watermark applies
+    at once. One scenario: each watermark replaces the previous one."""
     limit = resources.memory_limit(watermark, total, space)
     used = max(0, limit + above)
     short = used > limit
@@ -178,7 +177,7 @@ def test_disk_space_is_short_below_the_limit(
 )
 def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: int) -> None:
     """Free space falls below the limit just after a check. Messages pass until the next check,
-    after 10 s or sooner near the limit, down to a tenth of a second; returned space is seen 10 s
+    after 10 s or sooner near the limit, down to a tenth of a second; freed space is noticed 10 s
     later."""
     limit = 50_000_000
     interval = resources.disk_interval(limit + spare, limit)

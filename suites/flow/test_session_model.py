@@ -1,5 +1,5 @@
 """Window, transactions and liveness of a STOMP session together: a plan is drawn, a model says
-after each step what may and what must have come, and the books of all messages are kept apart from
+after each step what may and what must have arrived, and a ledger of all messages is kept apart from
 it."""
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ ONLY_BEATS = "the consumer does nothing but beat for as long as its TTL"
 SILENT = "a silent consumer leaves with messages"
 SITUATIONS = (SHUT, COMMITTED, WITHDRAWN, SMALL, ONLY_BEATS, SILENT)
 QUIET = ms(200)
-"""How long nothing must come before the broker has stopped."""
+"""How long nothing must arrive before the broker counts as stopped."""
 BEAT_MS, REAL_BEAT_MS = 1500, 4000
-"""The consumer promises a sign of life as often, in virtual and in real time, where a step may take
-longer than it should. Its TTL is what the target's parameters make of that."""
+"""The interval at which the consumer promises a sign of life, in virtual and in real time, where a
+step may take longer than it should. The target's parameters derive its TTL from it."""
 
 
 @dataclass(frozen=True)
 class Publish:
     """The producer sends a message with a body of that size, inside the transaction if one is open
-    and ``inside``."""
+    and ``inside`` is set."""
 
     size: int
     inside: bool
@@ -58,16 +58,16 @@ class End:
 
 @dataclass(frozen=True)
 class Ack:
-    """The consumer acknowledges the message it holds at that place, and in mode client all
-    before."""
+    """The consumer acknowledges the message it holds at that position, and in client mode all
+    before it."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Idle:
-    """The consumer does nothing but keep its promise, for so many of its intervals; in real time
-    for a third of that."""
+    """The consumer only keeps its promise, for that many of its intervals; in real time for a third
+    of them."""
 
     intervals: int
 
@@ -84,7 +84,7 @@ STEPS = st.one_of(
 
 @dataclass
 class Run:
-    """A plan on its way. ``waiting`` and ``pending`` are the model: what the broker owes, and what
+    """A plan in progress. ``waiting`` and ``pending`` are the model: what the broker owes, and what
     a COMMIT will add."""
 
     target: Bench
@@ -111,8 +111,8 @@ class Run:
         self.producer.request("BEGIN", {"transaction": self.transaction})
 
     def step(self, step: Step) -> None:
-        """One step of the plan, in the world and in the model. The producer agreed on no
-        heartbeat, and has a TTL all the same."""
+        """One step of the plan, in the world and in the model. The producer agreed on no heartbeat,
+        but still has a TTL."""
         self.consumer.beat()
         self.producer.beat()
         match step:
@@ -270,8 +270,8 @@ def test_a_session_does_what_the_model_says(
 ) -> None:
     """A client sends, acknowledges and waits as drawn, in transactions or not, with a window and
     heartbeats. After each step exactly the model's messages have arrived; a silent consumer is
-    closed after its TTL and its messages are delivered again. One scenario: the sentences constrain
-    the same session."""
+    closed after its TTL and its messages are redelivered. One scenario: the sentences constrain the
+    same session."""
     to, beat_ms = target.destination(), BEAT_MS if target.virtual else REAL_BEAT_MS
     consumer, producer = target.stomp(heart_beat=f"{beat_ms},0"), target.stomp()
     consumer.subscribe(to, ack=mode, headers={"consumer-window-size": str(window)})

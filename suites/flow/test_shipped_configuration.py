@@ -1,4 +1,4 @@
-"""The configuration that a release ships, which binds who changes nothing."""
+"""The configuration that a release ships, which applies unless somebody changes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A slow consumer beside a fast one: what a window of zero, or credit given one by one, keeps from
-waiting behind it.
+"""A slow consumer next to a fast one: a window of zero, or one credit at a time, keeps messages
+from waiting behind it.
 
-The manual speaks of its own client; the broker's half shows with ``consumer-window-size`` over
+The manual describes its own client; the broker's half is visible with ``consumer-window-size`` over
 STOMP, and with link credit over AMQP.
 """
 
@@ -29,7 +29,7 @@ def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
 
 def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
     """Return the messages of a consumer that acknowledges each, until ``count`` have arrived or
-    none for a while."""
+    none does for a while."""
     results: list[bytes] = []
     while len(results) < count:
         messages: list[Frame] = receive(target, fast, 1)
@@ -70,7 +70,7 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(
 def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
     target: Bench, count: int, credit: int
 ) -> None:
-    """Of two receivers of a queue the slow one gives little credit and settles nothing. It holds
+    """Of two receivers of a queue the slow one grants little credit and settles nothing. It holds
     that many messages, and the other gets all the rest in order."""
     node = target.node()
     slow, fast = target.amqp(), target.amqp()

@@ -1,8 +1,8 @@
-"""A client that stops reading: the broker's writes to it wait, and nothing else does.
+"""A client that stops reading: only the broker's writes to it wait.
 
-What the stalled client cannot take fills the buffers between it and the broker. Until it reads
-again its own messages wait; publishers are confirmed, other queues are served, and its heartbeats
-count. When it reads again it gets all that is its own, once.
+Data that the stalled client does not read fills the buffers between it and the broker. Until it
+reads again its own messages wait; publishers are confirmed, other queues are served, and its
+heartbeats count. When it reads again it gets all its messages, once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BEAT = ms(500)
 
 
 def overflow(target: Bench) -> int:
-    """Return so many messages that the link of a client that does not read is full."""
+    """Return so many messages that they fill the link of a client that does not read."""
     return SOME if target.virtual else MANY
 
 
@@ -50,7 +50,7 @@ def numbered_body(number: int) -> bytes:
 
 @contextmanager
 def stalled(target: Bench, peer: StompPeer) -> Iterator[None]:
-    """Let ``peer`` read nothing inside."""
+    """Keep ``peer`` from reading inside the block."""
     target.record_note(f"connection {peer.conn} stops reading")
     peer.channel.hold_reading(True)
     yield
@@ -103,8 +103,8 @@ def test_a_client_that_does_not_read_holds_up_nobody(target: Bench, ack: str) ->
 @case(ONE_COPY, needs={"stomp-1.2", "anycast"})
 @over(examples=6, taken=st.integers(0, 4))
 def test_a_stalled_client_that_leaves_keeps_nothing(target: Bench, taken: int) -> None:
-    """A consumer that acknowledges each message takes some, stops reading, and breaks off when its
-    link is full. Another consumer gets every message that was not acknowledged, once."""
+    """A consumer that acknowledges each message receives some, stops reading, and disconnects when
+    its link is full. Another consumer gets every unacknowledged message, once."""
     count, queue = overflow(target), target.destination()
     consumer, producer = target.stomp(), target.stomp()
     consumer.subscribe(queue, ack=INDIVIDUAL["1.2"], headers=NO_WINDOW)
@@ -157,8 +157,8 @@ def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
 )
 def test_a_stall_changes_nothing_about_heartbeats(target: Bench) -> None:
     """A client with heartbeats both ways does not read for a while, and reads again: the server's
-    heartbeats arrive as agreed. When it neither reads nor says anything, it is given up after its
-    TTL, and its messages go to others. One scenario: it takes a client whose link is full."""
+    heartbeats arrive as agreed. When it neither reads nor sends, it is disconnected after its TTL,
+    and its messages go to others. One scenario: it takes a client whose link is full."""
     count, queue = overflow(target), target.destination()
     consumer, producer = target.stomp(heart_beat="1000,1000"), target.stomp()
     consumer.subscribe(queue, ack=INDIVIDUAL["1.2"], headers=NO_WINDOW)

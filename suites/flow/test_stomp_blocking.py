@@ -1,7 +1,7 @@
-"""Brokers that make STOMP producers wait under BLOCK: at which byte they do, and who wakes whom.
+"""Brokers that make STOMP producers wait under BLOCK: at which byte, and what resumes them.
 
-The Artemis manual promises flow control of producers for its own protocol and for AMQP alone, so
-this is asked of targets with the capability ``stomp-blocking``.
+The Artemis manual promises flow control of producers only for its own protocol and for AMQP, so
+these cases are for targets with the capability ``stomp-blocking``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEEDS = {"stomp-1.2", "address-full", "admin", "stomp-blocking"}
 
 
 def offer(peer: StompPeer, to: Destination, data: bytes) -> str:
-    """A SEND whose receipt is not waited for; returns the receipt's id."""
+    """A SEND whose receipt is not waited for; return the receipt's id."""
     receipt = peer.next_receipt()
     peer.publish(to, data, {"receipt": receipt}, receipt=False)
     return receipt
@@ -133,8 +133,8 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=4, queues=st.integers(2, 4))
 def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> None:
-    """Several subscriptions of a full address hold their messages. A waiting producer goes on when
-    the last of them has acknowledged enough, not the first."""
+    """Several subscriptions of a full address hold their messages. A waiting producer continues
+    when the last of them has acknowledged enough, not the first."""
     to = small_addresses.destination(target, "block", small_addresses.MULTICAST)
     holders = []
     for _ in range(queues):

@@ -1,8 +1,9 @@
-"""Windows and acknowledgements of STOMP subscriptions together, with messages that come again: a
-plan is drawn, and a model knows after each step what is held, what waits, and whose window is open.
+"""Windows and acknowledgements of STOMP subscriptions together, with redelivered messages: a plan
+is drawn, and a model knows after each step which messages are held, which wait, and whose window is
+open.
 
-Two things are judged at every stop. No message arrived while the window was shut, or after its ACK.
-And no subscription with an open window stands still while messages wait. Which of several
+Two things are judged at every stop. No message arrived while the window was closed, or after its
+ACK. And no subscription with an open window receives nothing while messages wait. Which of several
 subscriptions gets a message is the broker's choice.
 """
 
@@ -39,7 +40,7 @@ BACK = "ARTEMIS-REDELIVERY-back-1"
 FIFO = "ARTEMIS-GROUPING-fifo-1"
 MARK = "ARTEMIS-REDELIVERY-marked-1"
 TOPIC, DURABLE = "topic", "durable subscription"
-"""Places with one subscription: a topic's is gone with its end, a durable one comes back."""
+"""Nodes with one subscription: a topic's disappears when it ends, a durable one is kept."""
 CLIENT, CLIENT_INDIVIDUAL = "client", "client-individual"
 SHUT = "messages wait for a window that is shut"
 LARGER = "a message is larger than its window"
@@ -52,15 +53,15 @@ PAGED = "messages wait at an address that pages"
 GONE_UNREAD = "a client that does not read breaks off with messages"
 SITUATIONS = (SHUT, LARGER, RANGE, PASSED_OVER, BEHIND, THIRD, BOTH, GONE_UNREAD, STALLED)
 STOPPED = ms(50)
-"""How long a surplus message is waited for at each stop; one that is later is judged at the
-next."""
+"""How long to wait for a surplus message at each stop; a later one is judged at the next."""
 MOST_ATTEMPTS = 6
-"""Deliveries of one message behind which nothing gives it back: brokers give up after some ten."""
+"""After this many deliveries of one message nothing returns it: brokers dead-letter after about
+ten."""
 
 
 @dataclass(frozen=True)
 class Publish:
-    """So many messages with bodies of this size."""
+    """That many messages with bodies of this size."""
 
     count: int
     size: int
@@ -68,7 +69,8 @@ class Publish:
 
 @dataclass(frozen=True)
 class Subscribe:
-    """One of two clients subscribes, with a window in bytes; its last subscription ends before."""
+    """One of two clients subscribes, with a window in bytes; its previous subscription ends
+    first."""
 
     client: int
     mode: str
@@ -77,7 +79,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Ack:
-    """A client acknowledges a message that it holds, and in mode client all before."""
+    """A client acknowledges a message that it holds, and in client mode all before it."""
 
     client: int
     which: int
@@ -85,7 +87,7 @@ class Ack:
 
 @dataclass(frozen=True)
 class Leave:
-    """A client ends its subscription, or its connection without a word."""
+    """A client ends its subscription, or drops its connection."""
 
     client: int
     lost: bool
@@ -93,8 +95,8 @@ class Leave:
 
 @dataclass(frozen=True)
 class Stall:
-    """The clients stop reading while others publish, and they acknowledge, and who has no
-    subscription subscribes; ``lost``: the first one breaks off within that."""
+    """The clients stop reading while others publish, and they acknowledge, and clients without a
+    subscription subscribe; ``lost``: the first one disconnects meanwhile."""
 
     steps: tuple[Publish | Subscribe | Ack, ...]
     lost: bool = False
@@ -160,12 +162,12 @@ class Run:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Further headers of SUBSCRIBE."""
     made: bool = False
-    """True behind the first SUBSCRIBE."""
+    """True after the first SUBSCRIBE."""
     model: QueueModel = field(default_factory=QueueModel)
     settled_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message is gone, by number."""
+    """The requirement by which a message is consumed, by number."""
     spared_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message stays, which the last ACK left out."""
+    """The requirement by which a message stays that the last ACK left out."""
     attempts: dict[int, int] = field(default_factory=dict)
 
     def step(self, step: Step) -> None:
@@ -184,8 +186,8 @@ class Run:
         self.stop(str(step))
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps of which no answer can be awaited. Behind them nothing is on its way but
-        what the peers did not read."""
+        """Carry out steps without waiting for answers. After them, only data that the peers did not
+        read is in flight."""
         peers = [client.peer for client in self.clients]
         lost = None
         with stalls.stomp(self.target, peers, WINDOW) as filled:
@@ -335,7 +337,7 @@ class Run:
         return False
 
     def finish(self) -> None:
-        """End the connections: all that was not acknowledged can be had."""
+        """End the connections: every unacknowledged message can be received."""
         for client in self.clients:
             self.model.give_back(map(number_of, client.held))
             client.held.clear()
@@ -374,7 +376,7 @@ UNREAD: list[Step] = [
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Histories that need more than a few steps: older messages that come behind younger ones,
+    """Histories that need more than a few steps: older messages that arrive after younger ones,
     windows that are left half used, ranges of many messages, and many rounds; in memory and with
     pages."""
     histories: list[dict[str, object]] = [
@@ -479,9 +481,9 @@ def test_subscriptions_do_what_the_model_says(
     unread: Stall | None,
 ) -> None:
     """Two clients subscribe to a queue, or one to a topic, acknowledge, and leave as drawn, with
-    windows and modes of their own, over links of each kind and while other clients hinder. After
-    each step the messages that they hold are those of the model. In the end, when nothing hinders,
-    all that was not acknowledged can be had.
+    their own windows and modes, over links of each kind and while other clients hinder. After each
+    step they hold the model's messages. In the end, without hindrance, every unacknowledged message
+    can be received.
 
     One scenario: the requirements are the model.
     """

@@ -1,9 +1,9 @@
-"""Transactions at an address that blocks when it is full: what they hold is charged to it, once,
-until they have ended, however they end.
+"""Transactions at an address that blocks when it is full: their messages are charged to it, once,
+until they end, however they end.
 
-The room of an address is measured in messages that it takes. A transaction fills it, or a part of
-it; a producer waits for the rest. Behind the end of the transaction, and when all is consumed, the
-address has as much room as one that nobody has used.
+The room of an address is measured in messages that it accepts. A transaction fills all or part of
+it; a producer waits for the rest. After the transaction, and when everything is consumed, the
+address has as much room as an unused one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNBLOCKS = "ARTEMIS-PAGING-12"
 REFILLED = "ARTEMIS-FLOW-amqp-1"
 REJECTED = "ARTEMIS-FLOW-amqp-4"
 BODY = 5000
-"""Bytes; five such messages are more than a full address holds."""
+"""Bytes; five such messages exceed a full address."""
 MOST = 12
 STOMP, AMQP = "stomp", "amqp"
 COMMIT, ROLLBACK, CLOSED, LOST = "commit", "rollback", "closed", "lost"
@@ -42,8 +42,8 @@ SITUATIONS = (FULL, WAITED, HALF, ACKNOWLEDGED)
 
 @dataclass(frozen=True)
 class Plan:
-    """A transaction of ``protocol`` with so many messages, and its ``end``; ``acknowledges``: it
-    takes a message of the same address as well (CORE)."""
+    """A transaction of ``protocol`` with that many messages, and its ``end``; ``acknowledges``: it
+    consumes a message of the same address as well (CORE)."""
 
     protocol: str
     count: int
@@ -69,7 +69,7 @@ ALWAYS = [
 
 
 def room(target: Bench, to: Destination, peer: StompPeer) -> int:
-    """Return how many messages an address takes now, :data:`MOST` at most, and take them out."""
+    """Return how many messages an address accepts now, :data:`MOST` at most, and consume them."""
     taken = 0
     while taken < MOST:
         since = target.now()
@@ -90,7 +90,7 @@ def room(target: Bench, to: Destination, peer: StompPeer) -> int:
 
 
 def stops(reader: StompPeer) -> None:
-    """End a consumer; that the broker has noticed it is confirmed."""
+    """End a consumer and wait for confirmation that the broker has noticed."""
     reader.request("UNSUBSCRIBE", {"id": "0"})
     reader.close_socket()
 
@@ -172,10 +172,10 @@ class Transaction:
     plan=PLANS,
 )
 def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Plan) -> None:
-    """A transaction sends to an address under BLOCK, past its limit or not, and ends in one of four
-    ways. A producer waits meanwhile if the address is full, and goes on by itself when a rollback
-    makes room. All that was committed arrives, and the address has the room that it had. One
-    scenario: it takes a full address and its recovery."""
+    """A transaction sends to an address under BLOCK, beyond its limit or not, and ends in one of
+    four ways. A producer waits meanwhile if the address is full, and continues by itself when a
+    rollback makes room. All committed messages arrive, and the address has the room that it had.
+    One scenario: it takes a full address and its recovery."""
     fresh = room(target, small_addresses.destination(target, "block"), target.stomp())
     target.control(2 < fresh < 7, f"an unused address should take three to six, not {fresh}")
     to = small_addresses.destination(target, "block")
@@ -232,8 +232,8 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
 
 @case(REFILLED, needs={"amqp", "amqp-credit", "address-full", "transactions", IN_VIRTUAL_TIME})
 def test_credit_is_filled_up_within_a_transaction(target: Bench) -> None:
-    """A producer of ten credits posts 25 messages in one transaction. It is given credit meanwhile,
-    and all of them arrive behind the discharge."""
+    """A producer of ten credits posts 25 messages in one transaction. It is granted credit
+    meanwhile, and all of them arrive after the discharge."""
     node = target.node()
     peer = target.amqp(acceptor="amqp-credits-10")
     control = transaction_steps.control(target, peer)
@@ -251,8 +251,8 @@ def test_credit_is_filled_up_within_a_transaction(target: Bench) -> None:
 
 @case(REJECTED, needs={"amqp", "amqp-credit", "address-full", "transactions", IN_VIRTUAL_TIME})
 def test_the_reject_threshold_holds_in_transactions(target: Bench) -> None:
-    """An address past max-size-bytes-reject-threshold rejects a message, and one that is posted in
-    a transaction as well."""
+    """An address past max-size-bytes-reject-threshold rejects a message, even one posted in a
+    transaction."""
     node = small_addresses.node(target, "reject")
     peer = target.amqp()
     control = transaction_steps.control(target, peer)

@@ -1,10 +1,11 @@
 """Transactions that nobody discharges: when their connections have ended, none of their messages is
 charged to an address.
 
-A connection posts messages in a transaction and ends. Posts and close are handed to the link in one
-write, so the broker reads the end while it may still be working on the posts. A post that is stored
-behind the rollback is charged and nobody gives it back. Such a race needs many turns: the ends are
-repeated, each at a fresh address, where the first post takes longest, and all are judged once.
+A connection posts messages in a transaction and ends. Posts and close are written to the link
+together, so the broker reads the end while it may still be processing the posts. A post that is
+stored after the rollback is charged and nothing frees it. Such a race needs many attempts: the ends
+are repeated, each at a fresh address, where the first post takes longest, and all are judged
+together.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from brokerproof.suites.steps import small_addresses
 FREE_AGAIN = "ARTEMIS-PAGING-9"
 
 CLOSE, EOF, RESET = "close", "EOF", "RESET"
-"""A close that the broker answers, the end of the socket without a word, and a reset."""
+"""A close that the broker answers, the end of the socket without a close, and a reset."""
 ENDS = (CLOSE, CLOSE, CLOSE, EOF, RESET) * 10
-"""The ends of the connections, in order. Measured: Artemis 2.56.0 keeps the charge behind one to
-three of ten closes when it has just started, and behind eight of ten later, so that all 30 hardly
+"""The ends of the connections, in order. Measured: Artemis 2.56.0 keeps the charge after one to
+three of ten closes when it has just started, and after eight of ten later, so that all 30 hardly
 ever miss."""
 POSTS = 10
 """Messages that each connection posts."""
 SIZE = 100
 """Bytes of a body."""
 LAST = 99
-"""The number of the message that is sent behind an end."""
+"""The number of the message that is sent after an end."""
 
 
 def post_and_end(target: Bench, node: Node, end: str) -> None:
@@ -51,7 +52,7 @@ def post_and_end(target: Bench, node: Node, end: str) -> None:
 
 
 def send_and_take(target: Bench, node: Node) -> None:
-    """Send a message, which is charged, and take it: a control."""
+    """Send a message, which is charged, and consume it: a control."""
     peer, link = small_addresses.producer(target, node)
     outcome = small_addresses.send(target, peer, link, small_addresses.body(LAST, SIZE))
     target.control(outcome == "accepted", f"a message sent afterwards was {outcome}")
@@ -66,8 +67,8 @@ def send_and_take(target: Bench, node: Node) -> None:
 @case(FREE_AGAIN, needs={"amqp", "amqp-transactions", "stomp-1.2", ADMIN})
 def test_their_messages_are_not_charged_when_their_connections_have_ended(target: Bench) -> None:
     """Connections post messages in transactions to empty addresses and end without a discharge, in
-    one of three ways each. A message that is sent to one of them afterwards is charged and can be
-    taken. Then the size of each address is 0 again."""
+    one of three ways each. A message sent to one of them afterwards is charged and can be consumed.
+    Then the size of each address is 0 again."""
     admin, holder = target.admin(), target.amqp()
     places = [(target.node(), end) for end in ENDS]
     for node, _ in places:

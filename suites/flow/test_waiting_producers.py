@@ -1,8 +1,9 @@
-"""Producers that wait at full addresses under BLOCK, over AMQP, STOMP and CORE: all of them go on
-when there is room, and none is forgotten for another (ARTEMIS-FLOW-block-1, ARTEMIS-PAGING-12).
+"""Producers that wait at full addresses under BLOCK, over AMQP, STOMP and CORE: all of them
+continue when there is room, and none is forgotten (ARTEMIS-FLOW-block-1, ARTEMIS-PAGING-12).
 
-Room comes at once: a consumer settles all that its address holds by one disposition, and then
-nothing happens that could wake anybody by accident. Who goes on first is the broker's choice.
+Room is made at once: a consumer settles everything that its address holds by one disposition, and
+then nothing else happens that could resume a producer by accident. Which producer continues first
+is the broker's choice.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TWO_AT_ONCE = "two addresses have room at once"
 
 @dataclass
 class Held:
-    """A full address, and the consumer that has all of it and settles nothing yet."""
+    """A full address, and the consumer that holds all its messages and has settled none yet."""
 
     to: Destination
     peer: AmqpPeer
@@ -70,8 +71,8 @@ def _held(target: Bench) -> Held:
 
 @dataclass
 class Waiter:
-    """A producer that waits at ``at``. ``went_on`` tells whether it has been granted what it needs,
-    or its messages have been taken."""
+    """A producer that waits at ``at``. ``went_on`` is whether it has been granted what it needs, or
+    its messages have been accepted."""
 
     way: str
     at: Held
@@ -102,7 +103,7 @@ def _by_ended_session(target: Bench, at: Held) -> Waiter:
 
 
 def _by_send(target: Bench, at: Held) -> Waiter:
-    """Two SENDs in one piece: the first is held, the second is behind it."""
+    """Two SENDs in one piece: the first is held back, the second is queued after it."""
     peer: StompPeer = target.stomp()
     first, second = peer.next_receipt(), peer.next_receipt()
     headers = [("destination", at.to.name), *at.to.send_headers]
@@ -121,7 +122,7 @@ def _by_send(target: Bench, at: Held) -> Waiter:
 
 
 def _by_core(target: Bench, at: Held) -> Waiter:
-    """Two requests for credit, the second behind the first."""
+    """Two requests for credit, the second after the first."""
     peer: CorePeer = target.core()
     for credits in (300, 200):
         peer.request_credits(at.to.name, credits)
@@ -189,8 +190,8 @@ def test_all_who_wait_go_on_when_there_is_room(
     target: Bench, waiting: Waiting, leaving: int | None, emptied: list[int]
 ) -> None:
     """Producers of several kinds wait at full addresses, and one of them leaves. Some of the
-    addresses are emptied, each by one frame. All producers of these go on by themselves, those of
-    the others do not, and who left is granted nothing."""
+    addresses are emptied, each by one frame. All producers of these continue by themselves, those
+    of the others do not, and the one that left is granted nothing."""
     places = {number: _held(target) for number in {place for place, _ in waiting}}
     waiters = [WAYS[way].open(target, places[place]) for place, way in waiting]
     target.advance(QUIET)
@@ -239,7 +240,7 @@ def _note(target: Bench, waiters: list[Waiter], with_room: list[Held]) -> None:
 
 
 def crowded(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose addresses have a limit together, in bytes or in messages or both."""
+    """A broker whose addresses share a limit, in bytes or in messages or both."""
     acceptor = target.identity.default_amqp_acceptor
     limits = [{"global_max_size_bytes": 20_000}, {"global_max_messages": COUNT}, BOTH]
     return st.sampled_from([Where(acceptor, {"broker": limit}) for limit in limits])
@@ -259,8 +260,8 @@ BOTH = {"global_max_size_bytes": 20_000, "global_max_messages": COUNT}
 )
 def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small: bool) -> None:
     """The limit of all addresses together is reached, by large messages or by many, at an address
-    whose producers do not wait. Producers of another one, which has a limit of its own, get no
-    credit until a consumer has emptied the first: then all do."""
+    whose producers do not wait. Producers of another address with its own limit get no credit until
+    a consumer has emptied the first: then all do."""
     limits = (where.overrides or {})["broker"]
     size = 10 if small and "global_max_messages" in limits else BODY
     full = target.node()

@@ -1,7 +1,7 @@
-"""The policy of a full address, for messages that are sent in any way (ARTEMIS-PAGING-8).
+"""The policy of a full address, for messages sent in any way (ARTEMIS-PAGING-8).
 
-The policy is the address's: a producer may have it for its target, name it in each message, send in
-a transaction, settled or not, over AMQP, STOMP or CORE.
+The policy belongs to the address: a producer may have the address as its target, name it in each
+message, send in a transaction, settled or not, over AMQP, STOMP or CORE.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ IN_PLACE = "ARTEMIS-PAGING-11"
 BODY = 4000
 """Bytes of a body: six such messages fill an address."""
 EATEN = 2
-"""Messages that are taken out of a paging address, so that its memory has room again."""
+"""Messages that are removed from a paging address, so that its memory has room again."""
 
 ANSWERED = Match[Packet]("an answer", lambda reply: reply.name in ("null-response", "exception"))
 Send = Callable[[int], str | None]
-"""Sends the message of that number; returns what the producer is told, None if it is told
-nothing, "accepted" if it is told that the message was taken."""
+"""Send the message of that number; return the producer's answer, None if it gets none, "accepted"
+if the message was accepted."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """``open`` connects, with credit where that is needed, before the address is full."""
+    """``open`` connects, with credit if needed, before the address is full."""
 
     open: Callable[[Bench, Destination], Send]
     needs: frozenset[str] = frozenset({"amqp"})
     by_credit: bool = True
-    """True if its producer is held back by the credit of AMQP alone."""
+    """True if only AMQP credit holds its producer back."""
 
 
 def _amqp(*, anonymous: bool = False, settled: bool = False, transacted: bool = False) -> Way:
@@ -82,7 +82,7 @@ def _amqp(*, anonymous: bool = False, settled: bool = False, transacted: bool = 
 
 
 def _outcome(answer: Frame) -> str | None:
-    """Return the outcome that a disposition tells, within a transaction or not."""
+    """Return the outcome in a disposition, within a transaction or not."""
     if answer.kind("state") != "transactional-state":
         return answer.kind("state")
     return name_of(fields_of(answer.fields["state"]).get("outcome"))
@@ -164,7 +164,7 @@ def _full(target: Bench, place: Node, kind: str) -> int:
 
 
 def _eaten(target: Bench, place: Node) -> None:
-    """Take the oldest messages out."""
+    """Consume the oldest messages."""
     peer = target.amqp()
     link = peer.receiver(place, credit=EATEN)
     got = collect(target, peer, link, EATEN)
@@ -190,10 +190,10 @@ def _eaten(target: Bench, place: Node) -> None:
 def test_the_policy_counts_however_a_message_comes(
     target: Bench, kind: str, by: list[str], eaten: bool
 ) -> None:
-    """Messages come to a full address in several ways. Under FAIL and above a reject threshold each
-    is refused, its producer told if it asks, and not queued; under DROP each is accepted and lost;
-    under PAGE all arrive, behind those that were there, even if its memory has room again. One
-    scenario: a policy, whatever it is."""
+    """Messages are sent to a full address in several ways. Under FAIL and above a reject threshold
+    each is refused, its producer informed if it asks, and not queued; under DROP each is accepted
+    and dropped; under PAGE all arrive, after the earlier ones, even if its memory has room again.
+    One scenario: any one policy."""
     to = small_addresses.destination(target, kind)
     place = small_addresses.same(to)
     senders = [
