@@ -1,8 +1,7 @@
-"""Captured packets: from files to TCP connections, from their bytes to the trace that a live
-recording would have had.
+"""Packet captures: turns capture files into TCP connections, and their bytes into the trace of a
+live recording.
 
-Nothing here does more than read files: no root, no interface, no other program. ``pcap_files``
-reads containers, ``tcp_packets`` the contents of a packet, ``packet_order`` puts the packets of
-several files in order, ``reassembly`` makes streams of them, ``protocol_detection`` names their
-protocol, ``protocol_decoding`` reads it, ``conversion`` is all of that together.
-"""
+It only reads files: no root, no interface, no other program. ``pcap_files`` reads containers,
+``tcp_packets`` single packets; ``packet_order`` sorts the packets of several files, ``reassembly``
+builds streams from them, ``protocol_detection`` identifies the protocol, ``protocol_decoding``
+decodes it, and ``conversion`` combines these steps."""

@@ -1,5 +1,4 @@
-"""Events of one captured connection: what passed it, told as a recording of the client would tell
-it."""
+"""Events of one captured connection, as a recording client would have written them."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class CaptureEventFactory(event_factory.EventFactory):
-    """Factory of a capture's events, also of those about its gaps."""
+    """Creates a capture's events, including those about its gaps."""
 
     vantage: Vantage = Vantage.CAPTURE
 
     def unseen(self, at: Instant, out: bool, protocol: str, why: str, size: int = 0) -> Event:
-        """Bytes passed, not before ``at``, that cannot be seen; ``why`` is one of
+        """Bytes that are missing from the capture, no earlier than ``at``; ``why`` is one of
         :data:`REASONS`."""
         kind = OctetsSentUnseen if out else OctetsReceivedUnseen
         detail = f"{size} bytes {REASONS[why]}" if size else REASONS[why]
@@ -45,5 +44,5 @@ class CaptureEventFactory(event_factory.EventFactory):
         )
 
     def noted(self, at: Instant, detail: str) -> Event:
-        """Something for people to read."""
+        """A note for people."""
         return Noted(at_ns=at, conn=self.conn, vantage=self.vantage, detail=detail)

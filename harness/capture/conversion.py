@@ -1,9 +1,9 @@
-"""From captured packets to the trace: connections are followed, recognised, read, and told as
+"""Converts captured packets to a trace: follows connections, detects their protocol and decodes
 events.
 
-A connection that carries none of the protocols is left out and counted; one of which only the
-beginning can be read (TLS) is reported as unseen. Memory holds only packets after
-gaps, unfinished frames, and a little for each open connection."""
+Connections that carry none of the protocols are skipped and counted. A connection that becomes
+unreadable (TLS) is reported as unseen. Memory holds only packets after gaps, incomplete frames, and
+little per open connection."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REMEMBERED = 4096
 
 
 class Recorded(NamedTuple):
-    """An event, and the endpoint of the broker that it is about (``address:port``)."""
+    """An event, and the broker endpoint that it concerns (``address:port``)."""
 
     broker: str
     event: Event
@@ -53,8 +53,8 @@ class Recorded(NamedTuple):
 
 @dataclass
 class FollowedConnection:
-    """One connection: its stream, and what it speaks once that is known. Side 0 is the source of
-    its first packet."""
+    """One connection: its stream and, once known, its protocol. Side 0 is the source of its first
+    packet."""
 
     number: int
     ends: tuple[Endpoint, Endpoint]
@@ -74,7 +74,7 @@ class FollowedConnection:
         self.factory = CaptureEventFactory(self.number)
 
     def take(self, piece: Piece) -> Iterator[Event]:
-        """The events of one piece, as soon as the protocol is known."""
+        """Yield the events of one piece once the protocol is known."""
         if self.protocol == OTHER:
             return
         if self.protocol:
@@ -110,11 +110,10 @@ class FollowedConnection:
         whole = begun[0] or begun[1] or self.stream.opener is not None
         self.speaker = speaker(detected.protocol, self.factory, begun=whole)
         for side in (0, 1):
-            # A side that has said nothing yet, on a connection whose opening was seen, has nothing
-            # that went unseen.
+            # If the opening was captured, a side that has sent nothing yet has no gap.
             unheard = (
                 self.stream.opener is None and side == self.client
-            )  # the broker's first words came, the client's did not
+            )  # the broker's first bytes were captured, the client's not
             if not begun[side] and (unheard or not whole):
                 yield from self._missing(self.began, self.began, side, "BEGUN", 0)
         distance = self.stream.distance
@@ -128,7 +127,7 @@ class FollowedConnection:
             return self.stream.opener
         if detected.client is not None:
             return detected.client
-        # The side with the lower port waited for the other.
+        # The side with the lower port was listening.
         return 0 if self.ends[0][1] > self.ends[1][1] else 1
 
     def _opened(self, begun: dict[int, bool], guess: bool) -> Iterator[Event]:
@@ -177,13 +176,14 @@ class FollowedConnection:
         yield kind(at_ns=at, conn=self.number, vantage=Vantage.CAPTURE, how=how)
 
     def clock_set(self, at: Instant) -> Iterator[Event]:
-        """Report that the time that passed is unknown."""
+        """Report that the clock was set back, so the elapsed time is unknown."""
         if self.speaker is not None and not self.ended:
             for side in (0, 1):
                 yield self._unseen(at, side, "CLOCK")
 
     def finish(self, at: Instant) -> Iterator[Event]:
-        """The capture ended at ``at``, or another connection has taken this one's place."""
+        """End the connection: the capture ended at ``at``, or a new connection replaced this
+        one."""
         for piece in self.stream.give_up(at):
             yield from self.take(piece)
         if self.protocol not in ("", OTHER) and not self.ended:
@@ -192,8 +192,8 @@ class FollowedConnection:
 
 
 class Converter:
-    """Turns packets into events. Connections have the numbers ``first``, ``first + step`` …, so
-    that several converters, each with a part of the connections, give none twice."""
+    """Turns packets into events. Connections are numbered ``first``, ``first + step`` …, so that
+    several converters, each with some of the connections, never use a number twice."""
 
     def __init__(self, first: int = 1, step: int = 1) -> None:
         self._number, self._step = first, step
@@ -204,7 +204,7 @@ class Converter:
         self._now: Instant = 0
 
     def events(self, moments: Iterable[Moment]) -> Iterator[Recorded]:
-        """The events of all packets, those of a connection in order. :meth:`finish` gives the
+        """Yield the events of all packets, in order per connection. :meth:`finish` yields the
         rest."""
         for packet, reset in moments:
             if reset:
@@ -213,7 +213,7 @@ class Converter:
             yield from self.packet(packet)
 
     def packet(self, packet: Packet) -> Iterator[Recorded]:
-        """Yield the events that one packet completes."""
+        """Yield the events completed by one packet."""
         self._now = max(self._now, packet.at)
         one, other = packet.source, packet.target
         key = (one, other) if one <= other else (other, one)
@@ -241,12 +241,13 @@ class Converter:
 
     @staticmethod
     def _same(connection: FollowedConnection, packet: Packet) -> bool:
-        """True if a SYN is one of this connection, come again."""
+        """True if a SYN is a retransmission for this connection."""
         stream = connection.stream
         if stream.opener is not None:
             return stream.first == packet.seq
         half = stream.halves[0 if connection.ends[0] == packet.source else 1]
-        # What follows a SYN may overtake it; by chance no other connection begins so near.
+        # Later packets may overtake a SYN. No other connection's sequence numbers start this close
+        # by chance.
         return (
             half.next is None or 0 <= half.next - half.number((packet.seq + 1) % 2**32) < OVERTAKEN
         )
@@ -292,7 +293,7 @@ class Converter:
         yield from self._recorded(connection, connection.finish(self._now))
 
     def finish(self, at: Instant | None = None) -> Iterator[Recorded]:
-        """The capture ended, ``at`` its last packet."""
+        """End the capture, whose last packet was ``at``."""
         self._now = self._now if at is None else max(self._now, at)
         for key, connection in [*self._open.items()]:
             yield from self._finished(key, connection)

@@ -1,11 +1,8 @@
-"""The packets of several files in the order of their time: rotated files, and captures of several
-interfaces.
+"""Sorts the packets of several files by time: rotated files, and captures of several interfaces.
 
-A file is opened when its time has come. Packets that stand a little out of order (several
-processors, several interfaces) are sorted within :data:`WINDOW`. A clock that was set back is
-noticed: time goes on from where it was, and :attr:`Moment.reset` says that nothing is known of how
-much passed.
-"""
+A file is opened only when its time is reached. Packets slightly out of order (several processors or
+interfaces) are sorted within :data:`WINDOW`. If the clock was set back, time continues from where
+it was, and :attr:`Moment.reset` says that the elapsed time is unknown."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ SET_BACK: Duration = seconds(1)
 
 
 class Moment(NamedTuple):
-    """A packet in its place; ``reset``: the clock was set back just before it."""
+    """A packet in time order; ``reset``: the clock was set back just before it."""
 
     packet: Packet
     reset: bool
@@ -35,8 +32,8 @@ class Moment(NamedTuple):
 
 @dataclass
 class Series:
-    """Several files as one recording; of ``parts`` parts, by connection, the one numbered ``part``.
-    The others cost little."""
+    """Several files as one recording, limited to connections of part ``part`` of ``parts``.
+    Skipping the others costs little."""
 
     paths: Sequence[Path]
     part: int = 0
@@ -93,7 +90,7 @@ def _advance(
 
 
 def first_instant(file: Iterable[Captured]) -> Instant | None:
-    """The time of a file's first packet; None for an empty one."""
+    """The time of a file's first packet; None if it is empty."""
     first = next(iter(file), None)
     return None if first is None else first.at
 
@@ -103,7 +100,7 @@ def _sorted(packets: Iterable[Packet]) -> Iterator[Packet]:
     size, newest = 0, 0
     for number, packet in enumerate(packets):
         if held and packet.at < newest - SET_BACK:
-            # A clock that was set back: what was held came before, whatever its time says.
+            # The clock was set back: packets held so far are earlier, whatever their times.
             yield from (place for _, _, place in sorted(held))
             held, size, newest = [], 0, packet.at
         newest = max(newest, packet.at)
@@ -120,7 +117,7 @@ def _steady(packets: Iterable[Packet]) -> Iterator[Moment]:
     shift: Duration = 0
     latest: Instant | None = None
     for packet in packets:
-        at = min(packet.at + shift, LATEST)  # a damaged time must not push the later ones out
+        at = min(packet.at + shift, LATEST)  # a corrupt time must not push out later packets
         reset = latest is not None and at < latest - SET_BACK
         if reset and latest is not None:
             shift += latest - at

@@ -1,10 +1,9 @@
-"""Capture files: pcap (microseconds or nanoseconds, either order of bytes) and pcapng, plain or
-compressed with gzip.
+"""Reads capture files: pcap (microseconds or nanoseconds, either byte order) and pcapng, plain or
+gzipped.
 
-Source: the IETF drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A container is read by
-hand because time stamps are wanted as whole nanoseconds and packets that were cut short with their
-lengths, of any number of interfaces.
-"""
+Source: the IETF drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. We parse containers
+ourselves to get timestamps in whole nanoseconds and the lengths of truncated packets, for any
+number of interfaces."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ _RESOLUTION, _OFFSET = 9, 14
 
 
 class Captured(NamedTuple):
-    """One packet: when it was captured (ns since 1970), the number of its link layer
-    (https://www.tcpdump.org/linktypes.html), the bytes that were kept."""
+    """One packet: when it was captured (ns since 1970), its link-layer type
+    (https://www.tcpdump.org/linktypes.html), and the bytes kept."""
 
     at: Instant
     link: int
@@ -52,15 +51,15 @@ class Captured(NamedTuple):
 
 @dataclass
 class CaptureFile:
-    """One file. Iterating reads it from the beginning; ``damage`` then says why it ended early, if
-    it did."""
+    """One file. Iterating reads it from the start; ``damage`` then says why it ended early, if it
+    did."""
 
     path: Path
     damage: str = field(default="", init=False)
 
     def __iter__(self) -> Iterator[Captured]:
-        """The packets in the order of the file. Raises :class:`UnreadableTrace` for what is not
-        a capture."""
+        """Yield the packets in file order. Raises :class:`UnreadableTrace` if this is not a
+        capture."""
         self.damage = ""
         try:
             with _opened(self.path) as file:
@@ -150,11 +149,11 @@ class _Interface(NamedTuple):
 
 
 class _BadBlock(Exception):
-    """A field of a block has a value that it cannot have."""
+    """A field of a block has an impossible value."""
 
 
 def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) -> Captured | None:
-    """Return the packet of a block, if it has one; interfaces are added to ``interfaces``."""
+    """Return the packet of a block, if any; add its interface to ``interfaces``."""
     if kind == _INTERFACE:
         link, _, snap = struct.unpack_from(order + "HHI", block)
         options = dict(_options(block[8:], order))
@@ -190,8 +189,7 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
         if abs(instant) > LATEST:
             raise _BadBlock("its time stamp is beyond the year 2262")
         return Captured(instant, interface.link, block[20 : 20 + kept])
-    # Packets without a time stamp (simple packet blocks) say nothing about time, and nothing else
-    # here knows it.
+    # Packets without a timestamp (simple packet blocks) are ignored: nothing else gives their time.
     return None
 
 
@@ -214,7 +212,7 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def is_capture(path: Path) -> bool:
-    """True if a file begins as a capture does."""
+    """True if a file begins like a capture."""
     try:
         with _opened(path) as file:
             magic = file.read(4)

@@ -1,10 +1,8 @@
-"""Reads what both sides of a captured connection say, by protocol, and goes on behind what was not
-captured.
+"""Decodes both sides of a captured connection, and resumes after gaps.
 
-A speaker is given bytes and told of missing ones; it answers with events. Behind missing bytes it
-looks for the next credible beginning of a frame. Where only the inside of a body is missing, and
-its length was announced, nothing else is lost.
-"""
+A speaker receives bytes and notices of missing ones, and returns events. After a gap it searches
+for the next plausible frame start. If the gap is within a body of known length, nothing else is
+lost."""
 
 from __future__ import annotations
 
@@ -33,30 +31,29 @@ _SIDES = (True, False)
 
 
 class Speaker(Protocol):
-    """One connection's protocol. ``out`` is what the client writes."""
+    """Decodes one connection. ``out``: written by the client."""
 
     def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]: ...
 
     def missing(
         self, at: Instant, since: Instant, out: bool, why: str, size: int
     ) -> Iterator[Event]:
-        """``size`` bytes (0: nobody knows how many) passed between ``since`` and ``at`` and are
-        not here."""
+        """``size`` bytes (0: unknown) sent between ``since`` and ``at`` are missing."""
         ...
 
 
 class Reader(Protocol):
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
-        """The events that ``data`` completes; None for bytes that cannot be read on."""
+        """Return the events that ``data`` completes; None if decoding cannot continue."""
         ...
 
     def skip(self, size: int) -> int:
-        """Return how many of ``size`` missing bytes belong to a body, which need not be known."""
+        """Return how many of ``size`` missing bytes belong to a body, which can be skipped."""
         ...
 
 
 class Framed:
-    """Two readers, and the search for a beginning where one has lost its place."""
+    """Two readers, and the search for a frame start when one has lost its place."""
 
     def __init__(
         self,
@@ -89,7 +86,7 @@ class Framed:
         for event in self._readers[out].feed(at, data):
             if event is not None:
                 yield event
-            elif self._found_again[out]:  # what looked like a beginning was none
+            elif self._found_again[out]:  # the apparent frame start was wrong
                 yield from self.missing(at, at, out, "LOST", 0)
                 return
 
@@ -106,7 +103,7 @@ class Framed:
 
 
 class _Stomp:
-    """One direction of STOMP. ``shared`` has the version that CONNECTED said, for both."""
+    """One direction of STOMP. ``shared`` has the version in CONNECTED, for both directions."""
 
     def __init__(self, factory: CaptureEventFactory, out: bool, shared: dict[str, str]) -> None:
         self._factory, self._out, self._shared = factory, out, shared
@@ -132,7 +129,7 @@ class _Stomp:
                     yield None
 
     def _unknown(self, at: Instant, body: bytes) -> Iterator[Event]:
-        """Of a body without a stamp nobody knows any more which it is."""
+        """A body without a stamp can no longer be identified."""
         torn, self._torn = self._torn, 0
         if torn and stamp.read(body[: stamp.LENGTH]) is None:
             yield self._factory.unseen(at, self._out, STOMP, CUT, torn)
@@ -160,7 +157,7 @@ class _Amqp:
 
 
 class _Amqp091:
-    """One direction of AMQP 0-9-1, methods with their contents."""
+    """One direction of AMQP 0-9-1: methods with their contents."""
 
     def __init__(self, factory: CaptureEventFactory, out: bool) -> None:
         self._factory, self._out, self._stream = factory, out, amqp091_trace_recorder.Stream()
@@ -176,7 +173,7 @@ class _Amqp091:
 
 
 class _Core:
-    """One direction of CORE. ``magic``: it begins with the letters that a client begins with."""
+    """One direction of CORE. ``magic``: it begins with a client's magic bytes."""
 
     def __init__(self, factory: CaptureEventFactory, out: bool, magic: bool) -> None:
         self._factory, self._out, self._reader = factory, out, core_codec.Reader(magic=magic)
@@ -192,8 +189,8 @@ class _Core:
 
 
 class _WebSocket:
-    """STOMP or AMQP in the messages of a WebSocket. Frames are masked: behind missing bytes
-    nothing is found again."""
+    """STOMP or AMQP in WebSocket messages. Frames are masked, so decoding cannot resume after a
+    gap."""
 
     def __init__(self, factory: CaptureEventFactory) -> None:
         self._factory = factory
@@ -259,13 +256,13 @@ def speaker(protocol: str, factory: CaptureEventFactory, *, begun: bool = True) 
     if protocol == WEBSOCKET:
         return _WebSocket(factory)
     if protocol == STOMP:
-        # Until CONNECTED nothing is unescaped; a connection that began unseen in all likelihood has
-        # escapes.
+        # Nothing is unescaped until CONNECTED. A connection that began before the capture probably
+        # has escapes.
         shared = {"version": "1.0" if begun else "1.2"}
         return Framed(
             STOMP, factory, lambda out: _Stomp(factory, out, shared), protocol_detection.stomp_frame
         )
-    magic = {True: begun}  # for the first reader of what the client writes
+    magic = {True: begun}  # for the first reader of the client's bytes
     makes: dict[str, _Make] = {
         AMQP: (
             lambda out: _Amqp(factory, out),

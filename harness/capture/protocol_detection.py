@@ -1,9 +1,7 @@
-"""Which protocol a connection carries and who is its client, by content: the bytes say so, a port
-says nothing.
+"""Detects a connection's protocol and client from its content; ports are ignored.
 
-Bytes from the middle of a connection are searched for the beginning of a frame that is credible: a
-STOMP command with header lines behind a NUL, an AMQP frame that the next one follows.
-"""
+In the middle of a connection it searches for a plausible frame start: a STOMP command with header
+lines after a NUL, or an AMQP frame followed by another one."""
 
 from __future__ import annotations
 
@@ -44,8 +42,8 @@ Beginning: TypeAlias = Callable[[bytearray, bool], int | None]
 
 @dataclass(frozen=True)
 class Recognised:
-    """A protocol, the side that is the client (None: nothing tells), and which sides begin with
-    their first bytes."""
+    """A protocol, the client's side (None: unknown), and which sides are captured from their first
+    bytes."""
 
     protocol: str
     client: int | None = None
@@ -53,11 +51,10 @@ class Recognised:
 
 
 def recognised(raw: Mapping[int, bytes], begun: Mapping[int, bool]) -> Recognised | None:
-    """Return the protocol of ``raw`` (by side); None while more is needed. ``begun``: whether a
-    side's first bytes are its first.
+    """Return the protocol of ``raw`` (by side); None while more bytes are needed. ``begun``:
+    whether a side is captured from its first byte.
 
-    A side whose bytes begin in the middle begins at the edge of a packet.
-    """
+    A side captured from the middle begins at a packet boundary."""
     for side, data in raw.items():
         detected = _by_start(side, data)
         if detected is not None:
@@ -78,7 +75,7 @@ def _by_start(side: int, data: bytes) -> Recognised | None:
     if data[:4] == b"AMQP" and len(data) >= 8:
         if data[5:8] == b"\x01\x00\x00" and data[4] in (0, 2, 3):
             return Recognised(TLS if data[4] == 2 else AMQP, None, frozenset({side}))
-        # Brokers answer with the version that they have; only a client begins with one of these.
+        # Brokers answer with their version; only a client begins with one of these.
         return (
             Recognised(AMQP091, side, frozenset({side}))
             if data[4:] and data[4] in (0, 1)
@@ -122,26 +119,26 @@ def _client_of_core(side: int, code: int) -> int | None:
 
 
 def stomp_frame(data: bytes | bytearray, out: bool) -> int | None:
-    """Return the offset of the first credible frame (``out``: of a client) in ``data``, which
-    begins at the edge of a packet."""
+    """Return the offset of the first plausible frame (``out``: from a client) in ``data``, which
+    begins at a packet boundary."""
     match = _STOMP_FRAME[out].search(data)
     return None if match is None else match.start(1)
 
 
 def amqp_frame(data: bytes | bytearray) -> int | None:
-    """Return the offset of the first credible AMQP 1.0 frame."""
+    """Return the offset of the first plausible AMQP 1.0 frame."""
     return _first(
         data, amqp_size, re.compile(rb"(?=[\x00-\x01]...[\x02-\x03][\x00\x01]..)", re.DOTALL)
     )
 
 
 def amqp091_frame(data: bytes | bytearray) -> int | None:
-    """Return the offset of the first credible AMQP 0-9-1 frame."""
+    """Return the offset of the first plausible AMQP 0-9-1 frame."""
     return _first(data, amqp091_size, re.compile(rb"\A|(?<=\xce)"))
 
 
 def core_packet(data: bytes | bytearray) -> int | None:
-    """Return the offset of the first credible packet of CORE."""
+    """Return the offset of the first plausible CORE packet."""
     return _first(data, core_size, re.compile(rb"(?=[\x00]...[\x01-\xff]\x00{6})", re.DOTALL))
 
 
@@ -155,15 +152,15 @@ def _first(
 
 
 def follows(data: bytes, at: int, size_of: Callable[[bytes, int], int]) -> bool:
-    """True if a frame at ``at`` is credible: it is whole, and ends where the data do or where
-    another one begins."""
+    """True if a frame at ``at`` is plausible: it is complete and ends at the end of the data or at
+    another frame."""
     size = size_of(data, at)
     end = at + size
     return size > 0 and (end == len(data) or (end + 8 <= len(data) and size_of(data, end) > 0))
 
 
 def amqp_size(data: bytes, at: int) -> int:
-    """Return the length that the AMQP 1.0 frame at ``at`` announces; 0: there is none."""
+    """Return the stated length of the AMQP 1.0 frame at ``at``; 0: none."""
     head = data[at : at + 11]
     if len(head) < 8:
         return 0
@@ -178,7 +175,7 @@ def amqp_size(data: bytes, at: int) -> int:
 
 
 def amqp091_size(data: bytes, at: int) -> int:
-    """Return the length that the AMQP 0-9-1 frame at ``at`` announces; 0: there is none."""
+    """Return the stated length of the AMQP 0-9-1 frame at ``at``; 0: none."""
     head = data[at : at + 7]
     if len(head) < 7 or head[0] not in (1, 2, 3, 8):
         return 0
@@ -188,7 +185,7 @@ def amqp091_size(data: bytes, at: int) -> int:
 
 
 def core_size(data: bytes, at: int) -> int:
-    """Return the length that the packet of CORE at ``at`` announces; 0: there is none."""
+    """Return the stated length of the CORE packet at ``at``; 0: none."""
     head = data[at : at + PACKET_HEADER]
     if len(head) < PACKET_HEADER or head[4] not in BY_CODE or any(head[5:11]):
         return 0

@@ -1,11 +1,11 @@
-"""TCP streams from segments: what was received, in its order, when it could first be read, and what
-is missing.
+"""Reassembles TCP segments into streams: bytes in order, when each could first be read, and what is
+missing.
 
-A byte's instant is that of the packet by which it and all before it had been captured: what a
-retransmission fills is dated by the retransmission. Of bytes that come twice the first ones count.
-A hole is *lost* once the other side has acknowledged it and :data:`GRACE` has passed (so the
-receiver has it, and the capture never will), or when too much waits behind it. While one direction
-has a hole, the other one waits too, so that both come out in the order of their instants.
+A byte is dated by the packet that completed the stream up to it, so bytes after a retransmitted
+hole have the retransmission's time. Of duplicate bytes the first count. A hole is *lost* once the
+other side has acknowledged it and :data:`GRACE` has passed (the receiver has the bytes, the capture
+never will), or if too much waits after it. While one direction has a hole, the other also waits, so
+that both are released in time order.
 
 Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments).
 """
@@ -44,8 +44,8 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """``size`` bytes were not captured, at ``since`` at the earliest. ``why``: LOST, or CUT off by
-    the capture's limit."""
+    """``size`` bytes were not captured, no earlier than ``since``. ``why``: LOST, or CUT by the
+    snapshot length."""
 
     at: Instant
     side: int
@@ -71,7 +71,7 @@ _Run: TypeAlias = tuple[int, int, Instant, bytes | None]
 
 @dataclass
 class _Half:
-    """One direction. Numbers are counted on beyond 2**32."""
+    """One direction. Its sequence numbers do not wrap at 2**32."""
 
     side: int
     next: int | None = None
@@ -91,20 +91,20 @@ class _Half:
     ended: bool = False
 
     def number(self, low: int) -> int:
-        """A number of 32 bits as the nearest to where the direction has come."""
+        """Extend a 32-bit number to the value nearest to the current position."""
         assert self.next is not None
         return self.next + ((low - self.next + 2**31) % 2**32) - 2**31
 
     @property
     def holed(self) -> bool:
-        """True if something is known to have been sent, and is not here."""
+        """True if bytes are known to have been sent but are missing."""
         if self.next is None or self.ended:
             return False
         behind = bool(self.runs) and self.runs[0][0] > self.next
         return behind or (not self.runs and (self.acked > self.next or (self.end or 0) > self.next))
 
     def take(self, begin: int, size: int, at: Instant, data: bytes | None) -> None:
-        """Keep what is new of ``size`` bytes from ``begin`` on."""
+        """Keep the new ones among ``size`` bytes starting at ``begin``."""
         assert self.next is not None
         end = begin + size
         at_begin = begin
@@ -129,7 +129,7 @@ class _Half:
         self.waiting += end - begin
 
     def _uncover(self, low: int, high: int, begin: int, end: int) -> None:
-        """Take away what was known to be cut off and has arrived whole since."""
+        """Forget truncated ranges that have since arrived in full."""
         place = next(at for at, run in enumerate(self.runs) if run[0] == low)
         _, _, at, _ = self.runs.pop(place)
         rest = [(low, min(high, begin)), (max(low, end), high)]
@@ -157,13 +157,13 @@ class _Half:
             yield Ended(self.at, self.side, CloseHow.EOF)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:
-        """Give up the bytes missing before the next ones."""
+        """Give up the missing bytes before the next ones."""
         assert self.next is not None
         ends = [run[0] for run in self.runs[:1]]
         if not ends:
             ends = [offset for offset in (self.acked, self.end or 0) if offset > self.next]
         size, since = min(ends) - self.next, self.at
-        # It crossed before it was acknowledged, and before what came behind it.
+        # It was sent before its acknowledgement and before the bytes after it.
         given_up = [run[2] for run in self.runs[:1]] + (
             [self.acked_at] if self.acked > self.next else []
         )
@@ -173,8 +173,8 @@ class _Half:
 
 
 def _rank(number: int, piece: Piece) -> tuple[Instant, bool, int]:
-    """The order of pieces of both sides: what is missing may have been what the other side answered
-    at the same instant."""
+    """The sort key of pieces from both sides: at equal instants missing bytes come first, since the
+    other side may have answered them."""
     return piece.at, not isinstance(piece, Missing), number
 
 
@@ -203,11 +203,11 @@ class Stream:
 
     @property
     def holed(self) -> bool:
-        """True if something is waited for."""
+        """True if it is waiting for missing bytes."""
         return any(half.holed for half in self.halves)
 
     def feed(self, side: int, packet: Packet) -> Sequence[Piece]:
-        """Return what a packet from ``side`` completes, in order."""
+        """Return the pieces that a packet from ``side`` completes, in order."""
         if self.smooth and not packet.flags & (SYN | FIN | RST) and not packet.cut:
             usual = self._usual(self.halves[side], self.halves[1 - side], packet)
             if usual is not None:
@@ -225,8 +225,8 @@ class Stream:
 
     @staticmethod
     def _usual(mine: _Half, other: _Half, packet: Packet) -> Sequence[Piece] | None:
-        """The fast path of nearly every packet: it continues where the last one ended, and
-        acknowledges no more than there is."""
+        """The fast path for nearly every packet: it continues where the last one ended, and
+        acknowledges no missing bytes."""
         assert mine.next is not None
         assert other.next is not None
         if packet.flags & ACK:
@@ -295,9 +295,9 @@ class Stream:
             return
         number = half.number(ack)
         if half.end is not None and number > half.end:
-            number = half.end  # a FIN counts one
+            number = half.end  # a FIN occupies one sequence number
         if number > half.acked:
-            # Whatever answers to what is missing comes behind the first acknowledgement of it.
+            # Answers to the missing bytes follow the first acknowledgement of them.
             half.acked_at = half.acked_at if half.acked > half.next else at
             half.acked = number
             if half.holed and not half.hole_at:
@@ -340,11 +340,11 @@ class Stream:
         yield Ended(at, side, CloseHow.RESET)
 
     def pass_time(self, now: Instant) -> Iterator[Piece]:
-        """Yield what is given up because nothing arrived for it up to ``now``."""
+        """Yield the holes given up by ``now`` because nothing filled them."""
         yield from self._in_order([], now)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:
-        """Everything that waits for what will not come: the capture or the connection ended."""
+        """Release everything that is waiting, because the capture or the connection ended."""
         for half in self.halves:
             while half.holed:
                 self._held += half.give_up(now)

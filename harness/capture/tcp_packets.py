@@ -1,10 +1,9 @@
 """The TCP fields of a captured packet.
 
-The usual packets (Ethernet, Linux cooked, loopback, raw IP; IPv4 or IPv6 with TCP directly behind)
-are read with two ``struct`` calls: a capture has millions of them, and every task that shares it
-has to look at each (measured: 4 µs against 46 µs with objects for each layer). Whatever else stands
-in front of TCP (VLAN tags, IPv6 extension headers, PPP …) is read by dpkt, whose business it is.
-"""
+Common packets (Ethernet, Linux cooked, loopback, raw IP; IPv4 or IPv6 directly followed by TCP) are
+read with two ``struct`` calls: a capture has millions of them, and every task that shares it reads
+each (measured: 4 µs against 46 µs with objects for each layer). dpkt reads packets with other
+headers before TCP (VLAN tags, IPv6 extension headers, PPP …)."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ _MOST_FRAGMENTS = 1024
 
 
 class Packet(NamedTuple):
-    """One TCP segment. ``cut`` bytes at the end of its payload were not kept by the capture."""
+    """One TCP segment. The capture truncated ``cut`` bytes at the end of its payload."""
 
     at: Instant
     source: Endpoint
@@ -59,7 +58,7 @@ class Packet(NamedTuple):
 
 
 class Packets:
-    """Reads packets. Fragments of IPv4 are put together as far as they come within a while."""
+    """Reads packets. IPv4 fragments are reassembled if they arrive close together."""
 
     def __init__(self) -> None:
         self._fragments: OrderedDict[tuple[bytes, bytes, int], dict[int, tuple[bytes, bool]]] = (
@@ -86,8 +85,7 @@ class Packets:
             if protocol != _TCP:
                 return None
             behind = start + (head & 15) * 4
-            # A length of 0 is a segment that the network card was to cut; it ends where the packet
-            # does.
+            # A length of 0 means segmentation offload: the segment ends with the packet.
             end = start + length if length else len(data)
             if part & 0x3FFF:
                 whole = self._whole((source, target, number), part, data[behind:end], end - behind)
@@ -105,8 +103,8 @@ class Packets:
     def _whole(
         self, key: tuple[bytes, bytes, int], part: int, data: bytes, size: int
     ) -> bytes | None:
-        """The payload of a packet once all of its fragments are here; what the capture cut short is
-        never whole."""
+        """The payload of a packet once all of its fragments have arrived; never if the capture
+        truncated one."""
         if len(data) < size:
             return None
         parts = self._fragments.setdefault(key, {})
@@ -125,7 +123,7 @@ class Packets:
 
 
 def _begin(link: int, data: bytes) -> int | None:
-    """Return the offset of the IP header; None where another header precedes it."""
+    """Return the offset of the IP header; None if another header precedes it."""
     if link == _ETHERNET:
         kind, start = data[12:14], 14
     elif link == _SLL:
@@ -145,8 +143,8 @@ _LAYERS = {_ETHERNET: dpkt.ethernet.Ethernet, _SLL: dpkt.sll.SLL, _SLL2: dpkt.sl
 
 
 def _unusual(at: Instant, link: int, data: bytes) -> Packet | None:
-    """Return the packet that dpkt finds behind tags, labels, tunnels and extension headers.
-    ``link`` is IPv6's for a packet without frame."""
+    """Return the packet that dpkt finds after tags, labels, tunnels and extension headers. ``link``
+    is IPv6's for a packet without a frame."""
     try:
         layer = dpkt.ip6.IP6(data) if link == _IPV6 else _LAYERS[link](data)
         while isinstance(layer, dpkt.Packet) and not isinstance(layer, (dpkt.ip.IP, dpkt.ip6.IP6)):
@@ -190,14 +188,14 @@ def _segment(
 
 
 def part_of(packet: Packet, parts: int) -> int:
-    """Which of so many parts of a capture a packet belongs to; both directions of a connection
-    belong to the same."""
+    """Return the part of a capture to which a packet belongs, the same for both directions of a
+    connection."""
     one, other = (address + port.to_bytes(2) for address, port in (packet.source, packet.target))
     return zlib.crc32(min(one, other) + max(one, other)) % parts
 
 
 def glanced_at(captured: Captured, parts: int) -> int | None:
-    """:func:`part_of` of a usual packet, at a glance; None where one has to look closer."""
+    """:func:`part_of` without parsing, for common packets; None for others."""
     data = captured.data
     at = _begin(captured.link, data)
     if at is None or data[at : at + 1] != b"\x45" or data[at + 6 : at + 8] not in _UNBROKEN:

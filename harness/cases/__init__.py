@@ -1,1 +1,1 @@
-"""Conformance cases: how they are declared, selected, drawn, executed and judged."""
+"""Conformance cases: declaration, selection, drawing of examples, execution and judgement."""

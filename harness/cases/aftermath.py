@@ -1,10 +1,9 @@
-"""The time behind a case: its connections stay open and are read, and general rules judge all that
-arrived on them (``harness/oracles/*_aftermath.py``).
+"""The time after a case: its connections stay open and are read, and general rules judge everything
+received (``harness/oracles/*_aftermath.py``).
 
-In virtual time that lasts as long as the longest interval that a connection agreed on, and past the
-broker's own checks; heartbeats which a client promised are sent meanwhile. In real time it lasts
-:data:`REAL`: a place whose case only lingers leaves the processor to others.
-"""
+In virtual time it lasts for the longest interval agreed on any connection and beyond the broker's
+own checks; the heartbeats promised by clients are sent meanwhile. In real time it lasts
+:data:`REAL`, during which the processor is free for other cases."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ RULES: Mapping[str, Rules] = {
 
 
 def observe(bench: Bench) -> None:
-    """Read on, and add to the bench's findings what breaks a general rule."""
+    """Continue reading, and add violations of general rules to the bench's findings."""
     since = bench.now()
     abandoned = {event.conn for event in bench.events if isinstance(event, ConnectionAbandoned)}
     peers = [peer for peer in bench.peers if peer.protocol in RULES]
@@ -59,7 +58,8 @@ def observe(bench: Bench) -> None:
         looked_at = _read_on(bench, lingering, since, REAL)
     findings = _judged(bench, peers, since, looked_at, GRACE)
     if findings and not bench.virtual:
-        # A broker has as long as for any other answer. Measuring costs a look at all its threads.
+        # The broker has as long as for any other answer. Measuring its lateness means reading all
+        # its threads.
         if lingering:
             looked_at = _read_on(bench, lingering, since, PATIENCE + REAL)
         late = bench.world.lateness(since)
@@ -93,7 +93,7 @@ def _judged(
 
 
 def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
-    """The documented TTL of a connection of this target, in ns; None: it has none."""
+    """This target's documented connection TTL, in ns; None: none."""
     if peer.protocol != "STOMP" or "connection-ttl" not in bench.capabilities:
         return None
     version, promised = stomp_aftermath.promise(bench.events, peer.conn)
@@ -104,7 +104,8 @@ def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
 def _read_on(
     bench: Bench, peers: list[Conversation[Any]], since: Instant, real: Duration
 ) -> Instant:
-    """Until when was read: a place that goes on late has looked at nothing meanwhile."""
+    """Continue reading; return until when that was done, since a delayed thread reads nothing
+    meanwhile."""
     until = since + (_virtual_time(bench, peers) if bench.virtual else real)
     for peer in peers:
         interval, _ = RULES[peer.protocol].intervals(bench.events, peer.conn)
@@ -114,7 +115,7 @@ def _read_on(
         bench.world.wait_until(
             lambda: not bench.virtual and all(peer.ended is not None for peer in peers), until
         )
-    except LimitReached as limit:  # what arrived until then is judged
+    except LimitReached as limit:  # judge what has arrived so far
         bench.record_note(f"the aftermath ends: {limit}")
     return min(bench.now(), until)
 

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 peers of a bench: raw ones, pika, and RabbitMQ's management API."""
+"""A bench's AMQP 0-9-1 peers (raw and pika) and RabbitMQ's management API."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Amqp091Peers(Connections):
     """Makes AMQP 0-9-1 peers, raw ones and pika, and connections to RabbitMQ's management API."""
 
     def amqp091_peer(self, *, acceptor: str | None = None) -> Amqp091Peer:
-        """An open connection for AMQP 0-9-1 on which nothing has been said. Raises
-        :class:`ControlFailed` when refused."""
+        """An open AMQP 0-9-1 connection on which nothing has been sent. Raises
+        :class:`ControlFailed` if refused."""
         from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 
         identity = self.target.identity
@@ -35,11 +35,10 @@ class Amqp091Peers(Connections):
     def amqp091(
         self, *, acceptor: str | None = None, channels: int = 1, **options: Any
     ) -> Amqp091Peer:
-        """An AMQP 0-9-1 peer that is logged in, with channels 1 to ``channels`` open.
+        """A logged-in AMQP 0-9-1 peer with channels 1 to ``channels`` open.
 
-        ``options`` are for its tune-ok, and ``capabilities`` those of its client-properties.
-        Reaching this state is a control, not a finding.
-        """
+        ``options`` are for its tune-ok, ``capabilities`` for its client-properties. Reaching this
+        state is a control, not a finding."""
         from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
 
         peer = self.amqp091_peer(acceptor=acceptor)

@@ -1,4 +1,4 @@
-"""AMQP 1.0 peers of a bench: raw ones, Proton and rhea."""
+"""A bench's AMQP 1.0 peers: raw, Proton and rhea."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
 
 
 def _require_proton() -> None:
-    """Have the case skipped if Proton is not installed. To try its import is not enough: one that
-    fails in another thread meanwhile leaves half a module to this one."""
+    """Skip the case if Proton is not installed. Trying to import it is not enough: an import
+    failing concurrently in another thread leaves a partial module."""
     if find_spec("proton") is None:
         raise ControlFailed(extras.sentence("proton"), Symptom.ABSENT)
 
@@ -37,11 +37,10 @@ class AmqpPeers(Connections):
         certificate: Certificate | None = None,
         plain: bool = False,
     ) -> AmqpPeer:
-        """An open connection on which nothing has been said. Raises :class:`ControlFailed` when it
-        is refused.
+        """An open connection on which nothing has been sent. Raises :class:`ControlFailed` if
+        refused.
 
-        ``certificate`` is what we show where there is TLS; ``plain`` leaves TLS out.
-        """
+        ``certificate`` is our client certificate for TLS; ``plain`` disables TLS."""
         from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 
         peer = AmqpPeer(
@@ -62,11 +61,9 @@ class AmqpPeers(Connections):
         begin: bool = True,
         **open_fields: Any,
     ) -> AmqpPeer:
-        """An AMQP 1.0 peer that is logged in, has opened and (by default) begun a session on
-        channel 0.
+        """A logged-in AMQP 1.0 peer that has opened and (by default) begun a session on channel 0.
 
-        ``open_fields`` are those of its open. That it gets so far is a control, not a finding.
-        """
+        ``open_fields`` are those of its open. Reaching this state is a control, not a finding."""
         peer = self.amqp_peer(acceptor=acceptor)
         if sasl:
             peer.authenticate(self.target.identity.login, self.target.identity.passcode)
@@ -101,8 +98,8 @@ class AmqpPeers(Connections):
         return self._dialled(BlockingPeer, acceptor, options)
 
     def proton_container(self, *, acceptor: str | None = None, **options: Any) -> ContainerPeer:
-        """Proton's Container in a thread of its own, connected. Raises :class:`ControlFailed` in
-        virtual time."""
+        """Proton's Container in its own thread, connected. Raises :class:`ControlFailed` in virtual
+        time."""
         _require_proton()
         from brokerproof.harness.clients.proton_sockets import ContainerPeer
 
@@ -120,8 +117,8 @@ class AmqpPeers(Connections):
     def rhea(
         self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
     ) -> RheaPeer:
-        """rhea in a process of its own, connected; ``options`` are rhea's. Raises
-        :class:`ControlFailed` without node."""
+        """rhea in its own process, connected; ``options`` are rhea's. Raises :class:`ControlFailed`
+        without Node.js."""
         from brokerproof.harness.clients.rhea import RheaPeer
 
         identity = self.target.identity

@@ -1,10 +1,9 @@
-"""Python sources are parsed by one thread at a time.
+"""Lets only one thread at a time parse Python sources.
 
-CPython counts, for all threads of a process together, how deep it is in a syntax tree while it
-makes objects of it (seen with 3.11.7: "AST constructor recursion depth mismatch"). Cases of real
-targets run side by side in threads, and Hypothesis, pytest and our own counterexamples parse
-sources while they do: without this a case could fail for no fault of its own.
-"""
+While CPython converts a syntax tree to objects, all threads of a process share its depth counter
+(seen with 3.11.7: "AST constructor recursion depth mismatch"). Cases on real targets run
+concurrently in threads, and Hypothesis, pytest and our counterexamples parse sources meanwhile.
+Without this lock a case could fail for no reason."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ _parse: Any = ast.parse
 
 
 def in_turn(*arguments: Any, **named: Any) -> ast.AST:
-    """``ast.parse`` under the lock; :func:`one_at_a_time` puts it in place of the original."""
+    """``ast.parse`` under the lock; :func:`one_at_a_time` installs it."""
     with _TURN:
         tree: ast.AST = _parse(*arguments, **named)
     return tree
 
 
 def one_at_a_time() -> None:
-    """From now on threads of this process wait for one another in ``ast.parse``."""
+    """Make threads of this process take turns in ``ast.parse``."""
     ast.parse = in_turn  # type: ignore[assignment]

@@ -1,7 +1,6 @@
-"""The target as a case sees it: a world, peers, the verbs that hide the clock, and findings.
+"""The target as a case sees it: a world, peers, methods that hide the clock, and findings.
 
-One bench serves one case (in a property: one example). Its events are the case's trace.
-"""
+One bench serves one case (for a property, one example). Its events are the case's trace."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ BEYOND_THE_WIRE = "the case changed the broker's limits or resources, which a sc
 
 
 class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, MeasurementJudge):
-    """A target as one case sees it: peers, time, the machine's resources, and a place for
-    findings."""
+    """A target as one case sees it: peers, time, the machine's resources, and findings."""
 
     def __init__(
         self,
@@ -61,29 +59,28 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.example_record.seed = seed
 
     def reached(self, situation: str) -> None:
-        """Note that this example reached ``situation``, one of those that its property declares.
+        """Note that this example reached ``situation``, which its property declares.
 
-        Raises ``ValueError`` for another one.
-        """
+        Raises ``ValueError`` for an undeclared one."""
         if situation not in self.situations:
             raise ValueError(f"the property does not declare the situation {situation!r}")
         self.example_record.situations[situation] = 1
 
     def used_amount(self, what: str, amount: int) -> None:
-        """Note that this example used ``amount`` of ``what``: "waiting messages", say. The result
-        keeps the greatest."""
+        """Note that this example used ``amount`` of ``what`` ("waiting messages", say). The result
+        keeps the maximum."""
         amounts = self.example_record.amounts
         amounts[what] = max(amount, amounts.get(what, 0))
 
-    # the verbs that hide the clock
+    # methods that hide the clock
 
     def advance(self, duration: Duration) -> None:
-        """Let ``duration`` pass, with everything that happens meanwhile."""
+        """Let ``duration`` pass while the world goes on."""
         self.record(Advanced(at_ns=self.now(), duration_ns=duration))
         self.world.wait_until(lambda: False, self.now() + duration)
 
     def wait_until(self, ready: Callable[[], bool], within: Duration) -> bool:
-        """Let time pass until ``ready()``, at most ``within``; return ``ready()``."""
+        """Wait until ``ready()``, at most ``within``; return ``ready()``."""
         return self.world.wait_until(ready, self.now() + within)
 
     # the broker's machine and what it reports
@@ -93,10 +90,9 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.example_record.wire.unkept = BEYOND_THE_WIRE
 
     def raise_alarm(self, resource: str, *, node: str = "") -> None:
-        """Make the broker short of ``resource`` (memory or disk). For targets that have "alarms".
+        """Make the broker short of ``resource`` (memory or disk). For targets with "alarms".
 
-        ``node`` is one node of a target that has "cluster"; the default is its first.
-        """
+        ``node`` is a node of a target with "cluster" (default: its first)."""
         self.record_note(f"{_place(node)} is short of {resource}")
         self._administer()
         self.target.raise_alarm(self.world, resource, node)
@@ -113,33 +109,31 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         disk: float | int | None = None,
         paging: float | None = None,
     ) -> None:
-        """Set the limits below which memory and disk space raise alarms, while the broker runs.
+        """Set the running broker's limits for memory and disk alarms.
 
         A limit is a fraction of the machine's memory (float) or bytes (int). ``paging`` is the
-        fraction of the memory limit at which queues start to page out, for targets that have
-        "memory-paging". For targets that have "alarms".
-        """
+        fraction of the memory limit at which queues start to page out, for targets with
+        "memory-paging". For targets with "alarms"."""
         self.record_note(f"the limits are set: memory {memory}, disk {disk}, paging {paging}")
         self._administer()
         self.target.set_limits(self.world, LimitsSet(memory, disk, paging))
 
     def readings(self, reading: ResourcesRead) -> None:
-        """Give the broker a reading of its machine's memory and disk. For virtual targets, which
-        have "readings"."""
+        """Give the broker a reading of its machine's memory and disk. For virtual targets with
+        "readings"."""
         self.record_note(f"the machine: {reading}")
         self._administer()
         assert isinstance(self.world, VirtualWorld)
         self.world.feed(reading)
 
     def admin(self) -> Admin:
-        """Artemis management over a connection of its own. For targets that have "admin"."""
+        """Artemis management over a separate connection. For targets with "admin"."""
         self.has_administered = True
         address = str(self.profile.parameters["management_address"])
         return Admin(self, self.stomp(), address, self.destination())
 
     def statistics(self) -> Statistics:
-        """ActiveMQ statistics over a connection of its own. For targets that have
-        "statistics"."""
+        """ActiveMQ statistics over a separate connection. For targets with "statistics"."""
         nodes = {
             routing: str(self.profile.parameters[f"{routing.value.lower()}_node"])
             for routing in RoutingType
@@ -149,23 +143,23 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
     # virtual links
 
     def disturb(self, faults: LinkFaults) -> None:
-        """Give links opened from now on these faults. It has no effect on real links."""
+        """Apply these faults to links opened from now on. No effect on real links."""
         if isinstance(self.world, VirtualWorld):
             self.world.faults = faults
             self.record(LinkFaulted(at_ns=self.now(), detail=str(faults)))
 
-    # arithmetic of the target's own parameters
+    # calculations from the target's parameters
 
     def negotiated(
         self, heart_beat: tuple[int, int] | None, version: str = "1.2", acceptor: str | None = None
     ) -> liveness.Negotiated:
-        """The answer to a ``heart-beat`` header that the arithmetic expects of this target."""
+        """The expected answer of this target to a ``heart-beat`` header."""
         return liveness.negotiate(self.parameters(acceptor), heart_beat, version)
 
     def silence_interval(
         self, ttl_ms: int, acceptor: str | None = None
     ) -> tuple[Duration, Duration]:
-        """The silence after which this target should close a connection with that TTL."""
+        """The silence after which this target should close a connection with this TTL."""
         check = self.parameters(acceptor)["connection_ttl_check_interval_ms"]
         assert isinstance(check, int)
         return liveness.silence_interval(ttl_ms, check, exact=self.virtual)

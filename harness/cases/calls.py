@@ -1,7 +1,6 @@
-"""Every call of every conformance case, without pytest: versions and parametrizations written out.
+"""Lists every call of every conformance case without pytest, expanding versions and parameters.
 
-The ids are those under which pytest records results, so what a matrix says of a case can be looked
-up and run there.
+The ids are those under which pytest records results, so cases in a matrix can be looked up and run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``@case`` and ``@over``: how a plain function becomes a conformance case.
+"""``@case`` and ``@over``, which turn a plain function into a conformance case.
 
 A case cites the requirements it judges and names the capabilities it needs::
 
@@ -11,12 +11,11 @@ A case cites the requirements it judges and names the capabilities it needs::
     @case(ANSWERED, RECEIPT_ID)
     def test_every_receipt_is_answered(target, version): ...
 
-The second form runs once per version and cites the ids of that version. ``@over`` makes a property
-of it: each strategy draws one argument; a strategy may be a function of the target, and an argument
+The second form runs once per version and cites that version's ids. ``@over`` turns it into a
+property: each strategy draws one argument. A strategy may be a function of the target. An argument
 that is a :class:`Where`, or has one as its ``where``, configures the broker of its example. A
-property may declare the ``situations`` that its examples are drawn for; it says so by
-``target.reached(situation)`` where one has come about.
-"""
+property may declare the ``situations`` that its examples should reach; the function calls
+``target.reached(situation)`` when one occurs."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ SHIPPED = "brokerproof.suites."
 
 @dataclass(frozen=True)
 class Where:
-    """The setting of an example: an acceptor, and the settings it changes on a target that can be
-    reconfigured."""
+    """The setup of an example: an acceptor, and the settings to change on a reconfigurable
+    target."""
 
     acceptor: str
     overrides: Overrides | None = None
@@ -55,8 +54,7 @@ Situations = tuple[str, ...] | Callable[[Target], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Over:
-    """The strategies of a property, and how many examples it takes at normal effort in virtual
-    time."""
+    """The strategies of a property, and its number of examples at normal effort in virtual time."""
 
     strategies: Mapping[str, Any]
     examples: int
@@ -74,7 +72,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Case:
-    """One case of one version (None: not a matter of versions)."""
+    """One case in one version (None: independent of versions)."""
 
     name: str
     """``stomp.receipts.every_receipt_is_answered``, without the version."""
@@ -98,7 +96,7 @@ class Case:
 
     @property
     def drawn(self) -> dict[str, str]:
-        """The meanings of drawn arguments: the docstrings of those that are dataclasses."""
+        """Descriptions of drawn arguments: the docstrings of their dataclasses."""
         if self.over is None:
             return {}
         annotations = inspect.get_annotations(self.function)
@@ -107,7 +105,7 @@ class Case:
         return {
             name: " ".join(kind.__doc__.split())
             for name, kind in kinds.items()
-            # A dataclass without a docstring is given its signature as one.
+            # Python sets the docstring of a dataclass without one to its signature.
             if isinstance(kind, type)
             and dataclasses.is_dataclass(kind)
             and kind.__doc__
@@ -133,10 +131,9 @@ def case(
     needs: Iterable[str] = (),
     harm: str = "",
 ) -> Callable[[Function], Function]:
-    """Make a case. ``harm`` is the damage that it leaves behind on a broker that fails it.
+    """Make a case. ``harm`` is the damage that it leaves on a broker that fails it.
 
-    Raises ``TypeError`` for one without requirements or a version map without a ``version``
-    argument.
+    Raises ``TypeError`` without requirements, or for a version map without a ``version`` argument.
     """
 
     def decorate(function: Function) -> Function:
@@ -170,7 +167,7 @@ def case(
                 f"{name} is a conformance case: it is executed by brokerproof's pytest plugin"
             )
 
-        # pytest must not take drawn arguments for fixtures
+        # pytest must not treat drawn arguments as fixtures
         collected.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
                 inspect.Parameter(parameter, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -191,13 +188,11 @@ def over(
     situations: Situations = (),
     **strategies: Any,
 ) -> Callable[[Function], Function]:
-    """Make a property of a case; stands below ``@case``.
+    """Turn a case into a property; goes below ``@case``.
 
-    ``examples`` is for virtual time, where normal effort draws 0.3 of it, but not less than
-    ``least``; ``always`` gives examples that are run besides. In virtual time more examples are
-    drawn while one of ``situations`` was not reached, and a case that never reaches it is
-    INCONCLUSIVE.
-    """
+    ``examples`` is for virtual time: normal effort draws 0.3 of it, but at least ``least``.
+    ``always`` has examples that are run in addition. In virtual time more examples are drawn while
+    any of ``situations`` is unreached; a case that never reaches one is INCONCLUSIVE."""
 
     def decorate(function: Function) -> Function:
         setattr(function, _OVER, Over(strategies, examples, least, always, situations))
@@ -240,7 +235,7 @@ def _names(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def _spoken(name: str) -> frozenset[str]:
-    """The protocol that a case speaks by its place: it needs a target that speaks it."""
+    """The protocol that a case uses, from its module: its target must speak it."""
     return frozenset({"stomp"} if name.startswith(_STOMP) else ())
 
 

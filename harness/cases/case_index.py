@@ -1,10 +1,9 @@
-"""The index of all cases with their versions and parameters, and of all requirements: what
-``brokerproof cases`` and ``brokerproof requirements`` list.
+"""The index of all cases (with versions and parameters) and requirements, which ``brokerproof
+cases`` and ``brokerproof requirements`` list.
 
-Importing and collecting the suites takes seconds, so pytest does it once in a process of its own.
-Reading the catalogue's TOML takes longer than the rest of a command. So the index is kept in the
-cache folder until a file of the suites, the harness or the catalogue changes.
-"""
+Collecting the suites takes seconds, so pytest does it once in a separate process. Reading the
+catalogue's TOML takes longer than the rest of a command. So the index is cached until a file of the
+suites, the harness or the catalogue changes."""
 
 from __future__ import annotations
 
@@ -54,22 +53,22 @@ class IndexedCase:
 
     @property
     def areas(self) -> tuple[Area, ...]:
-        """The areas of its requirements, in the order of areas."""
+        """The areas of its requirements, in area order."""
         cited = {area_of(requirement) for requirement in self.requirements}
         return tuple(area for area in Area if area in cited)
 
 
 @dataclass(frozen=True)
 class Index:
-    """All cases, in the order of the suites, and all requirements."""
+    """All cases, in suite order, and all requirements."""
 
     cases: list[IndexedCase]
     catalogue: Catalogue
 
 
 def load() -> Index:
-    """Return the index, from the cache folder if no source has changed. Raises :class:`NoIndex`, or
-    :class:`~brokerproof.harness.catalogue.tables.BadData` for a wrong file of requirements."""
+    """Return the index, from the cache if no source has changed. Raises :class:`NoIndex`, or
+    :class:`~brokerproof.harness.catalogue.tables.BadData` for an invalid requirement file."""
     key = _key()
     path = cache_folder() / "cases" / f"{key}.json"
     try:
@@ -81,7 +80,7 @@ def load() -> Index:
 
 
 def described(cases: Iterable[IndexedCase]) -> dict[str, CaseInfo]:
-    """Return what the catalogue needs of each case, by name and in the order of names."""
+    """Return the facts about each case that the catalogue needs, sorted by name."""
     by_name: dict[str, list[IndexedCase]] = {}
     for case in cases:
         by_name.setdefault(case.name, []).append(case)
@@ -110,8 +109,8 @@ def suites_folder() -> Path:
 
 
 def suite_folders() -> dict[str, Path]:
-    """Return the folders of all suites: those that come along, and those of installed packages.
-    Raises :class:`NoIndex` for one that is not installed, or has a name that is taken."""
+    """Return the folders of all suites: our own and those of installed packages. Raises
+    :class:`NoIndex` for one that is not installed or whose name is taken."""
     shipped = {suite: suites_folder() / suite for suite in CONFORMANCE}
     others = _folders_of(extensions.SUITES)
     if taken := sorted(others.keys() & {*CONFORMANCE, *SUITE_ALIASES}):
@@ -132,14 +131,12 @@ def _folders_of(group: str) -> dict[str, Path]:
 def pytest_command() -> list[str]:
     """Return the command that collects conformance cases, without the suites.
 
-    ``-P``: what the folder in which it runs happens to hold, such as a checkout, is not imported.
-    """
+    ``-P``: do not import from the current folder, which may be a checkout."""
     home = suites_folder()
     return [
         *(sys.executable, "-P", "-m", "pytest", "-c", str(home / "conformance.ini")),
         *("--rootdir", str(home), "-q", "--no-header", "--tb=no"),
-        # What a case finds it judges; its asserts only say what is there, and need not be rewritten
-        # to tell more.
+        # Cases report through findings; their asserts narrow types and need no rewriting.
         *("--assert=plain", "-p", "no:cacheprovider"),
         *("-p", "brokerproof.harness.cases.process_of_a_run"),
     ]
@@ -174,7 +171,7 @@ def _cases(rows: Iterable[dict[str, Any]]) -> list[IndexedCase]:
 
 
 def _key() -> str:
-    """Return a digest of the names, sizes and times of all files that cases are made of."""
+    """Return a digest of the names, sizes and times of all files that define cases."""
     digest = hashlib.sha256(sys.version.encode())
     home = suites_folder()
     others = [
@@ -191,7 +188,7 @@ def _key() -> str:
 
 
 def digest() -> str:
-    """Return a digest of what verdicts are made of, the same on every machine."""
+    """Return a digest of everything that affects verdicts, equal on every machine."""
     home, digest = suites_folder(), hashlib.sha256()
     others = (
         home / "steps",
@@ -239,7 +236,7 @@ def _collect() -> list[IndexedCase]:
 
 
 def _keep(path: Path, index: Index) -> None:
-    """Keep the index for the next time; without a writable cache folder it is made again."""
+    """Cache the index; without a writable cache folder it is rebuilt each time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Clients on trial: a driver that a case commands, and the server that its library connects to."""
+"""Clients on trial: a driver that a case controls, and the server to which its library connects."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ LOGIN, PASSCODE = "ann", "a:b\\c"
 @runtime_checkable
 class TriesClients(Protocol):
     def begin_trial(self, world: World, driver: Receiver, accepted: Accepted) -> BegunTrial:
-        """Start a driver in ``world``. ``accepted`` is called for each connection that its library
-        opens."""
+        """Start a driver in ``world``. Its library's connections are passed to ``accepted``."""
 
 
 S = TypeVar("S", bound=Scripted[Any])
 
 
 class ClientTrial(Generic[S]):
-    """One client on trial: its driver, and our end of each connection that it opened."""
+    """One client on trial: its driver, and our end of each connection it opened."""
 
     def __init__(self, bench: ClientTrials, make: Callable[[Judge, int], S]) -> None:
         self._bench = bench
@@ -77,25 +76,25 @@ class ClientTrial(Generic[S]):
 
     @property
     def server(self) -> S:
-        """Our end of the newest connection. Raises :class:`ControlFailed` before the first."""
+        """Our end of the latest connection. Raises :class:`ControlFailed` before the first."""
         if not self.servers:
             raise ControlFailed("the client opened no connection")
         return self.servers[-1]
 
     def _dial(self, **options: Any) -> None:
-        """Tell the client to connect, and wait until it has."""
+        """Make the client connect, and wait until it has."""
         where = {"host": self._begun.host, "port": self._begun.port}
         self.driver.do("connect", **where, **options)
         world = self._bench.world
         world.wait_until(lambda: bool(self.servers), world.now() + PATIENCE)
 
     def message(self) -> ClientEvent:
-        """The client's report of its next message. It is a control that it comes."""
+        """The client's report of its next message; a control that it arrives."""
         return self.driver.expect(event_named("message"))
 
     @property
     def lost(self) -> bool:
-        """True if the client ended its connection, or says that it lost it."""
+        """True if the client ended its connection or reports that it was lost."""
         return self.server.ended is not None or bool(self.driver.reports("disconnected"))
 
     def signs_since(self, since: Instant) -> list[Instant]:
@@ -103,14 +102,14 @@ class ClientTrial(Generic[S]):
         return [since, *(at for at, _ in self.server.heard if at > since)]
 
     def judge_signs(self, proves: Requirements, interval: Duration, since: Instant) -> None:
-        """Judge that the client was never silent for longer than ``interval`` since ``since``."""
+        """Check that since ``since`` the client was never silent for longer than ``interval``."""
         bench = self._bench
         most = interval + bench.punctuality(interval)
         instants, now = self.signs_since(since), bench.now()
         bench.judge_period(proves, "silence of the client", instants, (0, most), until=now)
 
     def judge_stays(self, proves: Requirements, promised: Duration, why: str) -> None:
-        """Judge that the client did not leave, provided that we were never silent for longer than
+        """Check that the client stayed, provided that we were never silent for longer than
         ``promised``."""
         self._bench.record_finding(
             proves,
@@ -128,7 +127,7 @@ class StompTrial(ClientTrial[StompServer]):
     def dial(
         self, heart_beat: tuple[int, int] = (0, 0), login: str = LOGIN, passcode: str = PASSCODE
     ) -> Frame:
-        """Tell the client to connect; return its first frame, which is not answered yet."""
+        """Make the client connect; return its first frame, not yet answered."""
         self._dial(
             vhost=self._begun.host,
             version=self.version,
@@ -144,7 +143,7 @@ class StompTrial(ClientTrial[StompServer]):
         answer: tuple[int, int] | None = (0, 0),
         headers: HeadersLike = (),
     ) -> Frame:
-        """Let the client connect, and answer with CONNECTED; return its CONNECT frame."""
+        """Let the client connect, answer CONNECTED, and return its CONNECT frame."""
         first = self.dial(heart_beat)
         self.server.accept(self.version, answer, headers)
         self.driver.expect(event_named("connected"))
@@ -161,12 +160,12 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
         super().__init__(bench, Amqp091Server)
 
     def dial(self, heartbeat: int = 0) -> Method:
-        """Tell the client to connect; return its protocol header, which is not answered yet."""
+        """Make the client connect; return its protocol header, not yet answered."""
         self._dial(vhost="/", heartbeat=heartbeat, login=LOGIN, passcode=PASSCODE)
         return self.server.expect(HEADER)
 
     def connect(self, heartbeat: int = 0, **limits: int) -> Method:
-        """Let the client connect, with a channel 1 of the application's; return its tune-ok."""
+        """Let the client connect and open its channel 1; return its tune-ok."""
         self.dial(heartbeat)
         agreed = self.server.tune(heartbeat, **limits)
         self.driver.expect(event_named("connected"))
@@ -174,7 +173,7 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
         return agreed
 
     def open_channel(self, channel: int = 1) -> Method:
-        """Let the application open a channel that it calls by this number; return channel.open."""
+        """Let the application open the channel with this number; return channel.open."""
         self.driver.done("channel", channel=channel)
         opened = self.server.received("channel.open")
         self.driver.expect(event_named("channel-open", channel=channel))
@@ -186,11 +185,11 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
         return self.server.received("basic.consume", queue=queue)
 
     def publish(self, body: bytes = b"x", queue: str = "q", channel: int = 1) -> None:
-        """Let the application publish to a queue by the default exchange."""
+        """Let the application publish to a queue through the default exchange."""
         self.driver.done("publish", channel=channel, queue=queue, **body_fields(body))
 
     def published(self, body: bytes, proves: Requirements | None = None) -> Method:
-        """Let the application publish ``body``; return what arrives."""
+        """Let the application publish ``body``; return the frames received."""
         self.publish(body)
         return self.server.received("basic.publish", proves=proves)
 
@@ -233,13 +232,13 @@ class ClientTrials(Connections, MeasurementJudge):
     """The part of a bench that puts clients on trial."""
 
     def stomp_client(self, version: str) -> StompTrial:
-        """A client whose driver runs and that has not connected yet."""
+        """A client that is not connected yet, with its driver running."""
         return StompTrial(self, version)
 
     def amqp091_client(self) -> Amqp091Trial:
-        """A client whose driver runs and that has not connected yet."""
+        """A client that is not connected yet, with its driver running."""
         return Amqp091Trial(self)
 
     def amqp10_client(self) -> Amqp10Trial:
-        """A client whose driver runs and that has not connected yet."""
+        """A client that is not connected yet, with its driver running."""
         return Amqp10Trial(self)

@@ -1,5 +1,4 @@
-"""Repeats a failure of real time, and looks for a smaller example of it where the reference fails
-too."""
+"""Repeats a real-time failure and, if the reference fails too, looks for a smaller example."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ REFERENCE = "reference"
 
 
 def violations(outcome: ExampleRecord) -> Iterator[Finding]:
-    """Every violation beyond doubt, of all examples of a property."""
+    """All certain violations in the examples of a property."""
     for example in outcome.failing or [outcome]:
         for finding in example.findings:
             if finding.seen is Seen.VIOLATED and finding.uncertain is None:
@@ -40,7 +39,7 @@ def violations(outcome: ExampleRecord) -> Iterator[Finding]:
 
 
 def violates(run: Run, call: Call, outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
-    """True if one of ``requirements`` was violated beyond doubt, in a way that is not listed."""
+    """True if one of ``requirements`` was certainly violated in an unlisted way."""
     return any(
         finding.requirement in requirements and not is_listed(run, call, finding)
         for finding in violations(outcome)
@@ -48,7 +47,7 @@ def violates(run: Run, call: Call, outcome: ExampleRecord, requirements: frozens
 
 
 def is_listed(run: Run, call: Call, finding: Finding) -> bool:
-    """True if a known deviation expects what the finding says."""
+    """True if a known deviation expects the finding."""
     requirement, detail = finding.requirement, finding.detail
     return match(run.deviations, call.id, requirement, detail, run.facts.version) is not None
 
@@ -67,7 +66,7 @@ def example_of(
 def run_again(
     run: Run, call: Call, plan: Mapping[str, Any], seed: int
 ) -> tuple[ExampleRecord, str | None]:
-    """One run with these drawn arguments, and why it is an error of ours, or None."""
+    """One run with these drawn arguments, and the reason if it was our error, else None."""
     outcome = ExampleRecord()
     try:
         one_example(run, call, outcome, plan, seed, None if call.case.over is None else 0)
@@ -79,8 +78,8 @@ def run_again(
 def confirmed(
     run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], seed: int
 ) -> ExampleRecord | None:
-    """The failure, run once more on the same target: a smaller example if there is one, else the
-    same; None if neither fails again."""
+    """Run the failure again on the same target: a smaller example if there is one, else the same.
+    None if it does not fail again."""
     plans = [example.plan]
     if call.case.over is not None:
         small = _smaller(run, call, example.plan, failing, seed)
@@ -93,7 +92,7 @@ def confirmed(
 
 
 def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[Finding]:
-    """Return ``findings`` in which the violations of ``failing`` are uncertain, for the reason
+    """Return ``findings`` with the violations of ``failing`` marked uncertain because of
     ``why``."""
     return [
         replace(finding, uncertain=why) if finding.requirement in failing else finding
@@ -104,8 +103,8 @@ def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[
 def _smaller(
     run: Run, call: Call, plan: Mapping[str, Any], failing: frozenset[str], seed: int
 ) -> Mapping[str, Any] | None:
-    """The smallest example that fails on the reference in virtual time; None if this one does not
-    fail there."""
+    """The smallest example that fails on the reference in virtual time; None if this one passes
+    there."""
     smaller = _reference(run.target, plan)
     if smaller is None or not call.needs <= smaller[0].identity.capabilities:
         return None
@@ -122,7 +121,7 @@ def _smaller(
         try:
             example(**plan)
         except ViolationFound:
-            # Drawn as for the target under test, so that what comes out can be run there.
+            # Drawn as for the target under test, so that the result can run there.
             draw(run, call, example, seed, None, shrink=True)
         return smallest[0] if smallest else None
     finally:
@@ -130,8 +129,7 @@ def _smaller(
 
 
 def _reference(target: Target, plan: Mapping[str, Any]) -> tuple[Target, TargetFacts] | None:
-    """The reference, started, if it is to be judged by the same profile and has the acceptors of
-    ``plan``."""
+    """Start the reference if it has the same profile and the acceptors of ``plan``."""
     try:
         reference = target_file.load(REFERENCE)
         if (

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 
 class Connections(CaseRecord):
-    """The part of a bench that opens connections and names addresses.
+    """The part of a bench that opens connections and creates address names.
 
-    ``label`` and ``seed`` are in the names of both.
-    """
+    ``label`` and ``seed`` are part of all names."""
 
     overrides: Overrides | None
     label: str
@@ -43,7 +42,7 @@ class Connections(CaseRecord):
 
     @property
     def profile(self) -> Profile:
-        """The parameters and semantics expected of this family of brokers."""
+        """The parameters and semantics expected of this broker family."""
         return self.target.identity.profile
 
     @property
@@ -51,7 +50,7 @@ class Connections(CaseRecord):
         return self.target.identity.capabilities
 
     def parameters(self, acceptor: str | None = None) -> Parameters:
-        """The effective parameters of an acceptor (default: the one that cases use by default)."""
+        """The effective parameters of an acceptor (default: the default acceptor of cases)."""
         name = acceptor or self.target.identity.default_acceptor
         known = self.target.acceptors(self.overrides)
         if name not in known:
@@ -63,11 +62,10 @@ class Connections(CaseRecord):
         return Stated(known[name])
 
     def full_address(self, kind: str) -> str:
-        """Return how the names of addresses of that kind begin, which are soon full.
+        """Return the name prefix of small addresses of that kind.
 
         ``kind`` is one of :data:`brokerproof.harness.targets.full_addresses.KINDS`. Raises
-        :class:`ControlFailed` for one that was not configured.
-        """
+        :class:`ControlFailed` if that kind is not configured."""
         prefix = self.target.identity.addresses.prefix(kind)
         if prefix is None:
             first = kind.partition(".")[0]
@@ -79,18 +77,18 @@ class Connections(CaseRecord):
         return prefix
 
     def require_capability(self, name: str) -> None:
-        """Raise :class:`ControlFailed` where the target has no capability ``name``: the part of a
-        case that needs it is not put to the broker."""
+        """Raise :class:`ControlFailed` if the target lacks capability ``name``, so that the case
+        does not test what needs it."""
         if lack := self.target.identity.lack_of({name}):
             raise ControlFailed(lack, Symptom.ABSENT)
 
     def require_place(self, protocol: str, routing: RoutingType) -> None:
-        """Raise :class:`ControlFailed` where no plain message passes through that kind of place."""
+        """Raise :class:`ControlFailed` if no plain message passes through that kind of place."""
         if reason := self.target.identity.unmet.get(f"{protocol} {routing.value}"):
             raise ControlFailed(reason, Symptom.UNMET)
 
     def next_connection(self) -> int:
-        """The number of the connection that is being made."""
+        """Return the number for a new connection."""
         self._connections += 1
         return self._connections
 
@@ -109,7 +107,7 @@ class Connections(CaseRecord):
                 wire.unkept = f"a connection speaks {peer.protocol}, of which no bytes are kept"
                 channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
         except Unreachable as problem:
-            self.parameters(peer.acceptor)  # raises for an acceptor that the target has not got
+            self.parameters(peer.acceptor)  # raises for an acceptor that the target lacks
             raise ControlFailed(str(problem), Symptom.UNREACHABLE) from None
         self.record(
             ConnectionOpened(
@@ -130,7 +128,7 @@ class Connections(CaseRecord):
         return self._own_name(self._connections)
 
     def _own_name(self, conn: int) -> str:
-        """A name that no other connection to the broker has."""
+        """A name that no other connection to the broker uses."""
         return f"{self._prefix}-{conn}"
 
     @property
@@ -138,8 +136,8 @@ class Connections(CaseRecord):
         return f"{self.label}-{self.seed:x}{self.target.identity.tag}"
 
     def node(self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None) -> Node:
-        """A fresh AMQP address, with the capabilities by which this family of brokers chooses its
-        routing.
+        """A fresh AMQP address, with the capabilities that select its routing in this broker
+        family.
 
         The same ``name`` given to :meth:`destination` yields the same address.
         """
@@ -165,8 +163,7 @@ class Connections(CaseRecord):
     def destination(
         self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None
     ) -> Destination:
-        """A fresh destination, with the headers by which this family of brokers chooses its
-        routing."""
+        """A fresh destination, with the headers that select its routing in this broker family."""
         self.require_place("stomp", routing)
         name = name or self.fresh_name()
         kind = routing.value.lower()
@@ -180,7 +177,7 @@ class Connections(CaseRecord):
 
 
 def headers_of(text: str) -> tuple[tuple[str, str], ...]:
-    """Return ``name:value`` pairs separated by semicolons, as profiles write them."""
+    """Parse ``name:value`` pairs separated by semicolons, as in profiles."""
     return tuple(
         (name, value)
         for name, _, value in (pair.partition(":") for pair in text.split(";") if pair)

@@ -15,7 +15,7 @@ from brokerproof.harness.trace.events import Event
 
 @dataclass
 class ExampleRecord:
-    """Everything that a bench collected while a case ran once."""
+    """Everything that a bench collected during one run of a case."""
 
     events: list[Event] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -45,8 +45,8 @@ class ExampleRecord:
     """By how much the host was late, at worst, until the example broke off; 0 if it did not."""
 
     def measure(self, label: str, measurement: Measurement) -> bool:
-        """Keep ``measurement`` unless the one of that label is nearer to a bound; return True if it
-        is kept."""
+        """Keep ``measurement`` unless the previous one with its label is nearer to a bound; return
+        True if kept."""
         earlier = self.measurements.get(label)
         kept = earlier is None or _room(measurement) < _room(earlier)
         if kept:

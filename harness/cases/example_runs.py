@@ -1,4 +1,4 @@
-"""One example of a case on a target, and how examples are drawn."""
+"""Draws the examples of a case, and runs one on a target."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ time that may be a race of a moment; what it was stays in the result's detail.
 
 @dataclass(frozen=True)
 class Run:
-    """The state that all cases of a run on one target share."""
+    """The state shared by all cases of a run on one target."""
 
     target: Target
     facts: TargetFacts
@@ -72,7 +72,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Call:
-    """One case with everything that pytest chose for it."""
+    """One case with its version and parameters."""
 
     case: Case
     version: str | None
@@ -85,24 +85,24 @@ class Call:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The capabilities that this call needs: the case's, and its version of STOMP."""
+        """The capabilities that this call needs: those of the case and its STOMP version."""
         is_stomp = self.version is not None and self.case.needs & {"stomp", "stomp-client"}
         return self.case.needs | ({f"stomp-{self.version}"} if is_stomp else set())
 
     @property
     def is_trial(self) -> bool:
-        """True if it puts a client on trial, and no broker."""
+        """True if it puts a client on trial rather than a broker."""
         return bool(self.case.needs & TRIALS)
 
     @property
     def given(self) -> dict[str, Any]:
-        """The function's arguments besides the target."""
+        """The function's arguments except the target."""
         return dict(self.arguments) | ({} if self.version is None else {"version": self.version})
 
 
 def binding(run: Run, call: Call) -> tuple[str, ...]:
-    """Return the requirements of ``call`` that bind the target: not those of the documents of other
-    vendors. One that the catalogue does not have is reported where it is judged."""
+    """Return the requirements of ``call`` that bind the target, excluding other vendors' documents.
+    Unknown ids are reported when they are judged."""
     identity = run.target.identity
     return tuple(
         cited
@@ -113,7 +113,7 @@ def binding(run: Run, call: Call) -> tuple[str, ...]:
 
 
 class ViolationFound(Exception):
-    """An example violated a requirement: makes Hypothesis shrink."""
+    """An example violated a requirement, so Hypothesis must shrink it."""
 
 
 def one_example(
@@ -124,8 +124,8 @@ def one_example(
     seed: int,
     number: int | None,
 ) -> None:
-    """One run of the function with the drawn arguments of ``plan``. A violation ends it quietly: it
-    was recorded."""
+    """Run the function once with the drawn arguments of ``plan``. A violation, already recorded,
+    ends it without an exception."""
     places = [
         place
         for argument in plan.values()
@@ -169,7 +169,7 @@ def one_example(
 
 
 def explain(problem: Exception) -> str:
-    """Why an exception that left an example is an error of ours."""
+    """Explain an exception from an example as our error."""
     if isinstance(problem, ControlFailed):
         return f"control failed: {problem}"
     if isinstance(problem, LimitReached):
@@ -181,7 +181,7 @@ def explain(problem: Exception) -> str:
 
 
 def situations(run: Run, call: Call) -> tuple[str, ...]:
-    """Return the situations that the examples of ``call`` are drawn for, on the run's target."""
+    """Return the situations that the examples of ``call`` should reach on the run's target."""
     over = call.case.over
     return () if over is None else over.situations_on(run.target)
 
@@ -192,7 +192,7 @@ def unreached(run: Run, call: Call, record: ExampleRecord) -> list[str]:
 
 
 def strategies(run: Run, call: Call) -> dict[str, Any]:
-    """The strategies from which the arguments of a property are drawn, on the run's target."""
+    """The strategies for the arguments of a property on the run's target."""
     assert call.case.over is not None
     return {
         name: strategy(run.target) if callable(strategy) else strategy
@@ -219,9 +219,8 @@ def draw(
     shrink: bool,
     fixed: bool = True,
 ) -> None:
-    """Let Hypothesis call ``example`` with drawn arguments until it raises
-    :class:`ViolationFound`, and shrink what it raised for. ``fixed`` also runs the examples that
-    the property always has."""
+    """Let Hypothesis call ``example`` with drawn arguments until it raises :class:`ViolationFound`,
+    and shrink that failure. ``fixed`` also runs the property's fixed examples."""
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)

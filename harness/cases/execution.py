@@ -1,10 +1,9 @@
-"""Runs one case on one target: examples, attempts, and from its findings to a result.
+"""Runs one case on one target: examples, attempts, and the result from its findings.
 
-A property draws its examples with Hypothesis. In virtual time each is run as it is drawn and a
-failure is shrunk. In real time the examples are drawn first and then run side by side, each on
-connections of its own: there the wall time is near the longest example, and shrinking against a
-clock would prove little.
-"""
+Hypothesis draws the examples of a property. In virtual time each runs as soon as it is drawn, and a
+failure is shrunk. In real time the examples are drawn first and then run concurrently on separate
+connections, which takes little longer than the longest example; shrinking against a clock would
+prove little."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ MORE_DRAWS = 4
 
 
 def execute(run: Run, call: Call) -> Result:
-    """Run ``call`` and return its result; the trace goes to the recorder. Raises what
+    """Run ``call``, record its trace and return its result. Raises the exceptions of
     :func:`execute_unrecorded` raises."""
     result, events = execute_unrecorded(run, call)
     if events:
@@ -78,7 +77,7 @@ def execute(run: Run, call: Call) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempts:
-    """Attempts at a case that left it open: a control failed, or a finding is uncertain."""
+    """Earlier attempts that left a case undecided: a control failed, or a finding is uncertain."""
 
     lateness: tuple[Duration, ...] = ()
     """The host's worst lateness during each of them."""
@@ -88,8 +87,8 @@ class EarlierAttempts:
 
 
 def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
-    """Run ``call``, as often as it takes; return its result, and its trace, which is empty for a
-    case that is skipped. Raises what :func:`attempt` raises."""
+    """Run ``call`` as often as needed; return its result and its trace (empty if skipped). Raises
+    the exceptions of :func:`attempt`."""
     outcome: EarlierAttempts | tuple[Result, list[Event]] = EarlierAttempts()
     while isinstance(outcome, EarlierAttempts):
         outcome = attempt(run, call, outcome)
@@ -99,12 +98,11 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
 def attempt(
     run: Run, call: Call, earlier: EarlierAttempts
 ) -> EarlierAttempts | tuple[Result, list[Event]]:
-    """Run ``call`` once; return its result and its trace, or, if it should be run again, all
-    attempts so far. The next one need not follow at once: a host that is late now may be so then.
+    """Run ``call`` once; return its result and its trace or, if it should run again, all attempts
+    so far. The next attempt need not follow at once: a host that is late now may still be.
 
-    Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` when the broker serves nobody any
-    more, and nothing else for what a broker did.
-    """
+    Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` if the broker no longer serves;
+    nothing else that a broker does raises."""
     began = time.perf_counter()
     rows = binding(run, call)
     if detail := _refusal(run, call, rows):
@@ -149,7 +147,7 @@ def attempt(
 
 
 def try_once(run: Run, call: Call) -> ExampleRecord:
-    """Run the examples of ``call`` once, whatever becomes of them."""
+    """Run the examples of ``call`` once, whatever their outcome."""
     record = ExampleRecord()
     _run_examples(run, call, record, 1)
     return record
@@ -158,9 +156,9 @@ def try_once(run: Run, call: Call) -> ExampleRecord:
 def died_of(
     run: Run, call: Call, record: ExampleRecord, frames: Sequence[Action], how: str
 ) -> tuple[Result, list[Event]]:
-    """Return the result of a case behind whose ``frames`` the broker died, and its trace: of what
-    it owed the case it did nothing. The gravest requirement that is not known to hold is violated;
-    the others were not judged, because any client sees the same of a broker that is gone."""
+    """Return the result and the trace of a case after whose ``frames`` the broker died. The gravest
+    requirement not known to hold counts as violated. The others were not judged, because a dead
+    broker looks the same to any client."""
 
     def gravity(finding: Finding) -> tuple[bool, int, bool]:
         level = run.catalogue.find(finding.requirement).level
@@ -184,7 +182,7 @@ def died_of(
 def _judge_problem(
     run: Run, call: Call, findings: list[Finding], problem: Exception, late: Duration
 ) -> _Judgement:
-    """Judge a case that did not come to its end; ``late`` is how late the host was at least."""
+    """Judge a case that ended early; ``late`` is the host's minimum lateness."""
     if _is_absent(problem):
         return _judge_lacking(run, call, findings, str(problem))
     if isinstance(problem, ControlFailed):
@@ -201,8 +199,8 @@ def _judge_problem(
 
 
 def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
-    """Why the case is not put to this target: what it lacks or is not for, documents that do not
-    bind it, or the harm it would do."""
+    """Why the case does not run on this target: missing capabilities, another kind of target,
+    documents that do not bind it, or the harm it would do."""
     identity = run.target.identity
     if reason := identity.skip_reason(call.needs, call.id):
         return reason
@@ -219,8 +217,7 @@ def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """The verdict on a case, the sentence that explains it, and the findings with their own
-    verdicts."""
+    """The verdict on a case, its explanation, and the findings with their verdicts."""
 
     verdict: Verdict
     detail: str
@@ -230,10 +227,9 @@ class _Judgement:
 def _judge_completed(
     run: Run, call: Call, record: ExampleRecord, findings: list[Finding], confirmation_seed: int
 ) -> _Judgement:
-    """Judge a case that ran to its end, and keep a counterexample of a failure.
+    """Judge a completed case, and save a counterexample of a failure.
 
-    In real time a failure counts only if it happens again and the broker still serves others.
-    """
+    In real time a failure counts only if it recurs and the broker still serves others."""
     findings = _unlisted_first(run, call, record, findings)
     judged = _judged(run, call, findings)
     failing = frozenset(
@@ -243,7 +239,7 @@ def _judge_completed(
     if example is not None and run.target.clock is Clock.REAL:
         example = confirm_and_shrink.confirmed(run, call, example, failing, confirmation_seed)
         reason = "" if example is not None else confirm_and_shrink.IRREPRODUCIBLE
-        if run.health is not None:  # on a broker that is gone nothing happens again, either
+        if run.health is not None:  # nothing recurs on a dead broker either
             reason = run.health.refusal(call.id) or reason
         if reason:
             example = None
@@ -259,25 +255,24 @@ def _judge_completed(
 
 
 def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
-    """Judge a case that an error of ours ended: every finding has the verdict ERROR, because a case
-    that broke off is no evidence about the broker."""
+    """Judge a case ended by our error: all findings become ERROR, because an aborted case is not
+    evidence about the broker."""
     judged = tuple(with_verdict(finding, Verdict.ERROR) for finding in findings)
     return _Judgement(Verdict.ERROR, problem, judged)
 
 
 def _judge_unmet(findings: list[Finding], problem: str, seen: Seen = Seen.UNMET) -> _Judgement:
-    """Judge a case that ended early on a broker that serves others: it refused or lacked something
-    that the case relies on, the host was late, or the case reached a limit."""
+    """Judge a case that ended early on a broker that serves others: the broker refused or lacked
+    what the case relies on, the host was late, or a limit was reached."""
     unmet = [Finding(finding.requirement, seen, problem) for finding in findings]
     judged = tuple(with_verdict(finding, Verdict.INCONCLUSIVE) for finding in unmet)
     return _Judgement(Verdict.INCONCLUSIVE, problem, judged)
 
 
 def _judge_lacking(run: Run, call: Call, findings: list[Finding], problem: str) -> _Judgement:
-    """Judge a case that came to a part for which the target has no capability or acceptor.
+    """Judge a case that reached a part for which the target lacks a capability or acceptor.
 
-    A violation seen before is judged as any other; the rest is a SKIP.
-    """
+    Earlier violations are judged normally; the rest is SKIP."""
     violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
     judged = {finding.requirement: finding for finding in _judged(run, call, violations)}
     skipped = {
@@ -293,11 +288,10 @@ def _judge_lacking(run: Run, call: Call, findings: list[Finding], problem: str) 
 def _judge_excused(
     run: Run, call: Call, findings: list[Finding], problem: str, deviation: ListedDeviation
 ) -> _Judgement:
-    """Judge a case whose control failed as a known deviation says.
+    """Judge a case whose control failed as a known deviation expects.
 
-    A violation seen before is judged as any other. Nothing else counts as an answer, because the
-    case was never put whole: it is KNOWN by the control's deviation.
-    """
+    Earlier violations are judged normally. Nothing else counts, because the case did not run in
+    full: it is KNOWN by the control's deviation."""
     violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
     by_requirement = {finding.requirement: finding for finding in _judged(run, call, violations)}
     judged = tuple(
@@ -318,22 +312,22 @@ def _judge_excused(
 
 
 def _is_absent(problem: Exception | None) -> bool:
-    """True if a case ended because the target does not offer or state what it relies on."""
+    """True if a case ended because the target does not offer or state something it relies on."""
     if isinstance(problem, MissingParameter):
         return True
     return isinstance(problem, ControlFailed) and problem.symptom is Symptom.ABSENT
 
 
 def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None:
-    """The known deviation by which this control fails on this broker, or by which it floods its
-    clients up to a limit, if there is one."""
+    """The known deviation, if any, that explains this failed control or a flood that reached a
+    limit."""
     if not isinstance(problem, ControlFailed | LimitReached):
         return None
     return match_control(run.deviations, call.id, explain(problem), run.facts.version)
 
 
 def _run_examples(run: Run, call: Call, record: ExampleRecord, attempt: int) -> Exception | None:
-    """Run the examples of one attempt; return what makes it an error of ours, or None."""
+    """Run the examples of one attempt; return the reason if it was our error, else None."""
     seed = _seed(run, call, attempt)
     try:
         if call.case.over is None:
@@ -352,8 +346,8 @@ def _seed(run: Run, call: Call, attempt: int) -> int:
 
 
 def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
-    """In virtual time: draw and run, shrink what fails; the smallest failing example is the last in
-    the trace."""
+    """In virtual time, draw and run examples and shrink failures; the trace ends with the smallest
+    failing example."""
     numbers = iter(range(10**9))
     failed: list[ExampleRecord] = []
     budget = RecordingBudget()
@@ -364,7 +358,7 @@ def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
         if any(finding.seen is Seen.VIOLATED for finding in record.findings):
             failed[:] = [record]
             raise ViolationFound
-        if not failed:  # while shrinking, what passes is of no interest
+        if not failed:  # while shrinking, passing examples do not matter
             _add(total, record, budget)
 
     draw(run, call, example, seed, run.database, shrink=run.shrink)
@@ -381,8 +375,8 @@ def _unjudged(run: Run, call: Call, record: ExampleRecord) -> bool:
 
 
 def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int, *, last: bool) -> None:
-    """In real time: run the drawn examples at the same time, and more if none of them judged one of
-    the requirements."""
+    """In real time, run the drawn examples concurrently, and more if they left a requirement
+    unjudged."""
     played = 0
     for more in range(1 + MORE_DRAWS):
         played = _batch(run, call, total, seed + more, played, last=last)
@@ -393,11 +387,10 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int, *, last
 def _batch(
     run: Run, call: Call, total: ExampleRecord, seed: int, played: int, *, last: bool
 ) -> int:
-    """Draw every plan, then run them at the same time, each in a world of its own, numbered from
-    ``played``; return the next number. An example that the host left open is run
-    once more. So are, in the ``last`` attempt, a few in which a control failed, one by one behind
-    the others: it may have been a race of the broker.
-    """
+    """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
+    return the next number. An example that the host left undecided runs again. In the ``last``
+    attempt so do a few with a failed control, one by one at the end, because it may have been a
+    race in the broker."""
     plans: list[dict[str, Any]] = []
 
     def example(record: ExampleRecord, number: int, plan: Mapping[str, Any]) -> ExampleRecord:
@@ -405,7 +398,7 @@ def _batch(
         if not any(finding.uncertain for finding in combine(record.findings)):
             return record
         again = ExampleRecord()
-        # Under names of its own: the broker may not have noticed yet that the first is over.
+        # With new names: the broker may not have noticed yet that the first run is over.
         one_example(run, call, again, plan, seed + len(plans) + number, number)
         return again
 
@@ -441,7 +434,7 @@ def _batch(
 
 
 def _may_be_a_race(problem: BaseException | None) -> bool:
-    """True for a control that may hold in another run of its example."""
+    """True for a control that may hold when its example runs again."""
     return isinstance(problem, ControlFailed) and problem.symptom in (
         Symptom.REFUSED,
         Symptom.CLOSED,
@@ -451,7 +444,7 @@ def _may_be_a_race(problem: BaseException | None) -> bool:
 def _add(
     total: ExampleRecord, record: ExampleRecord, budget: RecordingBudget | None = None
 ) -> None:
-    """Add an example to its case; its events, unless they are beyond the ``budget``."""
+    """Add an example to its case, with its events if within the ``budget``."""
     if record.wire.violations:
         total.failing.append(record)
     total.late = max(total.late, record.late)
@@ -477,9 +470,9 @@ def _add(
 
 
 def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Finding]:
-    """Return ``findings`` in which nothing held for certain if a situation is ``missing``: in
-    virtual time that is a fault of the generator, unless a violation ended the drawing. In real
-    time the examples are too few to say."""
+    """Return ``findings`` with HELD made uncertain if a situation is ``missing``: in virtual time
+    that is a fault of the generator, unless a violation ended the drawing. Real time has too few
+    examples to tell."""
     if not missing or any(finding.seen is Seen.VIOLATED for finding in findings):
         return findings
     doubt = f"no example reached: {', '.join(missing)}"
@@ -490,8 +483,8 @@ def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Fi
 
 
 def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
-    """One finding for each of the requirements ``rows``, and those of the aftermath; one that the
-    case never judged is NEVER_REACHED, or asks nothing where another vendor's document ended it."""
+    """One finding for each requirement in ``rows``, and those of the aftermath. An unjudged
+    requirement is NEVER_REACHED, or not applicable if another vendor's document ended the case."""
     judged = {finding.requirement: finding for finding in combine(record.findings)}
     missing = (Seen.NEVER_REACHED, NEVER_JUDGED)
     if record.unbound_end:
@@ -506,8 +499,8 @@ def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
 def _unlisted_first(
     run: Run, call: Call, record: ExampleRecord, findings: list[Finding]
 ) -> list[Finding]:
-    """Return ``findings`` in which a violation that no entry lists stands for its requirement,
-    wherever it was seen: one that is listed must not hide it."""
+    """Return ``findings`` with unlisted violations first, so that a listed one does not hide
+    them."""
     unlisted: dict[str, Finding] = {}
     for finding in confirm_and_shrink.violations(record):
         if not confirm_and_shrink.is_listed(run, call, finding):
@@ -516,7 +509,7 @@ def _unlisted_first(
 
 
 def _is_open(run: Run, call: Call, finding: Finding) -> bool:
-    """True if another attempt may say more of it."""
+    """True if another attempt may decide it."""
     level = run.catalogue.find(finding.requirement).level
     return (
         finding.uncertain is not None
@@ -526,16 +519,16 @@ def _is_open(run: Run, call: Call, finding: Finding) -> bool:
 
 
 def _listed_deviation(run: Run, call: Call, finding: Finding) -> Deviation | None:
-    """The known deviation that a violation shows: also one for which it alone would be no evidence,
-    because a reset may have lost what came first."""
+    """The known deviation that a violation shows, even if the violation is uncertain because a
+    reset may have lost earlier bytes."""
     if finding.seen is not Seen.VIOLATED:
         return None
     return match(run.deviations, call.id, finding.requirement, finding.detail, run.facts.version)
 
 
 def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFinding, ...]:
-    """Give each finding its verdict: by the requirement's level, or KNOWN if a deviation is listed
-    for it."""
+    """Give each finding its verdict: by the requirement's level, or KNOWN for a listed
+    deviation."""
     judged = []
     manual = run.target.identity.manual or run.facts.version
     for finding in findings:

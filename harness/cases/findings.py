@@ -1,7 +1,6 @@
 """The trace, the findings and the measurements of one case.
 
-The findings are given their verdicts when the case ends (``execution.py``).
-"""
+Findings receive their verdicts when the case ends (``execution.py``)."""
 
 from __future__ import annotations
 
@@ -54,11 +53,9 @@ bound too early would have been measured as late as that."""
 
 
 class CaseRecord(Judge):
-    """The trace and the findings of one case, in the order in which they were made.
+    """The trace and the findings of one case, in order.
 
-    ``cited`` are the requirements of the case, for the version it runs in, in the order in which
-    the case names them.
-    """
+    ``cited`` are the requirements of the case for its version, in the order of citation."""
 
     target: Target
     cited: tuple[str, ...]
@@ -74,7 +71,7 @@ class CaseRecord(Judge):
 
     @property
     def virtual(self) -> bool:
-        """True if time jumps. A case may choose sizes by this, never what it expects."""
+        """True if time jumps. A case may choose sizes by this, but never expectations."""
         return self.world.clock is Clock.VIRTUAL
 
     @property
@@ -97,15 +94,14 @@ class CaseRecord(Judge):
                 pass
 
     def record_note(self, detail: str) -> None:
-        """Add a step in words, for the reader of the report."""
+        """Add a step in words for readers of the report."""
         self.record(Noted(at_ns=self.now(), detail=detail))
 
     def record_behaviour(self, name: str, observed: str | int | None) -> None:
-        """Record what the broker does where a text leaves it open: one of the values, or a number
-        of the unit, of that behaviour in ``fixtures/behaviours.toml``.
+        """Record a choice that a specification leaves to the broker: a value of that behaviour in
+        ``fixtures/behaviours.toml``, or a number with its unit.
 
-        Raises ``ValueError`` for another value, and ``KeyError`` for one that is not listed.
-        """
+        Raises ``ValueError`` for another value, and ``KeyError`` for an unlisted behaviour."""
         behaviour = behaviours.listed()[name]
         value = behaviour.value(observed)
         seen = self.example_record.behaviours.setdefault(name, set())
@@ -114,12 +110,11 @@ class CaseRecord(Judge):
             self.record_note(f"{behaviour.question}: {value}")
 
     def mark_inconclusive(self, reason: str) -> None:
-        """Record every later violation as uncertain: a connection closed in a way that may have
-        lost the proof of the contrary.
+        """Record every later violation as uncertain, because a connection's close may have lost
+        exonerating bytes.
 
-        This is the one place for the rule: all expectations of all protocols pass through
-        :meth:`record_finding`.
-        """
+        The rule is applied in one place: all expectations of all protocols use
+        :meth:`record_finding`."""
         self._inconclusive = reason
 
     def record_finding(
@@ -131,12 +126,11 @@ class CaseRecord(Judge):
         uncertain: str | None = None,
         expectation: Expectation | None = None,
     ) -> bool:
-        """Record a finding for each of ``requirements`` and return ``held``; the case goes on.
+        """Record a finding for each of ``requirements`` and return ``held``; the case continues.
 
-        ``uncertain`` is why a violation is no evidence against the broker. ``expectation`` is what
-        should have happened, for scripts that confirm a fix. Raises ``ValueError`` for a
-        requirement that the case does not cite.
-        """
+        ``uncertain`` is why a violation is not evidence against the broker. ``expectation`` is the
+        expected outcome, for scripts that confirm a fix. Raises ``ValueError`` for a requirement
+        that the case does not cite."""
         seen = Seen.HELD if held else Seen.VIOLATED
         named = _ids(requirements)
         reason = None if held else uncertain or self._inconclusive
@@ -150,13 +144,12 @@ class CaseRecord(Judge):
         return held
 
     def record_held(self, requirements: Requirements, evidence: object, detail: str) -> None:
-        """Record that each of ``requirements`` held, as ``evidence`` shows: the frames, deliveries
-        or count that the sentence speaks of. Without evidence (None, 0, an empty collection) the
+        """Record that each of ``requirements`` held, as shown by ``evidence``: the frames,
+        deliveries or count concerned. Without evidence (None, 0, an empty collection) the
         requirement was never reached.
 
-        Raises ``ValueError`` for True or False, which are conditions and no evidence
-        (:meth:`record_finding`), and for a requirement that the case does not cite.
-        """
+        Raises ``ValueError`` for True or False, which are conditions rather than evidence
+        (:meth:`record_finding`), and for a requirement that the case does not cite."""
         if isinstance(evidence, bool):
             raise ValueError(
                 f"{evidence} is a condition; judge it by record_finding, or give what was observed"
@@ -169,9 +162,8 @@ class CaseRecord(Judge):
             self._keep(Finding(requirement, Seen.HELD, detail))
 
     def record_not_applicable(self, requirements: Requirements, reason: str) -> None:
-        """Record that each of ``requirements`` asks nothing of this broker here, and why: its
-        premise did not hold. Raises ``ValueError`` for a requirement that the case does not cite.
-        """
+        """Record that each of ``requirements`` does not apply here, and which premise failed.
+        Raises ``ValueError`` for a requirement that the case does not cite."""
         for requirement in _ids(requirements):
             self._keep(Finding(requirement, Seen.NOT_APPLICABLE, reason))
 
@@ -180,8 +172,7 @@ class CaseRecord(Judge):
             self._keep(Finding(requirement, Seen.NEVER_REACHED, detail, reason))
 
     def record_aftermath(self, finding: Finding) -> None:
-        """Record a violation of a rule that binds the broker in every case, whatever the case
-        cites."""
+        """Record a violation of a rule that applies in every case, whatever the case cites."""
         self._keep(finding, beyond_citation=True)
         wire = self.example_record.wire
         wire.violations.append(
@@ -197,7 +188,7 @@ class CaseRecord(Judge):
         self.example_record.findings.append(finding)
         if finding.seen is Seen.HELD:
             if (requirement, detail) in self.example_record.held:
-                return  # a model repeats it at every step; once is what a reader needs
+                return  # a model repeats it at every step; readers need it once
             self.example_record.held.add((requirement, detail))
         self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen, detail=detail))
 
@@ -217,13 +208,14 @@ class CaseRecord(Judge):
             raise Violated(detail)
 
     def control(self, held: bool, detail: str) -> None:
-        """Check something the case relies on; raise :class:`ControlFailed` if it does not hold."""
+        """Check a condition on which the case relies; raise :class:`ControlFailed` if it is
+        false."""
         if not held:
             raise ControlFailed(detail)
 
 
 def _interval(low: Duration, high: Duration | None) -> str:
-    """Return the words for [``low``, ``high``]; a bound that bounds nothing is left out."""
+    """Describe [``low``, ``high``], omitting trivial bounds."""
     if high is None:
         return f"at least {low / ms(1):g} ms"
     if low <= 0:
@@ -237,8 +229,8 @@ def _ids(requirements: Requirements) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A gap between two signs of a periodic sender and the interval it should be in, widened by
-    what the host was late by meanwhile."""
+    """A gap between two signs of a periodic sender and its expected interval, widened by the host's
+    lateness during the gap."""
 
     since: Instant
     length: Duration
@@ -248,13 +240,13 @@ class _Gap:
 
     @property
     def distance(self) -> Duration:
-        """Distance to the nearest bound, negative outside. 0 as the lower one is no bound."""
+        """Distance to the nearest bound, negative outside. A lower bound of 0 does not count."""
         to_high = self.high - self.length
         return min(self.length - self.low, to_high) if self.low else to_high
 
 
 class MeasurementJudge(CaseRecord):
-    """A judge of measured durations and counts, by intervals."""
+    """Judges measured durations and counts against intervals."""
 
     def expect_interval(
         self,
@@ -263,7 +255,7 @@ class MeasurementJudge(CaseRecord):
         since: Instant,
         bounds: tuple[Duration, Duration | None],
     ) -> None:
-        """Draw on the time axis when something should happen, counted from ``since``."""
+        """Draw on the report's time axis when something should happen, counted from ``since``."""
         low, high = bounds
         for requirement in _ids(requirements):
             self.record(
@@ -277,24 +269,22 @@ class MeasurementJudge(CaseRecord):
             )
 
     def punctuality(self, period: Duration) -> Duration:
-        """The lateness allowed to a correct periodic sender: timers fire late on real hosts, never
-        in virtual time.
+        """The lateness allowed for a correct periodic sender. Timers fire late on real hosts, but
+        not in virtual time.
 
-        A tenth of the period, at least 50 ms (STOMP11-HB-12, STOMP12-HB-12 ask receivers to allow
-        for as much).
-        """
+        A tenth of the period, at least 50 ms (STOMP11-HB-12 and STOMP12-HB-12 ask receivers for
+        this tolerance)."""
         return 0 if self.virtual else max(self.world.of_host(ms(50)), period // 10)
 
     def sending_jitter(self, period: Duration) -> Duration:
-        """The lateness allowed to a sender that is held to its own period, for which no text allows
-        an error margin: nothing in virtual time, a fiftieth of the period and at least 10 ms in
-        real time. What the host was late by comes on top (:meth:`judge_period`, :meth:`margin`).
-        """
+        """The lateness allowed for a sender judged by its own period, for which no text grants a
+        tolerance: zero in virtual time; a fiftieth of the period, at least 10 ms, in real time. The
+        host's lateness is added (:meth:`judge_period`, :meth:`margin`)."""
         return 0 if self.virtual else max(self.world.of_host(ms(10)), period // 50)
 
     def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
-        """The amount by which an interval is widened: nothing in virtual time; see
-        :data:`MARGIN_FLOOR` for real time."""
+        """How far an interval is widened: zero in virtual time; see :data:`MARGIN_FLOOR` for real
+        time."""
         if self.virtual:
             return 0
         late = self.world.lateness(since)
@@ -313,12 +303,11 @@ class MeasurementJudge(CaseRecord):
         bounds: tuple[Duration, Duration | None],
         since: Instant,
     ) -> bool:
-        """Judge a duration that began at ``since`` against [lo, hi], both sides.
+        """Judge a duration that began at ``since`` against both bounds of [lo, hi].
 
-        Inside: HELD. Outside, but within the margin: a violation that is uncertain. Beyond: a
-        violation. Where the host was late for so long that a duration far below the interval would
-        have been measured inside (:data:`LATENESS_SHARE`), nothing was judged.
-        """
+        Inside: HELD. Outside but within the margin: an uncertain violation. Beyond: a violation. If
+        the host was so late that a much shorter duration would have been measured inside
+        (:data:`LATENESS_SHARE`), nothing is judged."""
         low, high = bounds
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
@@ -338,9 +327,8 @@ class MeasurementJudge(CaseRecord):
         )
 
     def _may_be_early(self, since: Instant, value: Duration, low: Duration) -> bool:
-        """True if what was measured at ``value`` may have happened far below ``low``: then the host
-        was late by all the time between the two, and within it. What it was late by before explains
-        nothing."""
+        """True if the event measured at ``value`` may have happened far below ``low``, because the
+        host was late for the whole time between the two. Earlier lateness does not count."""
         if self.virtual or low <= 0:
             return False
         early = max(self.world.of_host(MARGIN_FLOOR), low // LATENESS_SHARE)
@@ -354,16 +342,15 @@ class MeasurementJudge(CaseRecord):
         bounds: tuple[Duration, Duration],
         until: Instant | None = None,
     ) -> bool:
-        """Judge the gaps between consecutive signs of a periodic sender against [lo, hi], both
-        sides; with ``until`` also the silence from the last sign to the end of the observation,
-        which a sign may have outlived.
+        """Judge the gaps between consecutive signs of a periodic sender against both bounds of [lo,
+        hi]. With ``until``, also judge the silence from the last sign to the end of the
+        observation.
 
-        Each gap is widened by :meth:`sending_jitter` and by the lateness measured during that gap:
-        what the host was late by is not the sender's. Such a gap may be the host's or the sender's,
-        so HELD needs a gap that was measured on time (:data:`ON_TIME_SHARE`), or gaps that are in
-        the interval on average: what makes one longer makes the next one shorter. Without either
-        nothing was judged. A gap outside by less than the floor of :meth:`margin` is uncertain.
-        """
+        Each gap is widened by :meth:`sending_jitter` and by the lateness measured during it, since
+        the host may have caused that much. So HELD requires a gap measured on time
+        (:data:`ON_TIME_SHARE`), or gaps that lie in the interval on average: a delay lengthens one
+        gap and shortens the next. Otherwise nothing is judged. A gap outside by less than the floor
+        of :meth:`margin` is uncertain."""
         gaps = self._gaps(instants, bounds)
         on_time = any(gap.late <= bounds[1] // ON_TIME_SHARE for gap in gaps)
         if gaps:
@@ -409,8 +396,8 @@ class MeasurementJudge(CaseRecord):
     def signs_of_life(
         self, label: str, since: Instant, bounds: tuple[Duration, Duration]
     ) -> Expectation:
-        """The expectation that from ``since``, when bytes arrived, until now a periodic sender is
-        heard in gaps within ``bounds``."""
+        """The expectation that the gaps between a periodic sender's signs, from ``since`` (when
+        bytes arrived) until now, are within ``bounds``."""
         jitter = self.sending_jitter(bounds[1])
         return Expectation(
             kind="signs",
@@ -420,8 +407,8 @@ class MeasurementJudge(CaseRecord):
         )
 
     def _gaps(self, instants: Sequence[Instant], bounds: tuple[Duration, Duration]) -> list[_Gap]:
-        """The gaps between ``instants``. What came late makes the gap before it longer and the gap
-        behind it shorter."""
+        """The gaps between ``instants``. A late arrival lengthens the gap before it and shortens
+        the next."""
         gaps: list[_Gap] = []
         jitter = self.sending_jitter(bounds[1])
         late_before = 0

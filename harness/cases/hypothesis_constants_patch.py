@@ -1,17 +1,16 @@
-"""Makes Hypothesis draw the same examples wherever, and after whichever other cases, a case is run.
+"""Makes Hypothesis draw the same examples for a case anywhere and after any other cases.
 
-Hypothesis draws constants that it reads in the sources of all loaded modules outside site-packages.
-The examples of one seed would then depend on the cases that ran before in the same process, and on
-whether brokerproof runs from a checkout or is installed. Reading the sources also takes seconds.
+Hypothesis draws constants found in the sources of all loaded modules outside site-packages. So the
+examples of one seed would depend on the cases that ran earlier in the process, and on whether
+brokerproof is installed or run from a checkout. Reading the sources also takes seconds.
 
-Hypothesis also keeps a random generator for each thread that draws, and saves, seeds and restores
-those of all threads around each example. The first example of a thread collects garbage twice over.
-Cases in real time draw in sixteen threads; our seeds are given, so one generator serves them all.
-Measured: 2,526 examples of 497 properties in 16 threads took 4.6 s of processor time and take 2.5.
+Hypothesis also keeps a random generator for each drawing thread, and saves, seeds and restores all
+of them around each example. A thread's first example runs garbage collection twice. Real-time cases
+draw in sixteen threads; our seeds are explicit, so one generator serves them all. Measured: 2,526
+examples of 497 properties in 16 threads took 4.6 s of processor time before, and take 2.5 s now.
 
-To describe a lambda it walks through the modules that are loaded, and fails ("dictionary changed
-size during iteration") if another thread imports one meanwhile. It gets a copy.
-"""
+To describe a lambda it iterates over the loaded modules, and fails ("dictionary changed size during
+iteration") if another thread imports one meanwhile. So it gets a copy."""
 
 from __future__ import annotations
 
@@ -29,23 +28,22 @@ _SHARED = SimpleNamespace(_hypothesis_global_random=random.Random())
 
 
 class _SysOfHypothesis:
-    """What Hypothesis reads of ``sys`` where it describes lambdas."""
+    """The part of ``sys`` that Hypothesis reads to describe lambdas."""
 
     version_info = sys.version_info
 
     @property
     def modules(self) -> dict[str, ModuleType]:
-        """A copy: nothing is added to it while it is read."""
+        """A copy, which does not change during iteration."""
         return sys.modules.copy()
 
 
 def by_seed_alone() -> None:
-    """From now on this process draws by the seed alone, in any number of threads.
+    """Make this process draw by the seed alone, in any number of threads.
 
-    There is no setting for it, so attributes of Hypothesis's own are replaced. Should a release of
-    it call them otherwise, ``suites/units/harness/cases/test_execution.py`` and
-    ``test_hypothesis_patch.py`` beside it fail.
-    """
+    No setting does this, so private attributes of Hypothesis are replaced. If a release renames
+    them, ``suites/units/harness/cases/test_execution.py`` and ``test_hypothesis_patch.py`` next to
+    it fail."""
     provider: Any = providers.HypothesisProvider
     if provider._local_constants is not _NONE:
         provider._local_constants = _NONE

@@ -1,4 +1,4 @@
-"""CORE and OpenWire peers of a bench: the protocols of Artemis and of ActiveMQ."""
+"""A bench's CORE (Artemis) and OpenWire (ActiveMQ) peers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class JavaBrokerPeers(Connections):
     """Makes peers for the brokers' own protocols: CORE (Artemis) and OpenWire (ActiveMQ)."""
 
     def core_peer(self, *, acceptor: str | None = None, **options: Any) -> CorePeer:
-        """An open connection for Artemis's CORE protocol on which nothing has been said;
+        """An open connection for Artemis's CORE protocol on which nothing has been sent;
         ``options`` has its ``version``."""
         from brokerproof.harness.protocols.core.raw_peer import CorePeer
 
@@ -26,8 +26,8 @@ class JavaBrokerPeers(Connections):
     def core(
         self, *, acceptor: str | None = None, version: int | None = None, **session: Any
     ) -> CorePeer:
-        """A CORE peer with a session that is started. ``session`` are fields of its create-session.
-        That it gets so far is a control, not a finding."""
+        """A CORE peer with a started session. ``session`` has fields for create-session. Reaching
+        this state is a control, not a finding."""
         peer = self.core_peer(
             acceptor=acceptor, **({} if version is None else {"version": version})
         )
@@ -40,8 +40,8 @@ class JavaBrokerPeers(Connections):
     def openwire_peer(
         self, *, acceptor: str | None = None, version: int | None = None
     ) -> OpenWirePeer:
-        """An open connection for OpenWire on which we have said nothing; ``version`` is what we say
-        that we speak."""
+        """An open OpenWire connection on which we have sent nothing; ``version`` is the one we will
+        announce."""
         from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
 
         options = {} if version is None else {"version": version}
@@ -54,8 +54,8 @@ class JavaBrokerPeers(Connections):
     def openwire(
         self, *, acceptor: str | None = None, version: int | None = None, **options: Any
     ) -> OpenWirePeer:
-        """An OpenWire peer that is logged in and has session 1. ``options`` are those of its
-        WireFormatInfo. That it gets so far is a control, not a finding."""
+        """A logged-in OpenWire peer with session 1. ``options`` are those of its WireFormatInfo.
+        Reaching this state is a control, not a finding."""
         peer = self.openwire_peer(acceptor=acceptor, version=version)
         identity = self.target.identity
         peer.negotiate(**options)

@@ -1,4 +1,4 @@
-"""Probe: a plain message passes through the broker over fresh connections."""
+"""A probe that sends a plain message through the broker over fresh connections."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ the flood of the cases beside the probe too does not get to :data:`_MOST_FRAMES`
 
 class _ProbeBench(Bench):
     def require_place(self, protocol: str, routing: RoutingType) -> None:
-        """Let the probe fail by itself where discovery's message did not pass: its fault tells a
-        target that floods or is silent from one that refuses."""
+        """Do nothing even if discovery's message did not pass: the probe's own failure
+        distinguishes a target that floods or is silent from one that refuses."""
 
 
 def _stomp(bench: Bench) -> None:
     peer, place = bench.stomp(), bench.destination()
     receipt = peer.next_receipt()
     peer.subscribe(place, headers={"receipt": receipt}, receipt=False)
-    # A broker that sends no receipts serves all the same: that is for the cases to judge.
+    # A broker that sends no receipts still serves; the cases judge that.
     peer.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=_RECEIPT)
-    # By another client: not every broker returns a message to its sender.
+    # By another client: not every broker delivers a message to its sender.
     bench.stomp().publish(place, _BODY, receipt=False)
     peer.message(body=_BODY)
 
@@ -53,7 +53,7 @@ def _stomp(bench: Bench) -> None:
 def _amqp(bench: Bench) -> None:
     peer = bench.amqp()
     if "amqp ANYCAST" in bench.target.identity.unmet:
-        return  # it has no queue; that it lets clients in is all that can be asked
+        return  # it has no queue, so logging in is all that can be probed
     place = bench.node()
     receiver = peer.receiver(place, credit=1)
     peer.publish(peer.sender(place), _BODY)
@@ -82,7 +82,7 @@ _LOGIN: Mapping[str, Callable[[Bench], object]] = {
 
 
 class Fault(StrEnum):
-    """Reasons why a probe failed."""
+    """Why a probe failed."""
 
     GONE = "is gone"
     CLOSES = "closes connections"
@@ -94,7 +94,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeFailure:
-    """One probe that failed, over the protocol ``name``."""
+    """A failed probe over the protocol ``name``."""
 
     name: str
     fault: Fault
@@ -109,8 +109,8 @@ probe may take."""
 
 
 class PlainMessageProbe:
-    """Sends plain messages over each protocol that ``target`` speaks; ``seed`` keeps its addresses
-    apart from those of cases, and ``process`` from those of other processes."""
+    """Sends plain messages over each protocol of ``target``. ``seed`` distinguishes its addresses
+    from those of cases, ``process`` from those of other processes."""
 
     def __init__(self, target: Target, seed: int, process: str = "") -> None:
         identity = target.identity
@@ -132,7 +132,7 @@ class PlainMessageProbe:
         self._numbers = count(1)
 
     def failure(self, name: str, *, login_only: bool = False) -> ProbeFailure | None:
-        """Send one message over the protocol, or only log in; return how that failed, or None if it
+        """Send one message over the protocol, or only log in; return the failure, or None if it
         passed."""
         label = f"plain-message{self._process}-{next(self._numbers)}"
         bench = _ProbeBench(self._target, (), label=label, seed=self._seed)
@@ -165,7 +165,7 @@ class PlainMessageProbe:
                 flooded = f"{unanswered}, in which {received} frames came"
                 return ProbeFailure(name, Fault.FLOODS, flooded)
             return ProbeFailure(name, Fault.SILENT, unanswered)
-        except Exception as problem:  # a codec of ours failed on what the target sent
+        except Exception as problem:  # our codec failed on what the target sent
             return ProbeFailure(name, Fault.GARBAGE, f"{type(problem).__name__}: {problem}")
         return None
 

@@ -1,5 +1,4 @@
-"""A pytest plugin for the processes that ``brokerproof run`` starts, in which no tests but
-conformance cases run."""
+"""A pytest plugin for the processes of ``brokerproof run``, which run only conformance cases."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The pytest options of brokerproof: all that a project which does not opt in ever gets.
+"""The pytest options of brokerproof, the only part active in projects that do not opt in.
 
-A project opts in by ``brokerproof = true`` in its pytest configuration or by
+A project opts in with ``brokerproof = true`` in its pytest configuration or with
 ``--brokerproof-target``. Only then is the plugin itself imported and registered
-(:mod:`brokerproof.harness.session.pytest_plugin`), with its ``target`` fixture and its hooks.
-"""
+(:mod:`brokerproof.harness.session.pytest_plugin`), with its ``target`` fixture and its hooks."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin itself where the project or the command line asks for it."""
+    """Register the plugin itself if the project or the command line asks for it."""
     option = config.option
     if not (config.getini("brokerproof") or option.brokerproof_target or option.brokerproof_record):
         return

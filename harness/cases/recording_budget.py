@@ -1,12 +1,11 @@
-"""Chooses the passing examples of a property whose events are recorded, in virtual time.
+"""Decides which passing examples of a property are recorded in virtual time.
 
-Generated histories repeat themselves, and a report reads every recorded event. Examples are
-recorded until their events reach a budget. After that one is recorded only for what it adds: it
-decides a finding, reaches a situation for the first time, or measures nearer to a bound than those
-before. The others are judged as they run; the result counts them. Virtual time loses nothing by
-it: the same seed runs the same example again, event by event. Real time has no budget, because
-what a real broker did cannot be had again.
-"""
+Generated histories repeat themselves, and a report reads every recorded event. So examples are
+recorded until their events reach a budget. After that, one is recorded only if it decides a
+finding, reaches a situation for the first time, or measures nearer to a bound than earlier ones.
+The others are judged as they run, and the result counts them. In virtual time nothing is lost: the
+same seed reproduces the same events. Real time has no budget, because a real broker's behaviour
+cannot be reproduced."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ EVENTS = 2_000
 
 @dataclass(slots=True)
 class RecordingBudget:
-    """The events of a case that are recorded, and what its examples have shown so far."""
+    """The number of recorded events of a case, and what its examples have shown so far."""
 
     left: int = field(default_factory=lambda: EVENTS)
     """Events until the budget is spent; negative beyond it."""
@@ -36,10 +35,9 @@ class RecordingBudget:
         *,
         nearer_to_bound: bool,
     ) -> bool:
-        """Return True if the next passing example is recorded, and charge its events.
+        """Return True if the next passing example is to be recorded, and charge its events.
 
-        ``nearer_to_bound``: it has a measurement that becomes the case's.
-        """
+        ``nearer_to_bound``: it has a measurement that replaces the case's."""
         combined = combine([*self._findings, *findings])
         reached = self._situations.union(situations)
         adds = nearer_to_bound or combined != self._findings or reached != self._situations

@@ -1,4 +1,4 @@
-"""Selects cases: by id or words of it, by requirement, by area, and without some."""
+"""Selects cases by id or words of it, by requirement and by area, with exclusions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
 
 class BadSelection(Exception):
-    """Words that select nothing by their form: one sentence."""
+    """The words are not a valid expression: one sentence."""
 
 
 class Selectable(Protocol):
-    """One case with its version and parameters, as far as a selection looks at it."""
+    """The fields of a case call that a selection uses."""
 
     @property
     def id(self) -> str: ...
@@ -37,12 +37,11 @@ class Selectable(Protocol):
 
 @dataclass(frozen=True)
 class Selection:
-    """The cases that a run is asked for. Empty fields select everything.
+    """The selected cases of a run. Empty fields select everything.
 
-    A case is chosen if one of ``cases``, one of ``requirements`` and one of ``areas`` names it,
-    each if given, and none of ``exclude`` does. ``cases`` and ``exclude`` hold ids as printed
-    (with or without the part in brackets), or words: ``credit and not (tls or model)``.
-    """
+    A case is chosen if it matches each non-empty field of ``cases``, ``requirements`` and
+    ``areas``, and nothing in ``exclude``. ``cases`` and ``exclude`` contain ids as printed (with or
+    without the brackets) or expressions: ``credit and not (tls or model)``."""
 
     cases: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -53,7 +52,7 @@ class Selection:
         return bool(self.cases or self.exclude or self.requirements or self.areas)
 
     def chooses(self, case: Selectable) -> bool:
-        """True if the selection has ``case``. Raises :class:`BadSelection`."""
+        """True if ``case`` is selected. Raises :class:`BadSelection`."""
         if self.requirements and not any(
             _cites(case.requirements, wanted) for wanted in self.requirements
         ):
@@ -73,8 +72,8 @@ class Selection:
         return _Texts(self.exclude)
 
     def unused(self, cases: Iterable[Selectable]) -> Iterator[str]:
-        """Yield the ids and words of ``cases`` and ``exclude``, and the requirements, that fit none
-        of these cases: they are likely misspelled."""
+        """Yield the entries of ``cases``, ``exclude`` and ``requirements`` that match none of these
+        cases: they are probably misspelled."""
         described = list(cases)
         beginnings = {beginning for case in described for beginning in _beginnings(case.id)}
         for text in (*self.cases, *self.exclude):
@@ -86,22 +85,22 @@ class Selection:
 
 
 class _Texts:
-    """Ids, beginnings of ids up to a dot or bracket, and words. There may be as many as cases
-    failed (``--last-failed``): ids are looked up, and only words are compared with every case."""
+    """Ids, prefixes of ids up to a dot or bracket, and words. ``--last-failed`` may give very many,
+    so ids are looked up and only words are compared with every case."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = frozenset(texts)
         self._words = [text for text in texts if not _ID.fullmatch(text)]
 
     def name(self, case: Selectable) -> bool:
-        """True if one of them names ``case``. Raises :class:`BadSelection`."""
+        """True if one of them matches ``case``. Raises :class:`BadSelection`."""
         if not self._texts.isdisjoint(_beginnings(case.id)):
             return True
         return any(_fits(text, case) for text in self._words)
 
 
 def _beginnings(case: str) -> Iterator[str]:
-    """Yield the id of a case, and its beginnings up to a dot or a bracket."""
+    """Yield the id of a case and its prefixes up to a dot or a bracket."""
     yield case
     name = case.partition("[")[0]
     while name:
@@ -110,8 +109,7 @@ def _beginnings(case: str) -> Iterator[str]:
 
 
 def _fits(words: str, case: Selectable) -> bool:
-    """True if ``words`` fit the case. Raises :class:`BadSelection` for what is not an
-    expression."""
+    """True if ``words`` match the case. Raises :class:`BadSelection` for an invalid expression."""
     if _ID.fullmatch(words):
         return False
     haystack = f"{case.id} {case.function} {case.source}".lower()
@@ -120,10 +118,10 @@ def _fits(words: str, case: Selectable) -> bool:
         for token in _TOKEN.findall(words)
     ]
     try:
-        # Each term is an operator, True or False: nothing of the text itself is evaluated.
+        # Each term is an operator, True or False: the text itself is never evaluated.
         return bool(eval(" ".join(terms)))
     except SyntaxError:
-        if "[" in words:  # an id of another case: its brackets may hold spaces and operators
+        if "[" in words:  # another case's id: its brackets may contain spaces and operators
             return False
         raise BadSelection(
             f"{words!r} is not an expression; give an id as printed, or words with and, or, not and"
@@ -132,7 +130,7 @@ def _fits(words: str, case: Selectable) -> bool:
 
 
 def _cites(requirements: tuple[str, ...], wanted: str) -> bool:
-    """True if one of ``requirements`` is ``wanted`` or begins with it up to a dash."""
+    """True if one of ``requirements`` is ``wanted`` or begins with it and a dash."""
     folded = wanted.casefold().removesuffix("-")
     return any(
         cited.casefold() == folded or cited.casefold().startswith(f"{folded}-")

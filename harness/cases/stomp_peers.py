@@ -1,4 +1,4 @@
-"""STOMP peers of a bench."""
+"""A bench's STOMP peers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StompPeers(Connections):
-    """Makes STOMP peers: raw ones, over WebSocket, and real clients."""
+    """Makes STOMP peers: raw, over WebSocket, and real clients."""
 
     def peer(
         self,
@@ -28,12 +28,10 @@ class StompPeers(Connections):
         certificate: Certificate | None = None,
         plain: bool = False,
     ) -> StompPeer:
-        """An open connection on which nothing was sent. Raises :class:`ControlFailed` when it is
-        refused.
+        """An open connection on which nothing was sent. Raises :class:`ControlFailed` if refused.
 
         ``over`` is an open WebSocket that carries STOMP. ``certificate`` is the client's for TLS;
-        ``plain`` leaves TLS out.
-        """
+        ``plain`` disables TLS."""
         name = acceptor or self.target.identity.default_acceptor
         if over is None and name in self.target.identity.websockets:
             over = self.websocket(acceptor=name)
@@ -74,7 +72,7 @@ class StompPeers(Connections):
         over: WebSocketPeer | None = None,
         certificate: Certificate | None = None,
     ) -> StompPeer:
-        """A connected STOMP peer. That it connects is a control, not a finding."""
+        """A connected STOMP peer. Connecting is a control, not a finding."""
         extra = header_list(headers)
         if heart_beat is not None:
             extra = (*extra, ("heart-beat", heart_beat))
@@ -83,7 +81,7 @@ class StompPeers(Connections):
         return peer
 
     def websocket(self, *, acceptor: str | None = None, upgrade: bool = True) -> WebSocketPeer:
-        """A WebSocket, open unless ``upgrade`` is False. That it is accepted is a control, not a
+        """A WebSocket, open unless ``upgrade`` is False. Its acceptance is a control, not a
         finding."""
         from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 
@@ -110,11 +108,9 @@ class StompPeers(Connections):
         threads: bool | None = None,
         proves: Requirements | None = None,
     ) -> StompPyPeer:
-        """stomp.py, connected, with its own threads and socket except in virtual time.
+        """stomp.py, connected, with its own threads and socket unless in virtual time.
 
-        ``heart_beat`` is in milliseconds; ``threads`` chooses otherwise where both forms are
-        possible.
-        """
+        ``heart_beat`` is in milliseconds; ``threads`` selects a form if both are possible."""
         from brokerproof.harness.clients import (
             stomppy_transports,  # only runs that use it pay for the library
         )
@@ -142,7 +138,7 @@ class StompPeers(Connections):
         return peer
 
     def stompjs(self, *, acceptor: str | None = None) -> StompJsPeer:
-        """@stomp/stompjs in a browser of its own, not yet connected. Raises :class:`ControlFailed`
+        """@stomp/stompjs in its own browser, not yet connected. Raises :class:`ControlFailed`
         without Chromium."""
         from brokerproof.harness.clients.stompjs_in_chromium import StompJsPeer
 

@@ -1,23 +1,22 @@
-"""Tells a target that serves nobody from one that breaks a promise.
+"""Distinguishes a target that no longer serves from one that violates a requirement.
 
-A case whose control failed, or that found a violation, says something about the target only if the
-target still serves others. So plain messages are sent over fresh connections:
+A failed control or a violation says something about the target only if the target still serves
+others. So plain messages are sent over fresh connections:
 
-* None of :data:`TRIES` passes: the target is gone, silent, flooding or closes connections. The run
-  stops. The case has no result, because it was never put to a target that serves.
-* Some pass: more are sent. With :data:`FAILURES` failures among the last :data:`WINDOW` the target
-  is unstable, and the run stops. A working broker fails none of them, and a failure of the host is
-  rare. Simulated: where one probe in ten fails, the run has stopped by the fifth failed case with
-  92 %; where one in five fails, by the second.
-* All pass: the case's own traffic made it fail, and it keeps its verdict. A broker that floods,
-  stalls or closes connections for one stimulus only is judged to the end.
+* None of :data:`TRIES` passes: the target is down, silent, flooding or closing connections. The run
+  stops, and the case has no result, because the target was not serving.
+* Some pass: more are sent. After :data:`FAILURES` failures among the last :data:`WINDOW` the target
+  is unstable and the run stops. A working broker fails none, and failures of the host are rare. In
+  a simulation with one probe in ten failing, the run stops by the fifth failed case with 92 %
+  probability; with one in five, by the second.
+* All pass: the case's own traffic caused the failure, and its verdict stands. A broker that floods,
+  stalls or closes connections only for one stimulus is judged to the end.
 
-A probe that failed while this host was late says nothing about the target and is sent again.
+A probe that fails while this host is late says nothing about the target and is repeated.
 
-A target that answers plain messages with a refusal from the beginning (no permission, say) is
-judged as it is. If it does so later (its disk is full, or a limit was set from outside), violations
-are uncertain, and a failed control stops the run.
-"""
+A target that refuses plain messages from the start (no permission, say) is judged normally. If it
+begins to refuse later (a full disk, or a limit set from outside), violations are uncertain and a
+failed control stops the run."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ SILENCE: Duration = seconds(12)
 
 
 class TargetHealth:
-    """Probes ``target`` now and whenever a case fails.
+    """Probes ``target`` at creation and whenever a case fails.
 
     Raises :class:`RunStopped` if no plain message passes now, unless the target refuses them.
     """
@@ -90,8 +89,8 @@ class TargetHealth:
         self._check_stability("when the run began")
 
     def in_fork(self, name: str) -> TargetHealth:
-        """Return the same for the forked process of that name: what passed when the run began is
-        known, and its plain messages have addresses of their own."""
+        """Return a copy for the named forked process: it keeps the initial results and uses
+        separate addresses for its messages."""
         forked = copy.copy(self)
         assert isinstance(self._target, SocketTarget)
         forked._bounds = self._target.bounds
@@ -102,7 +101,7 @@ class TargetHealth:
         return forked
 
     def death(self) -> str:
-        """Return how the target died since its process is watched, also if it serves again by now;
+        """Return how the target died since its process is being watched, even if it serves again;
         empty if it did not."""
         if self._process_has_ended():
             return "its process has ended"
@@ -116,33 +115,33 @@ class TargetHealth:
 
     @property
     def serves(self) -> bool:
-        """True if a plain message passes over each protocol over which one passed before."""
+        """True if plain messages pass over every protocol over which one passed earlier."""
         return all(self._probe.failure(name) is None for name in self._passing)
 
     def examine(self, case: str, problem: str) -> None:
-        """Raise :class:`RunStopped` if the target does not serve others, now that ``case`` failed
-        for the reason ``problem``."""
+        """Raise :class:`RunStopped` if the target does not serve others after ``case`` failed with
+        ``problem``."""
         refusal = self.refusal(case, problem)
         if refusal:
             self._stop(f"{self._name}: {refusal}; {self._noticed(case, problem)}")
 
     def refusal(self, case: str, problem: str = "it found a violation") -> str:
-        """Return why the target now refuses a plain message that passed when the run began; empty
-        if it passes. Raises :class:`RunStopped` if the target serves nobody."""
+        """Return why the target now refuses a plain message that passed initially; empty if it
+        passes. Raises :class:`RunStopped` if the target no longer serves."""
         noticed_at = self._bounds.now()
         with self._lock:
             self._bounds.check()
-            if self._examined_at < noticed_at:  # else another case asked later and has the answer
+            if self._examined_at < noticed_at:  # else a case that asked later has the answer
                 self._examined_at = self._bounds.now()
                 self._refusal = self._examine(self._noticed(case, problem))
             return self._refusal
 
     def leave_alone(self) -> None:
-        """Stop no run for a target that serves nobody from now on: a harmful case begins."""
+        """Stop checking whether the target serves, because a harmful case begins."""
         self._passing.clear()
 
     def examine_silence(self) -> None:
-        """Stop the run if nothing was received for long and the target lets nobody in."""
+        """Stop the run if nothing was received for long and the target accepts no login."""
         now = self._bounds.now()
         if now - max(self._bounds.received_at, self._examined_at) < SILENCE or not self._passing:
             return
@@ -155,7 +154,7 @@ class TargetHealth:
                     self._stop_for(failures[-1], quiet)
 
     def _examine(self, occasion: str) -> str:
-        # Who starts it again may be fast.
+        # It may have been restarted quickly.
         if self._watches_process and self._process_has_ended():
             end = self._process_end() or "its process has ended"
             reason = f"{self._name} {Fault.GONE}: {end}; {occasion}{self._unanswered()}"
@@ -228,8 +227,8 @@ class TargetHealth:
         return f"; nothing was received after {frames[0]}" if frames else ""
 
     def _fault(self, failure: ProbeFailure) -> str:
-        """Return the words for a target that failed all probes of a protocol; they name it if
-        another protocol still passes."""
+        """Describe a target that failed all probes of a protocol, naming the protocol if another
+        one still passes."""
         others = [
             PROTOCOLS[name]
             for name in self._passing
@@ -270,8 +269,7 @@ def _text(failure: ProbeFailure) -> str:
 
 
 class RunWatch:
-    """Watches the memory of this process and the silence of the target, in a thread, until the run
-    is stopped."""
+    """Watches this process's memory and the target's silence in a thread until the run stops."""
 
     def __init__(self, target: SocketTarget, health: TargetHealth) -> None:
         self._target = target

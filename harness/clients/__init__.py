@@ -1,1 +1,1 @@
-"""One file per client: raw peers that may misbehave, and the real clients that people use."""
+"""One file per client: raw peers that can misbehave, and real client libraries."""

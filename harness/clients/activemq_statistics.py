@@ -1,9 +1,8 @@
-"""Reads the usage of an ActiveMQ and of its destinations through its statistics plugin.
+"""Reads the usage of an ActiveMQ broker and its destinations through the statistics plugin.
 
 A message to ``ActiveMQ.Statistics.Destination.NAME`` or ``ActiveMQ.Statistics.Broker`` is answered
-with a map at its reply-to (ActiveMQ documentation, "StatisticsPlugin"). Requests use an AMQP 1.0
-connection of their own, because there a map arrives as a map.
-"""
+with a map at its reply-to (ActiveMQ documentation, "StatisticsPlugin"). Requests use a separate
+AMQP 1.0 connection, because AMQP delivers the map as a map."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ STATISTICS = "statistics"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Used part of a limit in bytes; ``percent`` is the broker's number, rounded down."""
+    """Bytes used of a limit; ``percent`` is the broker's number, rounded down."""
 
     used: int
     limit: int
@@ -65,8 +64,7 @@ class Statistics:
     ) -> DestinationUsage:
         """Return the contents of destination ``name``.
 
-        Raises :class:`ControlFailed` when the broker does not answer.
-        """
+        Raises :class:`ControlFailed` if the broker does not answer."""
         statistics = self._ask(f"Destination.{name}", routing)
         return DestinationUsage(statistics["size"], _usage(statistics, "memory"))
 
@@ -81,10 +79,9 @@ class Statistics:
         reached: Callable[[DestinationUsage], bool],
         routing: RoutingType = RoutingType.ANYCAST,
     ) -> tuple[DestinationUsage, bool]:
-        """Read a destination until it has ``reached`` or time is over; return it and the answer.
+        """Read a destination until ``reached`` is true or time is up; return it and the answer.
 
-        Brokers may update their counters in the background.
-        """
+        Brokers may update counters in the background."""
         last = self.destination(name, routing)
         deadline = self._clock.now() + PATIENCE
         while not (done := reached(last)) and self._clock.now() < deadline:

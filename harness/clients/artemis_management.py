@@ -1,9 +1,8 @@
-"""Reads the state of a broker's addresses by Artemis management messages.
+"""Reads the state of a broker's addresses through Artemis management messages.
 
 A message to the management address names a resource and an attribute. The body of the answer is a
 JSON array of one value (manual, chapter on management, "Management over messages"). Requests use a
-STOMP connection of their own, so they work wherever the case does and are part of the trace.
-"""
+separate STOMP connection, so they work wherever the case does and are part of the trace."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _ATTRIBUTES = {
 
 @dataclass(frozen=True, slots=True)
 class AddressState:
-    """State of an address, read attribute by attribute."""
+    """State of an address, read one attribute at a time."""
 
     size: int
     """Bytes of memory charged to it."""
@@ -64,17 +63,16 @@ class Admin:
     def attribute(self, resource: str, attribute: str) -> Any:
         """Return one attribute of a resource such as ``address.orders``.
 
-        Raises :class:`ControlFailed` when the broker does not return it.
-        """
+        Raises :class:`ControlFailed` if the broker does not return it."""
         return self._ask(f"{attribute} of {resource}", resource, {"_AMQ_Attribute": attribute})
 
     def require_answers(self) -> None:
-        """Raise :class:`ControlFailed` unless the broker answers a question about an address."""
+        """Raise :class:`ControlFailed` unless the broker answers a query about an address."""
         self.size(self._answers.name)
 
     def settings(self, name: str) -> dict[str, Any]:
-        """Return the address-settings that hold for the address ``name``, under the names of the
-        broker's JSON. Raises :class:`ControlFailed` like :meth:`attribute`."""
+        """Return the effective address-settings of ``name``, with the names in the broker's JSON.
+        Raises :class:`ControlFailed` like :meth:`attribute`."""
         operation = {"_AMQ_OperationName": "getAddressSettingsAsJSON"}
         text = self._ask(f"the settings of {name}", "broker", operation, json.dumps([name]))
         try:
@@ -139,7 +137,7 @@ class Admin:
     def until(
         self, name: str, reached: Callable[[AddressState], bool], within: Duration = PATIENCE
     ) -> tuple[AddressState, bool]:
-        """Read the state until it has ``reached`` or the time is over; return it and the answer.
+        """Read the state until ``reached`` is true or time is up; return it and the answer.
 
         Brokers page and depage in the background.
         """

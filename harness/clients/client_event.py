@@ -1,4 +1,4 @@
-"""Events that clients with callbacks report: a step by name, and its details."""
+"""Events reported by clients with callbacks: a named step and its details."""
 
 from __future__ import annotations
 

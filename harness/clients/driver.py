@@ -1,10 +1,9 @@
-"""The harness's end of a driver: the small program that makes a client library on trial do what a
-case asks, and reports what the library reported.
+"""The harness's end of a driver, a small program that makes a client library on trial follow a case
+and passes on the library's reports.
 
-Both speak a line protocol over the driver's standard input and output, one JSON object a line
+They use a line protocol over the driver's standard input and output, one JSON object per line
 (``docs/reference/client-drivers.md``): ``{"do": "send", …}`` to the driver, ``{"saw": "message",
-…}`` from it.
-"""
+…}`` from it."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ UNREADABLE = "unreadable"
 
 
 class Driver(Conversation[ClientEvent]):
-    """One running driver. A report is an event whose step is what was seen."""
+    """One running driver. A report is an event named after what was seen."""
 
     protocol = "DRIVER"
     _unfinished = b""
@@ -41,7 +40,7 @@ class Driver(Conversation[ClientEvent]):
             self.inbox.append(event)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        super().channel_closed(at, CloseHow.EOF)  # a driver that was killed resets the pipe
+        super().channel_closed(at, CloseHow.EOF)  # a killed driver resets the pipe
 
     def fatal(self, frame: ClientEvent) -> bool:
         return frame.step in ("failed", UNREADABLE)
@@ -50,12 +49,12 @@ class Driver(Conversation[ClientEvent]):
         return frame.brief()
 
     def instead(self) -> str:
-        """What the client reported, apart from the calls that returned."""
+        """What the client reported, except for returned calls."""
         told = [event.brief() for event in self.inbox if event.step != "did"]
         return f"the client reported {'; '.join(told[:3]) or 'nothing'}"
 
     def do(self, what: str, **arguments: Any) -> None:
-        """Ask for something; the answer is awaited by :meth:`done`."""
+        """Send a command; :meth:`done` awaits the answer."""
         line = json.dumps({"do": what, **arguments}, ensure_ascii=False)
         self.judge.record(
             Noted(at_ns=self.world.now(), detail=f"the client is asked to: {line}"[:400])
@@ -63,13 +62,13 @@ class Driver(Conversation[ClientEvent]):
         self.write(line.encode() + b"\n", as_event=False)
 
     def done(self, what: str, **arguments: Any) -> None:
-        """Ask for something and wait until the library's call has returned. Raises
+        """Send a command and wait until the library's call has returned. Raises
         :class:`ControlFailed`."""
         self.do(what, **arguments)
         self.expect(event_named("did", do=what))
 
     def tried(self, what: str, **arguments: Any) -> bool:
-        """Ask for something that the library may refuse; return True if its call returned."""
+        """Send a command that the library may refuse; return True if its call returned."""
         self.do(what, **arguments)
         self.watch_for(event_named("did", do=what))
         refused = self.take(event_named("failed", do=what))

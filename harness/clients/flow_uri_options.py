@@ -1,5 +1,5 @@
-"""Options of a client with flow control: windows in bytes and rates in messages a second, as URI
-parameters.
+"""Flow control options of a client as URI parameters: windows in bytes, rates in messages per
+second.
 
 Names and values are those of the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1,
 -consumer-rate-1, -producer-1, -producer-rate-1)::
@@ -25,9 +25,9 @@ _WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class FlowOptions:
-    """-1 is no limit, everywhere. A rate is otherwise at least 1, a producer's window at least 1
-    byte; a consumer's window may be 0, by which it has nothing waiting with it. Raises
-    :class:`BadEndpoint` for anything else."""
+    """-1 always means unlimited. Otherwise a rate is at least 1 and a producer's window at least 1
+    byte; a consumer's window may be 0, so that it buffers nothing. Raises :class:`BadEndpoint` for
+    other values."""
 
     consumer_window_size: int = MEBIBYTE
     consumer_max_rate: int = NO_LIMIT
@@ -52,9 +52,9 @@ _PARAMETERS = {
 
 
 def read(uri: str, folder: Path = Path()) -> tuple[Endpoint, FlowOptions]:
-    """Return the endpoint of a URI, and its options. Raises :class:`BadEndpoint` for a URI that is
-    none, an unknown parameter, and a value that is no number or out of range; ``folder`` is where
-    relative paths of TLS options begin."""
+    """Return the endpoint of a URI, and its options. Raises :class:`BadEndpoint` for an invalid
+    URI, an unknown parameter, and a value that is not a number or out of range. Paths in TLS
+    options are relative to ``folder``."""
     names = {name: field for field, (name, _, _) in _PARAMETERS.items()}
     address = endpoint.read(uri, folder, options=tuple(names))
     values: dict[str, int] = {}

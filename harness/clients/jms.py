@@ -1,9 +1,8 @@
-"""ActiveMQ's own client, in Java and in a process of its own: goes through ``JmsClient.java`` and
-tells how far it came.
+"""ActiveMQ's own Java client in a separate process: runs ``JmsClient.java`` and reports how far it
+got.
 
-Its jars are those of the broker (:func:`brokerproof.harness.targets.activemq.broker.install`). A
-Java that can run a source file is needed: a JDK, from version 11 on.
-"""
+Its jars are those of the broker (:func:`brokerproof.harness.targets.activemq.broker.install`). It
+needs a Java that can run source files: a JDK of version 11 or later."""
 
 from __future__ import annotations
 
@@ -38,11 +37,10 @@ _WITHIN_S = 120
 def run(
     world: World, acceptor: str, login: str | None, passcode: str | None, name: str
 ) -> tuple[list[str], str]:
-    """The steps that it went through, and what ended it before the last one, empty for nothing.
+    """Return the completed steps, and what ended it before the last one (empty: nothing).
 
-    ``name`` begins the names of what it uses. Raises :class:`ControlFailed` where anything for it
-    is missing.
-    """
+    ``name`` is the prefix of the names it uses. Raises :class:`ControlFailed` if anything it needs
+    is missing."""
     if not isinstance(world, RealWorld):
         raise ControlFailed(
             "ActiveMQ's client needs a target that has sockets; use --target activemq or"

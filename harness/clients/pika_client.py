@@ -1,10 +1,8 @@
-"""pika, the AMQP 0-9-1 client that people use from Python, without a socket or a thread of its own.
+"""pika, the common AMQP 0-9-1 client for Python, without its own socket or thread.
 
-It is pika's connection, unmodified, below which the harness's channel takes the place of a socket,
-and the world's deadlines that of a loop: so the same client runs in virtual time and over sockets.
-The trace is what crossed the wire, read by the harness's own codec; an expectation sees what pika
-told.
-"""
+pika's connection is unmodified, but uses the harness's channel instead of a socket and the world's
+deadlines instead of a loop. So the same client runs in virtual time and over sockets. The trace
+contains the traffic as read by the harness's codec; expectations see what pika reported."""
 
 from __future__ import annotations
 
@@ -23,13 +21,13 @@ from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Amqp0
 from brokerproof.harness.protocols.conversation import Conversation, Judge, Requirements
 from brokerproof.harness.worlds.world import World
 
-# What goes wrong is reported to the case; pika says it on standard error as well.
+# Failures are reported to the case; pika also prints them on standard error.
 logging.getLogger("pika").addHandler(logging.NullHandler())
 logging.getLogger("pika").propagate = False
 
 
 class _Timer:
-    """A callback that is due, unless it is cancelled."""
+    """A scheduled callback, unless it is cancelled."""
 
     def __init__(self, callback: Callable[[], Any]) -> None:
         self._callback: Callable[[], Any] | None = callback
@@ -127,7 +125,7 @@ class PikaPeer(Conversation[ClientEvent]):
     def words(self, frame: ClientEvent) -> str:
         return frame.brief()
 
-    # what pika does
+    # called by pika
 
     def emit(self, data: bytes) -> None:
         self._recorder.on_bytes_sent(self.world.now(), data)
@@ -170,7 +168,7 @@ class PikaPeer(Conversation[ClientEvent]):
     def open_channel(
         self, number: int = 1, *, confirms: bool = False, proves: Requirements | None = None
     ) -> Any:
-        """A channel; with ``confirms`` what becomes of each message is reported."""
+        """Open a channel; with ``confirms`` the outcome of each message is reported."""
         channel = self.connection.channel(
             channel_number=number,
             on_open_callback=lambda _: self.tell("channel-open", channel=number),
@@ -229,7 +227,7 @@ class PikaPeer(Conversation[ClientEvent]):
         auto_ack: bool = False,
         proves: Requirements | None = None,
     ) -> str:
-        """Begin to consume; return the consumer tag. Messages are told, and acknowledged by
+        """Start to consume; return the consumer tag. Messages are reported, and acknowledged by
         :meth:`ack`."""
         if prefetch:
             self.channel_of[channel].basic_qos(
@@ -255,6 +253,6 @@ class PikaPeer(Conversation[ClientEvent]):
         self.channel_of[channel].basic_ack(tag, multiple)
 
     def close(self, *, proves: Requirements | None = None) -> None:
-        """Close in order, and wait until pika says that it is closed."""
+        """Close cleanly, and wait until pika reports it."""
         self.connection.close()
         self.expect(event_named("closed"), proves=proves)

@@ -1,11 +1,10 @@
-"""python-qpid-proton, the AMQP 1.0 client that people use from Python, as an engine without a
-socket or a thread.
+"""python-qpid-proton, the common AMQP 1.0 client for Python, as an engine without a socket or a
+thread.
 
-Its transport writes to a harness channel and is fed with what arrives there; its timers run on the
-world's deadlines. So in virtual time a case drives the real client and every run is the same; over
-sockets it is the same code on a real channel. The trace is what crossed the wire, read by the
-harness's own codec; an expectation sees what Proton told.
-"""
+Its transport writes to a harness channel and reads what arrives there; its timers use the world's
+deadlines. So a case drives the real client reproducibly in virtual time, and the same code runs
+over sockets. The trace contains the traffic as read by the harness's codec; expectations see what
+Proton reported."""
 
 from __future__ import annotations
 
@@ -68,14 +67,13 @@ _FATAL = frozenset(
 
 
 def has_tls() -> bool:
-    """True if this build of Proton has TLS: without OpenSSL's headers it compiles silently
-    without."""
+    """True if this build of Proton has TLS, which it silently omits without OpenSSL's headers."""
     return bool(proton.SSL.present())
 
 
 @dataclass(eq=False)
 class Sent:
-    """A delivery that the client sent, and what became of it."""
+    """A delivery that the client sent, and its outcome."""
 
     delivery: Any
     state: str | None = None
@@ -118,7 +116,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
                     )
                 )
                 break
-            with suppress(proton.TransportException):  # told as transport_error
+            with suppress(proton.TransportException):  # reported as transport_error
                 self.transport.push(data[:capacity])
             data = data[capacity:]
             self._collect(at)
@@ -147,7 +145,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         body = ""
         if isinstance(frame.subject, Arrived):
             carried = frame.subject.message.body
-            # A view's bytes may be gone by now, and where they were says nothing.
+            # A view's bytes may be freed by now, and its address means nothing.
             body = (
                 f" {carried.nbytes} bytes"
                 if isinstance(carried, memoryview)
@@ -162,8 +160,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
     # the engine
 
     def work(self) -> None:
-        """Let Proton do what is due, now: timers, then output. To be called after the client's own
-        objects were used."""
+        """Let Proton process due timers, then output. Call it after using the client's own
+        objects."""
         now = self.world.now()
         self._collect(now)
         if self._left:
@@ -183,7 +181,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
             self.transport.pop(len(data))
         self._collect(now)
         if pending < 0:
-            self._capacity()  # notices that the broker's close was read, too
+            self._capacity()  # also notices that the broker's close was read
             if self.transport.closed and self.ended is None:
                 self.close_socket()
 
@@ -252,8 +250,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         container: str | None = None,
         proves: Requirements | None = None,
     ) -> None:
-        """SASL, open, and wait until the broker has opened too. ``idle_timeout`` is what Proton
-        enforces; it announces half of it."""
+        """Log in (SASL), open, and wait for the broker's open. Proton enforces ``idle_timeout`` and
+        announces half of it."""
         sasl = self.transport.sasl()
         sasl.allow_insecure_mechs = True
         sasl.allowed_mechs("ANONYMOUS" if login is None else "PLAIN")
@@ -279,8 +277,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
     # sessions and links
 
     def session(self, *, incoming_bytes: int | None = None, answered: bool = True) -> Any:
-        """A new session. ``incoming_bytes`` bounds what it takes in: Proton makes its window in
-        frames of that."""
+        """A new session. ``incoming_bytes`` limits incoming data: Proton derives its window, in
+        frames, from it."""
         made = self.connection.session()
         if incoming_bytes is not None:
             made.incoming_capacity = incoming_bytes
@@ -302,8 +300,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         settled: bool = False,
         proves: Requirements | None = None,
     ) -> Any:
-        """Attach a sender and wait for the broker's attach. ``settled``: it sends settled messages
-        only."""
+        """Attach a sender and wait for the broker's attach. ``settled``: all its messages are
+        settled."""
         link = session.sender(name or self._name())
         link.target.address = address
         self._capabilities(link.target, capabilities)
@@ -322,8 +320,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         browse: bool = False,
         proves: Requirements | None = None,
     ) -> Any:
-        """Attach a receiver, wait for the broker's attach, and grant ``credit``. ``browse``: it
-        takes nothing away."""
+        """Attach a receiver, wait for the broker's attach, and grant ``credit``. ``browse``:
+        messages stay on the queue."""
         link = session.receiver(name or self._name())
         link.source.address = address
         self._capabilities(link.source, capabilities)
@@ -371,8 +369,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> int:
-        """Drain, with ``credit`` more, and wait until the broker has used or given back all of it;
-        returns how many it gave back."""
+        """Add ``credit`` and drain. Wait until the broker has used or returned all credit; return
+        how much it returned."""
         receiver.drain(credit)
         self.work()
         self.world.wait_until(
@@ -403,8 +401,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         properties: Mapping[str, Any] | None = None,
         settled: bool = False,
     ) -> Sent:
-        """A message. ``properties`` are attributes of Proton's message. Without credit Proton keeps
-        it until there is some."""
+        """Send a message. ``properties`` are attributes of Proton's message. Without credit Proton
+        queues it."""
         message = proton.Message(body=body, **dict(properties or {}))
         delivery = sender.send(message)
         sent = Sent(delivery)
@@ -417,7 +415,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
     def publish(
         self, sender: Any, body: Any = b"", *, proves: Requirements | None = None, **properties: Any
     ) -> Sent:
-        """A message, and wait until the broker has accepted it."""
+        """Send a message and wait until the broker has accepted it."""
         sent = self.send(sender, body, properties=properties)
         self.confirmed(sent, proves=proves)
         if sent.state != "accepted":
@@ -429,7 +427,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
     def confirmed(
         self, sent: Sent, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Sent:
-        """Wait until the broker has settled what was sent."""
+        """Wait until the broker has settled all sent messages."""
 
         def ready() -> bool:
             return sent.settled or self.ended is not None or any(map(self.fatal, self.inbox))
@@ -453,7 +451,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         return event.subject
 
     def take_messages(self, receiver: Any = None) -> list[Arrived]:
-        """Every message (of that receiver) that was handed out and not consumed, in order."""
+        """Take every message (of that receiver) received and not consumed so far, in order."""
         what = event_named("message", receiver)
         taken = [event.subject for event in self.inbox if what.accepts(event)]
         self.inbox = [event for event in self.inbox if not what.accepts(event)]
@@ -467,8 +465,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         failed: bool = False,
         here: bool = True,
     ) -> None:
-        """Settle a message: ``modified`` may say that the delivery failed, and that it should not
-        come ``here`` again."""
+        """Settle a message: ``modified`` may state that the delivery failed, or that it must not be
+        redelivered ``here``."""
         if outcome not in _STATES:
             raise ControlFailed(
                 f"{outcome!r} is not an outcome; the outcomes are {', '.join(_STATES)}"
@@ -485,8 +483,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
 
 
 def decode(raw: bytes) -> Any:
-    """Decode the bytes of one value by Proton into its own Python objects. Raises ``ValueError``
-    for bytes that are not a value."""
+    """Decode one value with Proton into its Python objects. Raises ``ValueError`` for invalid
+    bytes."""
     data = proton.Data()
     try:
         used = data.decode(raw)
@@ -500,7 +498,7 @@ def decode(raw: bytes) -> Any:
 
 
 def _kept(value: Any) -> Any:
-    """Proton's binaries are views into memory that it frees: copied here."""
+    """Copy Proton's binaries, which are views into memory that it frees."""
     match value:
         case memoryview():
             return bytes(value)
@@ -516,7 +514,7 @@ def _kept(value: Any) -> Any:
 
 
 def recode(raw: bytes) -> bytes:
-    """The value in ``raw`` as Proton writes it again."""
+    """The value in ``raw`` as Proton re-encodes it."""
     data = proton.Data()
     try:
         data.decode(raw)

@@ -1,4 +1,4 @@
-"""Events of python-qpid-proton as cases see them. Proton itself is not imported: the suites can be
+"""Events of python-qpid-proton as cases see them. Proton is not imported, so that the suites can be
 collected without it."""
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ class ProtonEvent:
     """An event of Proton by its name without ``PN_``, or ``message`` with the :class:`Arrived` as
     its subject.
 
-    ``subject`` is the connection, session, link, delivery or transport that the event is about.
-    """
+    ``subject`` is the connection, session, link, delivery or transport concerned."""
 
     name: str
     at: Instant
@@ -32,7 +31,7 @@ class ProtonEvent:
 
 @dataclass(frozen=True)
 class Arrived:
-    """A message that Proton handed out, decoded by it, and the delivery in which it came."""
+    """A message decoded and delivered by Proton, with its delivery."""
 
     delivery: Any
     message: Any

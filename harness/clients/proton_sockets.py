@@ -1,9 +1,6 @@
-"""Proton's own input and output over real sockets: ``BlockingConnection``, and ``Container`` in a
-thread of its own.
+"""Proton's own I/O over real sockets: ``BlockingConnection``, and ``Container`` in its own thread.
 
-Both are Proton as it comes. The bytes are noted on their way through its input-output handler,
-nothing else.
-"""
+Both are unmodified Proton; its I/O handler is only observed to record the bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import Any, TypeVar
 import proton
 from proton import _reactor, reactor, utils
 from proton._handlers import (
-    IOHandler,  # the one that a Container uses; there is no public name for it
+    IOHandler,  # used by Container; it has no public name
 )
 from proton.handlers import MessagingHandler, TransactionHandler
 
@@ -44,16 +41,16 @@ from brokerproof.harness.worlds.world import Unreachable
 
 T = TypeVar("T")
 Tell = Callable[[str, Any], None]
-# A Container makes two TLS domains, each of which reads the system's certificate authorities: 0.1 s
-# of processor time together. Ours share them: a connection with TLS is given another domain.
+# A Container creates two TLS domains, each of which reads the system's certificate authorities,
+# together 0.1 s of processor time. Ours share them; a connection with TLS gets another domain.
 _reactor.SSLConfig = functools.cache(_reactor.SSLConfig)  # type: ignore[misc, assignment]
 _JOIN_S = 5.0
 _MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
 class _ObservedIO(IOHandler):
-    """Proton's input and output; what passes is reported: ``bytes`` that arrived, ``sent`` bytes,
-    ``closed`` how."""
+    """Proton's I/O, which reports the ``bytes`` received, the bytes ``sent``, and how it was
+    ``closed``."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__()
@@ -61,8 +58,8 @@ class _ObservedIO(IOHandler):
         self._observed: list[Any] = []
 
     def close_sockets(self) -> None:
-        """Close the sockets of a container that has ended: it leaves them open, and to the broker
-        its connections would live on."""
+        """Close the sockets of an ended container, which leaves them open, so that the broker would
+        see live connections."""
         for selectable in self._observed:
             selectable.close()
 
@@ -127,12 +124,11 @@ def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
 def _secured(
     world: Any, acceptor: str, certificate: Certificate | None, options: dict[str, Any], tell: Tell
 ) -> tuple[str, dict[str, Any], Tell]:
-    """The scheme, the options and the ears for an acceptor, which may have TLS. With TLS the bytes
-    say nothing to us.
+    """The scheme, options and listener for an acceptor, which may use TLS. With TLS we cannot read
+    the bytes.
 
-    With a ``certificate`` Proton logs in by EXTERNAL. Raises :class:`ControlFailed` for a Proton
-    without TLS.
-    """
+    With a ``certificate`` Proton logs in with EXTERNAL. Raises :class:`ControlFailed` for a Proton
+    without TLS."""
     tls = world.tls(acceptor)
     if tls is None:
         return "amqp", options, tell
@@ -162,8 +158,8 @@ def _secured(
 
 
 def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
-    """An option for Proton's ``create_sender`` and ``create_receiver``: capabilities of the source
-    or the target."""
+    """An option of Proton's ``create_sender`` and ``create_receiver``: capabilities of the source
+    or target."""
 
     class Capabilities(reactor.LinkOption):
         def apply(self, link: Any) -> None:
@@ -176,7 +172,7 @@ def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
 
 
 class BlockingPeer:
-    """One ``BlockingConnection``. Its calls block the case, as they would block any caller."""
+    """One ``BlockingConnection``. Its calls block the case as they would any caller."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         self.judge, self.conn, self.acceptor = judge, conn, acceptor
@@ -196,8 +192,8 @@ class BlockingPeer:
                 self.ended = content
 
     def _ask(self, words: str, action: Callable[[], T], proves: Requirements | None) -> T:
-        """Do what may fail in Proton; a failure is the broker's with ``proves``, and a failed
-        control without."""
+        """Do ``action``, which may fail in Proton. With ``proves`` a failure counts against the
+        broker; without, it is a failed control."""
         trouble = ""
         try:
             done = action()
@@ -222,8 +218,7 @@ class BlockingPeer:
         certificate: Certificate | None = None,
         proves: Requirements | None = None,
     ) -> None:
-        """Connect, log in and open. ``heartbeat`` is Proton's: what it announces as its idle
-        time-out."""
+        """Connect, log in and open. ``heartbeat`` is the idle time-out that Proton announces."""
         host, port = _endpoint(self.judge.world, self.acceptor)
         remote = f"{host}:{port}"
         self.judge.record(
@@ -289,14 +284,14 @@ class BlockingPeer:
     def receive(
         self, receiver: Any, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Any:
-        """The next message; settle it with the receiver's own ``accept``, ``reject`` or
+        """Receive the next message; settle it with the receiver's ``accept``, ``reject`` or
         ``release``."""
         return self._ask(
             "receive a message", lambda: receiver.receive(timeout=within / NS_PER_S), proves
         )
 
     def close(self, *, proves: Requirements | None = None) -> None:
-        """Close, and wait for the broker's close."""
+        """Close and wait for the broker's close."""
         self._ask("close", self.connection.close, proves)
         self.judge.record(
             ConnectionAbandoned(at_ns=self.judge.world.now(), conn=self.conn, how=CloseHow.EOF)
@@ -324,7 +319,7 @@ class _Ears(MessagingHandler):
     def on_do(self, event: Any) -> None:
         try:
             event.subject(self.container, self.connection)
-        except Exception as problem:  # the thread goes on; the case learns of it
+        except Exception as problem:  # the thread continues and the case is notified
             self.tell("told", ("failed", None, f"{type(problem).__name__}: {problem}"))
 
     def on_message(self, event: Any) -> None:
@@ -369,12 +364,12 @@ def _callback(name: str) -> Callable[[_Ears, Any], None]:
     return lambda ears, event: ears.on_event(name, event)
 
 
-for _name in _HEARD:  # Proton's handler has stubs of its own for most
+for _name in _HEARD:  # Proton's handler already has stubs for most
     setattr(_Ears, f"on_{_name}", _callback(_name))
 
 
 class _Transacting(TransactionHandler):
-    """Handler that runs its work in a transaction, discharges it, and reports the outcome."""
+    """Handler that does its work in a transaction, discharges it, and reports the outcome."""
 
     def __init__(self, work: Callable[[Any], None], commit: bool, tell: Tell) -> None:
         super().__init__()
@@ -401,8 +396,8 @@ class _Transacting(TransactionHandler):
 
 
 class ContainerPeer(Conversation[ProtonEvent]):
-    """A ``Container`` in a thread of its own. What it calls back is reported to the case, in the
-    thread of the case."""
+    """A ``Container`` in its own thread. Its callbacks are reported to the case in the case's
+    thread."""
 
     protocol = PROTOCOL
     is_raw = False
@@ -469,17 +464,17 @@ class ContainerPeer(Conversation[ProtonEvent]):
         )
 
     def do(self, action: Callable[[Any, Any], None]) -> None:
-        """Do ``action(container, connection)`` in the container's thread, where its objects may be
-        used."""
+        """Do ``action(container, connection)`` in the container's thread, the only one that may use
+        its objects."""
         assert self._ears is not None
-        with suppress(OSError):  # its pipe is closed: the container has ended
+        with suppress(OSError):  # its pipe is closed because the container has ended
             self._ears.injector.trigger(reactor.ApplicationEvent("do", subject=action))
 
     def send_all(
         self, address: str, bodies: list[Any], *, capabilities: tuple[str, ...] = ()
     ) -> None:
-        """Attach a sender and send messages with these bodies. Proton keeps what there is no credit
-        for."""
+        """Attach a sender and send messages with these bodies. Proton queues them without
+        credit."""
 
         def action(container: Any, connection: Any) -> None:
             sender = container.create_sender(
@@ -491,7 +486,7 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def receive(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
-        """Attach a receiver and give credit; what comes is reported as ``message``."""
+        """Attach a receiver and give credit; arrivals are reported as ``message``."""
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
@@ -502,7 +497,7 @@ class ContainerPeer(Conversation[ProtonEvent]):
 
     def drain(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
         """Attach a receiver and drain with that credit. The answer is reported as ``drained``, with
-        the credit that came back."""
+        the returned credit."""
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
@@ -512,9 +507,9 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def _once_attached(self, receiver: Any, action: Callable[[], None]) -> None:
-        """Proton's flow before the broker's attach says that the delivery-count is 0, which it
-        cannot know (2.7.4): on a broker that begins elsewhere it would be another credit than the
-        case means."""
+        """Do ``action`` after the broker's attach. Before it, Proton's flow states delivery-count
+        0, which it cannot know (2.7.4); with a broker that starts at another count, the credit
+        would differ from what the case intends."""
         assert self._ears is not None
         self._ears.once_attached[receiver.name] = action
 
@@ -540,8 +535,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         """In one transaction: send messages with these bodies, accept those ``taken``, and commit
         or abort.
 
-        How it ended is reported as ``transaction_committed`` and the like. There has to be credit
-        for all bodies at once."""
+        The outcome is reported as ``transaction_committed`` and so on. There must be credit for all
+        bodies at once."""
         assert self._ears is not None
         tell = self._ears.tell
 

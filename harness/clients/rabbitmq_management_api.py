@@ -1,9 +1,8 @@
-"""The management API of RabbitMQ's kind of broker, asked over a link of the case's own world.
+"""A client for RabbitMQ's management API over a link of the case's own world.
 
-So it works in virtual and in real time, and what was asked and answered stands in the trace. h11
-reads and writes HTTP. A real RabbitMQ refreshes most of what it tells of connections and queues
-every five seconds: :meth:`ManagementPeer.until` waits.
-"""
+So it works in virtual and real time, and the trace contains requests and answers. h11 reads and
+writes HTTP. A real RabbitMQ refreshes most statistics of connections and queues every five seconds:
+:meth:`ManagementPeer.until` waits."""
 
 from __future__ import annotations
 
@@ -43,14 +42,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer. Names of headers are in small letters."""
+    """An answer, with header names in lower case."""
 
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """The body, decoded. Raises :class:`ControlFailed` when it is not JSON."""
+        """The decoded body. Raises :class:`ControlFailed` if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -60,8 +59,8 @@ class Answer:
 
 
 class ManagementPeer(Conversation[Answer]):
-    """A connection to the API, kept open between requests. A broker may end one that nothing is
-    asked on: the next question opens another, by ``connect``."""
+    """A connection to the API, kept open between requests. The broker may close an idle one; the
+    next request opens another with ``connect``."""
 
     protocol = "HTTP"
 
@@ -142,9 +141,9 @@ class ManagementPeer(Conversation[Answer]):
     # asking
 
     def ask(self, method: str, path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
-        """``METHOD /api/PATH``, whatever the answer's status. Asks once more when the connection
-        ends without an answer: nothing that is asked here changes anything. Raises
-        :class:`ControlFailed` when none comes."""
+        """Request ``METHOD /api/PATH``; any status is returned. If the connection ends without an
+        answer, it retries once, since no request changes anything. Raises :class:`ControlFailed`
+        without an answer."""
         if self.ended is None:
             self._ask(method, f"/api/{path}", headers)
             if (
@@ -177,7 +176,7 @@ class ManagementPeer(Conversation[Answer]):
         self.write(data, as_event=False)
 
     def get(self, path: str) -> Any:
-        """Return the body of ``/api/PATH``. Raises :class:`ControlFailed` for every status but
+        """Return the body of ``/api/PATH``. Raises :class:`ControlFailed` for any status but
         200."""
         answer = self.ask("GET", path)
         if answer.status != 200:
@@ -191,8 +190,7 @@ class ManagementPeer(Conversation[Answer]):
         return answer
 
     def node(self, name: str | None = None) -> dict[str, Any]:
-        """The node of that name (None: the one that is asked): mem_used, mem_limit, mem_alarm,
-        disk_free, …"""
+        """The named node (None: the one queried): mem_used, mem_limit, mem_alarm, disk_free, …"""
         answer: dict[str, Any] = self.get(
             f"nodes/{quote(name or str(self.overview()['node']), safe='')}"
         )
@@ -208,8 +206,8 @@ class ManagementPeer(Conversation[Answer]):
         return answer
 
     def connection(self, peer: Conversation[Any]) -> dict[str, Any] | None:
-        """The connection of ``peer``, told apart by its address and port; None when the API tells
-        of none yet."""
+        """The connection of ``peer``, identified by address and port; None if the API does not list
+        it yet."""
         host, _, port = peer.channel.local.rpartition(":")
         for connection in self.connections():
             if (connection.get("peer_host"), connection.get("peer_port")) == (host, int(port)):
@@ -219,7 +217,7 @@ class ManagementPeer(Conversation[Answer]):
     def until(
         self, ask: Callable[[], T], reached: Callable[[T], bool], within: Duration = 3 * REFRESH
     ) -> tuple[T, bool]:
-        """The first thing that was told and is what is waited for, or the last one ``within`` that
+        """Query until an answer satisfies the condition; return it, or the last one ``within`` that
         time."""
         deadline = self.world.now() + within
         while not reached(answer := ask()):
@@ -236,7 +234,7 @@ class ManagementPeer(Conversation[Answer]):
         states: frozenset[str] | set[str],
         within: Duration = 3 * REFRESH,
     ) -> tuple[str | None, bool]:
-        """The state that is reported of ``peer``'s connection, once it is one of ``states``."""
+        """The reported state of ``peer``'s connection, once it is one of ``states``."""
 
         def state() -> str | None:
             connection = self.connection(peer)

@@ -1,11 +1,8 @@
-"""Windows and rates on the client's side, without a protocol and without a clock: instants come in
-as arguments.
+"""Client-side windows and rates, independent of protocol and clock: instants are arguments.
 
-Rate and window know nothing of each other (ARTEMIS-FLOW-consumer-rate-2): the rate says when a
-message may be consumed or sent, the window how many bytes may be asked for, or be under way. A
-rate of r lets at most ``r * interval + burst`` messages through in any interval whatever, not only
-in aligned seconds.
-"""
+Rate and window are independent (ARTEMIS-FLOW-consumer-rate-2): the rate determines when a message
+may be consumed or sent, the window how many bytes may be requested or in flight. A rate of r
+permits at most ``r * interval + burst`` messages in any interval, not only in aligned seconds."""
 
 from __future__ import annotations
 
@@ -18,11 +15,10 @@ Item = TypeVar("Item")
 
 
 class TokenBucket:
-    """``rate`` tokens a second, at most ``burst`` of them saved up, as many there at first; a rate
-    of -1 has no limit.
+    """``rate`` tokens per second, of which at most ``burst`` accumulate; it starts full. A rate of
+    -1 is unlimited.
 
-    Exact: counted in parts of a token, one for each nanosecond and message a second.
-    """
+    Exact: counts fractions of a token, one per nanosecond and per message a second."""
 
     def __init__(self, rate: int, burst: int = 1) -> None:
         if rate == 0 or rate < -1 or burst < 1:
@@ -39,17 +35,16 @@ class TokenBucket:
         return min(self._most, self._parts + (now - self._counted) * self._rate)
 
     def ready_at(self, now: Instant) -> Instant:
-        """The first instant from ``now`` on at which there is a token."""
+        """The first instant, not before ``now``, with a token."""
         if self._rate < 0:
             return now
         missing = NS_PER_S - self._now(now)
         return now if missing <= 0 else now - (-missing // self._rate)
 
     def spend(self, now: Instant) -> None:
-        """Take a token ``now``, which is not before an instant at which there was one.
+        """Take a token ``now``, when there must be one.
 
-        To be called when it has been used: what is counted from a later instant is never too quick.
-        """
+        Call it after using the token: counting from a later instant is never too fast."""
         if self._rate < 0:
             return
         self._parts = self._now(now) - NS_PER_S
@@ -57,8 +52,7 @@ class TokenBucket:
 
 
 class ConsumerFlow(Generic[Item]):
-    """Messages that a consumer has received and not consumed, and when it may go on. Sizes in
-    bytes."""
+    """Messages received but not consumed, and when the consumer may continue. Sizes in bytes."""
 
     def __init__(self, window: int, rate: int, burst: int = 1) -> None:
         self.window = window
@@ -72,32 +66,30 @@ class ConsumerFlow(Generic[Item]):
         self.size += size
 
     def next_at(self, now: Instant) -> Instant | None:
-        """Return the instant at which the oldest may be consumed; None while there is none."""
+        """Return when the oldest message may be consumed; None without messages."""
         return self.bucket.ready_at(now) if self.waiting else None
 
     def consume(self, now: Instant) -> Item:
-        """The oldest, at an instant that :meth:`next_at` named or later."""
+        """Consume the oldest message, no earlier than :meth:`next_at`."""
         item, size = self.waiting.popleft()
         self.size -= size
         self.bucket.spend(now)
         return item
 
     def asks_at(self, now: Instant) -> Instant | None:
-        """At a window of 0: when one more may be asked for, which is when it could be consumed at
-        once; None while one is here.
+        """For a window of 0: when one more message may be requested, that is, when it could be
+        consumed at once; None while one is buffered.
 
-        So no message waits with a consumer that is not ready for it (ARTEMIS-FLOW-consumer-2).
-        """
+        So no message waits at a consumer that is not ready for it (ARTEMIS-FLOW-consumer-2)."""
         return None if self.waiting else self.bucket.ready_at(now)
 
     def credit(self, largest: int, granted: int) -> int:
-        """Return how many more messages may be asked for where credit is counted in messages,
-        ``granted`` of which are still to arrive.
+        """Return how many more messages may be requested if credit counts messages and ``granted``
+        are still to arrive.
 
-        ``largest`` is the largest seen, 0 before the first: until then one is asked for at a time.
-        Above 0 one at least is asked for when nothing waits, or a message larger than the window
-        would never come.
-        """
+        ``largest`` is the largest seen, 0 before the first; until then one is requested at a time.
+        After that at least one is requested if nothing waits, or a message larger than the window
+        would never arrive."""
         if not largest:
             return max(0, 1 - granted - len(self.waiting))
         room = (self.window - self.size) // largest - granted
@@ -105,8 +97,8 @@ class ConsumerFlow(Generic[Item]):
 
 
 class ProducerFlow(Generic[Item]):
-    """Messages that a producer has to send, and when it may. Sizes in bytes; a message larger than
-    the window goes alone."""
+    """Messages that a producer must send, and when it may. Sizes in bytes; a message larger than
+    the window is sent alone."""
 
     def __init__(self, window: int, rate: int, burst: int = 1) -> None:
         self.window = window
@@ -119,8 +111,8 @@ class ProducerFlow(Generic[Item]):
         self.waiting.append((item, size))
 
     def next_at(self, now: Instant) -> Instant | None:
-        """Return the instant at which the first may be sent; None while there is none, or the
-        window is shut."""
+        """Return when the first may be sent; None without messages or while the window is
+        closed."""
         if not self.waiting or not self._fits(self.waiting[0][1]):
             return None
         return self.bucket.ready_at(now)

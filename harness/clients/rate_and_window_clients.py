@@ -1,8 +1,7 @@
-"""Clients that keep to windows and rates, over raw peers: consumers and producers of STOMP and of
-AMQP 1.0.
+"""STOMP and AMQP 1.0 consumers and producers over raw peers that keep windows and rates.
 
-What they do is worked out in :mod:`brokerproof.harness.clients.rate_and_window`; here it is said on
-the wire:
+:mod:`brokerproof.harness.clients.rate_and_window` decides what they do. On the wire it looks like
+this:
 
 ===================  ===================================================  ================================================
                      STOMP                                                AMQP
@@ -14,13 +13,11 @@ at -1                header of -1                                         :data:
 producer's window    bytes of SEND frames without their RECEIPT          bytes of messages that are not settled
 ===================  ===================================================  ================================================
 
-So over STOMP the broker keeps the window to the byte, and over AMQP it is kept as long as no
-message is larger than those before it: credit that was given cannot be counted in bytes
-afterwards.
+So over STOMP the broker keeps the window exactly. Over AMQP it is kept unless a message is larger
+than all earlier ones, because granted credit cannot be recounted in bytes.
 
-Each client has a connection of its own. Clients are moved by :func:`drive`, several together if
-need be, in either kind of time.
-"""  # noqa: E501
+Each client has its own connection. :func:`drive` runs one or several clients, in virtual or real
+time."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -49,8 +46,8 @@ class FlowClient(Protocol):
     def peer(self) -> Conversation[Any]: ...
 
     def step(self) -> Instant | None:
-        """Do what can be done now; return the next instant at which something can be done though
-        nothing arrives, None for never."""
+        """Do everything possible now; return the next instant at which more is possible without an
+        arrival, None if never."""
 
     def stirs(self) -> bool:
         """True if something has arrived that :meth:`step` has not seen."""
@@ -59,8 +56,8 @@ class FlowClient(Protocol):
 def drive(
     world: World, clients: Sequence[FlowClient], done: Callable[[], bool], within: Duration
 ) -> bool:
-    """Let ``clients`` do what they may until ``done()``, a connection of theirs ends, or time is
-    up; return ``done()``."""
+    """Run ``clients`` until ``done()``, the end of one of their connections, or time is up; return
+    ``done()``."""
     until = world.now() + within
     while True:
         due = [instant for client in clients if (instant := client.step()) is not None]
@@ -77,8 +74,7 @@ def drive(
 
 
 class StompConsumer:
-    """A subscription in mode client-individual. ``consumed`` are the messages that were taken, in
-    order."""
+    """A client-individual subscription. ``consumed`` has the consumed messages in order."""
 
     def __init__(
         self, peer: StompPeer, source: Destination, options: FlowOptions, id: str = "0"
@@ -121,7 +117,7 @@ class StompConsumer:
 
 
 class AmqpConsumer:
-    """A receiver. ``consumed`` are the deliveries that were taken, in order."""
+    """A receiver. ``consumed`` has the consumed deliveries in order."""
 
     def __init__(self, peer: AmqpPeer, source: Node, options: FlowOptions) -> None:
         self.peer = peer
@@ -215,8 +211,7 @@ class StompProducer:
 
 
 class AmqpProducer:
-    """A sender of unsettled messages. ``sent`` counts them, ``confirmed`` those that were
-    accepted."""
+    """A sender of unsettled messages. ``sent`` counts them, ``confirmed`` the accepted ones."""
 
     def __init__(self, peer: AmqpPeer, target: Node, options: FlowOptions) -> None:
         self.peer = peer

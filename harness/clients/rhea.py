@@ -1,10 +1,8 @@
-"""rhea, the AMQP 1.0 client of JavaScript, in a process of node of its own: another client than
-Proton's, by other people.
+"""rhea, an AMQP 1.0 client in JavaScript, independent of Proton, in its own Node.js process.
 
-npm puts it into the cache once. A script of ours, ``rhea_client.js``, does in that process what it
-is asked to and tells what rhea calls back; the peer here is its other end. rhea has no
-transactions. Node and npm are never installed by us.
-"""
+npm installs it into the cache once. Our script ``rhea_client.js`` carries out commands in that
+process and reports rhea's callbacks to the peer here. rhea has no transactions. We never install
+Node.js or npm."""
 
 from __future__ import annotations
 
@@ -57,8 +55,8 @@ _ENDS = frozenset(
 
 
 class RheaPeer(Conversation[ClientEvent]):
-    """rhea in a process of its own. Raises :class:`ControlFailed`, in one sentence, where anything
-    for it is missing."""
+    """rhea in its own process. Raises :class:`ControlFailed`, in one sentence, if anything it needs
+    is missing."""
 
     protocol = "AMQP.RHEA"
 
@@ -101,8 +99,7 @@ class RheaPeer(Conversation[ClientEvent]):
         proves: Requirements | None = None,
         **options: Any,
     ) -> None:
-        """Connect, log in, open, and wait until the broker has opened too. ``options`` are rhea's
-        own."""
+        """Connect, log in, open, and wait for the broker's open. ``options`` are rhea's own."""
         remote = f"{self.host}:{self.port}"
         self.judge.record(
             ConnectionOpened(
@@ -120,13 +117,13 @@ class RheaPeer(Conversation[ClientEvent]):
         self.expect(event_named("connection_open"), proves=proves)
 
     def do(self, what: str, **arguments: Any) -> None:
-        """Let it do something (see rhea_client.js)."""
+        """Send it a command (see rhea_client.js)."""
         shown = {key: "…" if key == "password" else value for key, value in arguments.items()}
         self.judge.record(
             Noted(at_ns=self.world.now(), conn=self.conn, detail=f"to rhea: {what} {shown}"[:400])
         )
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, which the next expectation notices
+        with suppress(BrokenPipeError):  # it has ended; the next expectation notices
             self._process.stdin.write(json.dumps({"what": what, "about": arguments}) + "\n")
             self._process.stdin.flush()
 
@@ -185,7 +182,7 @@ def _node() -> str:
 
 
 def _library() -> Path:
-    """The folder of modules that has rhea, in the cache, put there by npm if it is not."""
+    """The module folder with rhea in the cache; npm installs it if missing."""
 
     def make(folder: Path) -> Path:
         install = [

@@ -1,8 +1,7 @@
-"""@stomp/stompjs in a headless Chromium: what a web page that speaks STOMP meets.
+"""@stomp/stompjs in a headless Chromium, as in a web page that speaks STOMP.
 
-A page of ours is served on a port of this machine, together with the library, which npm puts into
-the cache once. It asks what to do and tells what happened; the peer here is its other end. Chromium
-and npm are never installed by us.
+Our page is served on a local port with the library, which npm installs into the cache once. The
+page polls the peer here for commands and reports what happened. We never install Chromium or npm.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ _GRACE_S = 3.0
 
 
 class StompJsPeer(Conversation[ClientEvent]):
-    """A page in a browser of its own. Raises :class:`ControlFailed`, in one sentence, where
-    anything for it is missing."""
+    """A page in its own browser. Raises :class:`ControlFailed`, in one sentence, if anything it
+    needs is missing."""
 
     protocol = "STOMP.JS"
 
@@ -93,8 +92,7 @@ class StompJsPeer(Conversation[ClientEvent]):
             f"--user-data-dir={profile / 'profile'}",
             self._server.address,
         ]
-        # A home of its own as well: Chromium keeps crash reports and caches there, outside the
-        # profile.
+        # Its own home too: Chromium stores crash reports and caches there, outside the profile.
         environment = {**os.environ, "HOME": str(profile)}
         self._browser = NativeProcess(
             command, folder=profile, console=console, environment=environment, grace_s=_GRACE_S
@@ -121,7 +119,7 @@ class StompJsPeer(Conversation[ClientEvent]):
         )
 
     def do(self, what: str, **arguments: Any) -> None:
-        """Let the page do something (see stompjs_page.html)."""
+        """Send the page a command (see stompjs_page.html)."""
         self.judge.record(
             Noted(
                 at_ns=self.world.now(),
@@ -203,12 +201,12 @@ class _Quiet(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that was ended leaves its requests behind."""
+        """Ignore errors: a killed browser abandons its requests."""
 
 
 def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[str, Any]:
-    """Return the page's next command; nothing after a while, so that the threads of a page that is
-    gone end too."""
+    """Return the page's next command, or nothing after a while, so that threads of a closed page
+    end too."""
     try:
         return {} if ending.is_set() else to_do.get(timeout=_ASK_AGAIN_S)
     except queue.Empty:
@@ -216,7 +214,7 @@ def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[s
 
 
 def _key_of(host: str, port: int) -> str:
-    """Return the form in which Chromium is given a key to trust: its SHA-256 in base64. Raises
+    """Return the form of a trusted key that Chromium expects: its SHA-256 in base64. Raises
     :class:`ControlFailed`."""
     try:
         shown = x509.load_pem_x509_certificate(
@@ -231,7 +229,7 @@ def _key_of(host: str, port: int) -> str:
 
 
 def chromium() -> str:
-    """Return the path of Chromium. Raises :class:`SetUpFailed` where there is none."""
+    """Return the path of Chromium. Raises :class:`SetUpFailed` if there is none."""
     named = os.environ.get(CHROMIUM)
     path = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
@@ -247,7 +245,7 @@ def chromium() -> str:
 
 
 def _library() -> Path:
-    """The library's bundle in the cache, put there by npm if it is not."""
+    """The library's bundle in the cache; npm installs it if missing."""
 
     def make(folder: Path) -> Path:
         npm.call(["pack", f"@stomp/stompjs@{VERSION}"], folder, f"@stomp/stompjs {VERSION}")

@@ -1,10 +1,9 @@
-"""A peer whose words are stomp.py's: the conversation, without the library (that is
+"""A peer that speaks through stomp.py: the conversation, without the library (see
 :mod:`brokerproof.harness.clients.stomppy_transports`).
 
-The trace says what crossed the wire, read by the harness's own codec. An expectation sees a frame
-once stomp.py has handed it to its listeners, and handed out the same: a frame that the client loses
-or misreads is a failed control and never the broker's fault.
-"""
+The trace contains the traffic as read by the harness's codec. An expectation sees a frame once
+stomp.py has passed the identical frame to its listeners: a frame that the client loses or misreads
+is a failed control, never the broker's fault."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ Tell: TypeAlias = Callable[[str, Any], None]
 
 
 class StompPyPeer(StompInbox):
-    """One connection of stomp.py that asks for ``version``; :attr:`connection` is the client's own
+    """One stomp.py connection that requests ``version``; :attr:`connection` is the client's own
     object."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
@@ -75,7 +74,7 @@ class StompPyPeer(StompInbox):
         if self.feed is not None:
             try:
                 self.feed(data)
-            except Exception as problem:  # over sockets its thread logs this and closes its socket
+            except Exception as problem:  # over sockets, its thread logs this and closes the socket
                 self._differs(
                     at, f"stomp.py failed on what it read ({type(problem).__name__}: {problem})"
                 )
@@ -93,8 +92,8 @@ class StompPyPeer(StompInbox):
         return frame.command == "MISREAD" or super().fatal(frame)
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
-        """End the connection without a word, as stomp.py's ``disconnect_socket`` does, or cut it
-        (RESET)."""
+        """End the connection without DISCONNECT, as stomp.py's ``disconnect_socket`` does, or reset
+        it."""
         transport = self.connection.transport
         transport.set_connected(False)
         if how is CloseHow.RESET:
@@ -111,10 +110,10 @@ class StompPyPeer(StompInbox):
             raise ControlFailed(f"stomp.py did not hand out {self._unheard[0].brief()}; {detail}")
         super()._unmet(detail, proves)
 
-    # what stomp.py does
+    # called by stomp.py
 
     def on_client_event(self, what: str, at: Instant, content: Any) -> None:
-        """Record what the client did at ``at``. Calls arrive in the client's order."""
+        """Record an action of the client. Calls arrive in the client's order."""
         match what:
             case "opened":
                 self.judge.record(
@@ -158,7 +157,7 @@ class StompPyPeer(StompInbox):
         self.spoke_at = at
         for item in codec.Reader(self.version).feed(
             data
-        ):  # stomp.py hands over one whole frame at a time
+        ):  # stomp.py passes one whole frame at a time
             match item:
                 case Frame(command, headers, body, size):
                     self.judge.record(
@@ -188,12 +187,12 @@ class StompPyPeer(StompInbox):
                     )
 
     def _heard(self, at: Instant, frame: Frame) -> None:
-        """stomp.py handed out ``frame``: it should be the frame that crossed the wire next."""
+        """stomp.py delivered ``frame``, which should be the next frame on the wire."""
         if not self._unheard:
             self._differs(at, f"stomp.py handed out {frame.brief()}, which did not cross the wire")
             return
         wire = self._unheard.popleft()
-        first = dict(reversed(wire.headers))  # of repeated ones the first counts
+        first = dict(reversed(wire.headers))  # the first of repeated headers counts
         if (frame.command, dict(frame.headers), frame.body) != (wire.command, first, wire.body):
             self._differs(
                 at, f"stomp.py handed out {frame.brief()}, but {wire.brief()} crossed the wire"
@@ -218,7 +217,7 @@ class StompPyPeer(StompInbox):
         headers: HeadersLike = (),
         proves: Requirements | None = None,
     ) -> Frame:
-        """Connect and wait for CONNECTED. 1.0 says CONNECT, the others STOMP. Raises
+        """Connect and wait for CONNECTED. 1.0 sends CONNECT, the others STOMP. Raises
         :class:`ControlFailed`."""
         try:
             with_ = dict(header_list(headers))
@@ -244,7 +243,7 @@ class StompPyPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """SEND; stomp.py adds content-length to a body that is not empty."""
+        """SEND; stomp.py adds content-length unless the body is empty."""
         with_ = (*to.send_headers, *header_list(headers))
         self._ask(
             lambda extra: self.connection.send(
@@ -324,14 +323,14 @@ class StompPyPeer(StompInbox):
         self._ask(lambda extra: self.connection.abort(transaction, extra), receipt, proves)
 
     def settle(self) -> None:
-        """A barrier: everything sent before has been processed by the broker, and heard by
-        stomp.py's listeners."""
+        """A barrier: wait until the broker has processed everything sent and stomp.py's listeners
+        have the answers."""
         name = f"{self.transaction}-settle-{self.next_receipt()}"
         self.begin(name)
         self.abort(name)
 
     def stop_beating(self) -> None:
-        """stomp.py's heartbeat loop ends and nothing else does, as if its thread had died."""
+        """End only stomp.py's heartbeat loop, as if its thread had died."""
         self.connection.heartbeat_terminate_event.set()
 
     def next_receipt(self) -> str:
@@ -355,8 +354,8 @@ class StompPyPeer(StompInbox):
             self.expect(frame("RECEIPT", {"receipt-id": receipt_id}), proves=proves)
 
     def _say(self, call: Callable[[], Any]) -> None:
-        """A call that writes. To a connection that the broker has ended it does nothing, as a raw
-        peer's write."""
+        """Make a call that writes. Like a raw peer's write, it does nothing once the broker has
+        ended the connection."""
         try:
             call()
         except self.unsendable as problem:

@@ -1,12 +1,9 @@
-"""stomp.py, the STOMP client that people use from Python, as a peer. The only module that imports
-it.
+"""stomp.py, the common STOMP client for Python, as a peer. The only module that imports it.
 
-Two forms behind one class. *Over sockets* it is stomp.py as it comes: its own socket, its own
-threads; the bytes are noted on their way through its transport, nothing else. *In memory* its
-transport writes to a harness channel and is fed with what arrives there, and its heartbeat loop
-runs on the world's deadlines: no thread, no socket, no sleep, so a case in virtual time drives the
-real client and every run is the same.
-"""
+It has two forms. *Over sockets* stomp.py is unmodified, with its own socket and threads; its
+transport is only observed to record the bytes. *In memory* the transport writes to a harness
+channel and reads what arrives there, and the heartbeat loop uses the world's deadlines. Without
+threads, sockets or sleeps, a case drives the real client reproducibly in virtual time."""
 
 from __future__ import annotations
 
@@ -21,8 +18,7 @@ from math import ceil
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
-# Without this the import asks the name service for this host's names, which takes seconds where
-# there is none.
+# Without this the import resolves this host's name, which takes seconds without a name service.
 os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
 
 import stomp
@@ -80,7 +76,7 @@ _CONNECTIONS: dict[str, Any] = {"1.0": _Connection10, "1.1": _Connection11, "1.2
 
 
 class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
-    """Listener that reports what stomp.py hands to its listeners."""
+    """Listener that reports what stomp.py passes to its listeners."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -104,8 +100,7 @@ class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
 
 
 class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
-    """stomp.py's transport without a thread: writes through ``write``, reads what :meth:`feed` is
-    given."""
+    """stomp.py's transport without a thread: writes through ``write``, reads from :meth:`feed`."""
 
     running: bool
 
@@ -132,7 +127,7 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
         self.current_host_and_port: tuple[str, int] | None = (
             "localhost",
             61613,
-        )  # what a 1.2 connection without vhost names as its host
+        )  # the host of a 1.2 connection without vhost
 
     def send(self, encoded_frame: bytes) -> None:
         if not self.running:
@@ -144,19 +139,17 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
             return self._arrived.popleft()
         if self._over:
             return b""
-        # how a transport of stomp.py says that there is nothing to read just now
+        # stomp.py's signal for nothing to read yet
         raise ssl.SSLWantReadError
 
     def feed(self, data: bytes) -> None:
-        """Handle the bytes of one or more reads as stomp.py's own reading loop does, for the
-        listeners."""
+        """Process the bytes of one or more reads as stomp.py's own reading loop does."""
         self._arrived.extend(data[start : start + _READ] for start in range(0, len(data), _READ))
         while self._arrived and self.running:
             self._BaseTransport__read_frames()
 
     def end(self) -> None:
-        """The stream has ended: stomp.py's own loop finds nothing to read, cleans up and says
-        so."""
+        """End the stream: stomp.py's own loop finds nothing to read, cleans up and reports it."""
         self._over = True
         self._io_loop()
 
@@ -172,12 +165,12 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
         self.disconnect_socket(CloseHow.RESET)
 
     def stop(self) -> None:
-        """There is no thread to wait for."""
+        """Nothing to do: there is no thread."""
 
 
 class _Rounds:
-    """Stands where stomp.py's heartbeat loop has the event that ends it: lets it go round once,
-    and ends its sleep."""
+    """Replaces the event that ends stomp.py's heartbeat loop: permits one iteration and ends its
+    sleep."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -202,22 +195,21 @@ class _Rounds:
     def sleep(self, duration: float) -> None:
         self.slept = max(
             duration, 0.001
-        )  # it calls sleep(0) when it has no beats to send: not for ever in one instant
+        )  # it calls sleep(0) if it has no beats to send: avoid an endless loop
 
 
 class _Pulse:
-    """Runs stomp.py's heartbeat loop, its very code, round by round on a world's deadlines.
+    """Runs stomp.py's own heartbeat loop, one iteration at a time, on a world's deadlines.
 
-    The functions of the loop get another ``monotonic`` and another ``time``. A round that would
-    sleep ends there and is taken up when the sleep is over. Each round enters the loop anew, and
-    the loop begins by counting the next beat from the current instant: so the first reading of the
-    clock in a round gives the instant of the last frame sent.
-    """
+    The loop's functions get a different ``monotonic`` and ``time``. An iteration ends where it
+    would sleep, and the next one starts after that. Each iteration enters the loop afresh, and the
+    loop starts by counting the next beat from the current instant, so the first clock reading of an
+    iteration returns the time of the last frame sent."""
 
     def __init__(self, peer: StompPyPeer, connection: Any) -> None:
         self._peer, self._connection = peer, connection
         self._rounds = connection.heartbeat_terminate_event = _Rounds()
-        # That there is something keeps on_connected from starting a thread.
+        # A non-empty value keeps on_connected from starting a thread.
         self._no_thread = connection.heartbeat_thread = SimpleNamespace(name="the world")
         self._since: Instant = 0
         self._rewound: Instant | None = None
@@ -234,7 +226,7 @@ class _Pulse:
         return (self._peer.world.now() if at is None else at) / NS_PER_S
 
     def start(self) -> None:
-        """To be called once stomp.py has worked out its heartbeats."""
+        """Call it once stomp.py has negotiated its heartbeats."""
         if self._connection.running:
             self._since = self._peer.world.now()
             self._round()
@@ -247,8 +239,7 @@ class _Pulse:
             self._connection._HeartbeatListener__heartbeat_loop()
             self._connection.heartbeat_thread = self._no_thread
             if self._rounds.slept is not None or self._peer.spoke_at == spoke:
-                # A thread wakes after the instant it asked for, never on it, and the loop counts on
-                # that.
+                # A thread always wakes after the requested instant, and the loop relies on that.
                 pause = ceil((self._rounds.slept or 0.0) * NS_PER_S) + 1
                 self._peer.world.at(self._peer.world.now() + pause, self._round)
                 return
@@ -258,7 +249,7 @@ class _Pulse:
 
 
 class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
-    """stomp.py's own transport; what passes through it is reported."""
+    """stomp.py's own transport, which reports all traffic."""
 
     def __init__(self, address: tuple[str, int], vhost: str | None, tell: Tell) -> None:
         super().__init__([address], reconnect_attempts_max=1, vhost=vhost, auto_decode=False)
@@ -285,7 +276,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
     def receive(self) -> bytes | None:
         try:
             data: bytes | None = super().receive()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # nothing to read just now
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # nothing to read yet
             raise
         except OSError as problem:
             self._end("closed", self._ending.finish(problem))
@@ -306,8 +297,8 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
         super().disconnect_socket()
 
     def cut(self) -> None:
-        """End the connection with a reset: its thread wakes up, and closing sends RST because
-        nothing may linger."""
+        """End the connection with a reset: its thread wakes up, and with a linger time of zero
+        closing sends RST."""
         self._end("left", CloseHow.RESET)
         self.running = False
         with suppress(OSError, AttributeError):  # it has ended already
@@ -315,7 +306,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
             self.socket.shutdown(socket.SHUT_RD)
 
     def stop(self) -> None:
-        """Would wait for its thread without a limit; waiting is the case's."""
+        """Do not wait for the thread, which could take forever; the case waits."""
 
 
 # --- both -----------------------------------------------------------------------------------------
@@ -390,7 +381,7 @@ def _connection(version: str, transport: Any, heart_beat: tuple[int, int], tell:
     connection = _CONNECTIONS[version](transport, heart_beat)
     connection.set_listener(
         "~ears", _Ears(tell)
-    )  # listeners are told by name: after stomp.py's own
+    )  # listeners are called in name order: after stomp.py's own
     return connection
 
 
@@ -410,8 +401,8 @@ class _Collecting(_MemoryTransport):
 
 
 def parse(*reads: bytes) -> list[Frame]:
-    """Return the frames that stomp.py makes of these bytes, read by read; heartbeats appear as
-    frames named ``heartbeat``."""
+    """Return the frames that stomp.py decodes from these reads; heartbeats appear as frames named
+    ``heartbeat``."""
     transport = _Collecting()
     for data in reads:
         transport.feed(data)
@@ -421,8 +412,8 @@ def parse(*reads: bytes) -> list[Frame]:
 def encode(
     command: str, headers: HeadersLike = (), body: bytes = b"", *, version: str = "1.2"
 ) -> bytes:
-    """Return a frame as stomp.py writes it: headers sorted by name, repeated ones only as it got
-    them."""
+    """Return a frame as stomp.py writes it: headers sorted by name, repeated ones in given
+    order."""
     transport = _Collecting()
     _CONNECTIONS[version](transport, (0, 0)).send_frame(command, dict(header_list(headers)), body)
     return bytes(transport.written)

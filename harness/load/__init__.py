@@ -1,1 +1,1 @@
-"""Load: many connections, producers and consumers against a target, recorded at a small cost."""
+"""Load: many connections, producers and consumers against a target, recorded at low cost."""

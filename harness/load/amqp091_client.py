@@ -1,10 +1,9 @@
-"""A connection of a load that speaks AMQP 0-9-1: a channel for each producer and consumer,
-publisher confirms, prefetch.
+"""A load connection over AMQP 0-9-1, with a channel for each producer and consumer, publisher
+confirms and prefetch.
 
-On the tape a method and its content are one: the method's frame, the content header's, and then the
-body's first bytes; the size is that of all its frames. A content that something else interrupted
-has :data:`brokerproof.harness.load.wire_log.EOL` added to its size.
-"""
+The wire log stores a method and its content as one record: the method's frame, the content
+header's, then the first bytes of the body; the size is that of all its frames. If other frames
+interrupted the content, :data:`brokerproof.harness.load.wire_log.EOL` is added to the size."""
 
 from __future__ import annotations
 
@@ -48,8 +47,8 @@ _CAPABILITIES = {
 
 @dataclass(slots=True)
 class _Content:
-    """A method whose content is on its way. ``due``: bytes of the body that are to come; -1 before
-    its header."""
+    """A method whose content is incomplete. ``due``: missing bytes of the body; -1 before its
+    header."""
 
     method: bytes
     head: bytes = b""
@@ -61,8 +60,8 @@ class _Content:
 
 @dataclass(slots=True)
 class _Confirms:
-    """Unconfirmed publishes of a producer's channel: instants by tag, the next tag, and the least
-    that may be unconfirmed."""
+    """Unconfirmed publishes of a producer's channel: instants by tag, the next tag, and the lowest
+    tag that may be unconfirmed."""
 
     sender: ProducerState
     waiting: dict[int, Instant]
@@ -70,11 +69,11 @@ class _Confirms:
     least: int = 1
 
     def taken(self, tag: int, multiple: bool) -> list[Instant]:
-        """Return the instants at which the messages confirmed by this were published."""
+        """Return when the messages confirmed by this were published."""
         if not multiple:
             delivery = self.waiting.pop(tag, None)
             return [] if delivery is None else [delivery]
-        tags = range(self.least, (tag or self.next - 1) + 1)  # tag 0: all of them
+        tags = range(self.least, (tag or self.next - 1) + 1)  # tag 0 means all
         self.least = max(self.least, tags.stop)
         return [at for tag in tags if (at := self.waiting.pop(tag, None)) is not None]
 
@@ -115,7 +114,7 @@ class Amqp091LoadConnection(ClientConnection):
         self._say([codec.protocol_header()], self.host.world.now())
 
     def _say(self, frames: list[bytes], now: Instant, kept: list[bytes] | None = None) -> None:
-        """``kept`` is what is recorded of them, where that is something else."""
+        """``kept`` is what is recorded instead, if different."""
         if self.host.tape is not None:
             self.host.tape.frames(
                 self._number, SENT, now, self.conn, kept or frames, list(map(len, frames))
@@ -236,7 +235,7 @@ class Amqp091LoadConnection(ClientConnection):
         while size - place >= codec.OVERHEAD and not self.over:
             kind, channel, length = _HEAD.unpack_from(data, place)
             end = place + codec.OVERHEAD + length
-            if data.startswith(codec.PREFIX, place):  # what it would speak, before it hangs up
+            if data.startswith(codec.PREFIX, place):  # the version it supports, before it closes
                 end = place + codec.OVERHEAD
                 kind = channel = 0
             if end > size:
@@ -265,8 +264,7 @@ class Amqp091LoadConnection(ClientConnection):
         self.pump(at)
 
     def _settled(self, tags: list[int]) -> list[tuple[int, int]]:
-        """Return tag and ``multiple`` of each basic.ack: one for all deliveries, or one for
-        each."""
+        """Return tag and ``multiple`` of each basic.ack: one for all deliveries or one for each."""
         return [(tags[-1], 1)] if self.host.plan.ack == "client" else [(tag, 0) for tag in tags]
 
     def _record(self, took: _Took, at: Instant) -> None:
@@ -385,8 +383,8 @@ class Amqp091LoadConnection(ClientConnection):
 
 @dataclass(slots=True)
 class _Took:
-    """The result of one read: frames to record and their sizes, latencies, and deliveries to settle
-    by channel."""
+    """The result of one read: frames to record with their sizes, latencies, and deliveries to
+    settle by channel."""
 
     kept: list[bytes]
     sizes: list[int]

@@ -1,7 +1,6 @@
-"""AMQP 0-9-1 methods with their contents as columns of the trace, as
-:mod:`brokerproof.harness.protocols.amqp091.trace_recorder` tells them. What is published, delivered
-and acknowledged, which is nearly all, is taken apart together; the rest by the harness's own
-codec."""
+"""AMQP 0-9-1 methods and contents as trace columns, equal to those of
+:mod:`brokerproof.harness.protocols.amqp091.trace_recorder`. Publishes, deliveries and
+acknowledgements, nearly all frames, are decoded in bulk, the rest by the harness's codec."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:
-    """The columns of methods with what is kept of their contents, of heartbeats and protocol
+    """The columns of methods with the stored part of their contents, of heartbeats and of protocol
     headers."""
     rows = Rows.of(stretch)
     lengths = rows.lengths
@@ -74,7 +73,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
 def _together(
     name: str, rows: Rows, data: Bytes, begins: Ints, lengths: Ints, sizes: Ints
 ) -> tuple[Bools, Frames | None]:
-    """Those frames of one method that are as usual: which they are, and they."""
+    """The regular frames of one method, and their indices."""
     table = BY_NAME[name]
     count = len(begins)
     ends = begins + _number(data, begins + 3, 4) + codec.OVERHEAD
@@ -128,7 +127,7 @@ def _together(
 
 
 def _number(data: Bytes, at: Ints, width: int) -> Ints:
-    """Unsigned numbers of so many bytes."""
+    """Unsigned numbers of this many bytes."""
     numbers = np.zeros(len(at), np.int64)
     for place in range(width):
         numbers = (numbers << 8) | data[at + place]
@@ -140,7 +139,7 @@ def _texts(numbers: Ints) -> pa.Array:
 
 
 def _strings(data: bytes, begins: Ints, ends: Ints) -> list[str]:
-    """Short strings, of which there are few different ones."""
+    """Short strings with few distinct values."""
     known: dict[bytes, str] = {}
     strings = []
     for at, to in zip(begins.tolist(), ends.tolist(), strict=True):
@@ -164,7 +163,7 @@ def _headers(names: Sequence[str], values: Sequence[pa.Array]) -> pa.ListArray:
 
 
 def _slow(data: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList, bytes, int, int]:
-    """One method by the harness's own codec. What is kept of a body has no frames of its own."""
+    """One method decoded by the harness's codec. The stored part of a body has no frame headers."""
     end = _frames_end(data)
     frames: list[codec.Frame] = []
     for item in codec.Reader().feed(data[:end]):
@@ -196,8 +195,7 @@ def _slow(data: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList, b
 
 
 def _frames_end(data: bytes) -> int:
-    """Return the offset at which the method's frame ends, or that of the content header behind
-    it."""
+    """Return where the method's frame ends, or the content header's frame after it."""
     if data.startswith(codec.PREFIX):
         return codec.OVERHEAD
     end = codec.OVERHEAD + int.from_bytes(data[3:7])

@@ -1,9 +1,8 @@
-"""A connection of a load that speaks AMQP 1.0: one session, a link for each producer and consumer.
+"""A load connection over AMQP 1.0, with one session and a link for each producer and consumer.
 
 Its state is an :class:`brokerproof.harness.protocols.amqp10.endpoint_state.Endpoint`. Transfers,
-flows and dispositions take :mod:`brokerproof.harness.protocols.amqp10.hot_path`, which updates the
-same state: measured, the general codec and state cost nine times as much for each message.
-"""
+flows and dispositions use :mod:`brokerproof.harness.protocols.amqp10.hot_path`, which updates the
+same state: measured, the general codec and state cost nine times as much per message."""
 
 from __future__ import annotations
 
@@ -110,7 +109,7 @@ class AmqpLoadConnection(ClientConnection):
         return performative("attach", fields)
 
     def _say(self, frames: list[bytes], now: Instant, recorded: int = -1) -> None:
-        """``recorded``: how many bytes of each are recorded; all by default."""
+        """``recorded``: how many bytes of each are recorded (default: all)."""
         if self.host.tape is not None:
             kept = frames if recorded < 0 else [frame[:recorded] for frame in frames]
             self.host.tape.frames(self._number, SENT, now, self.conn, kept, list(map(len, frames)))
@@ -167,7 +166,7 @@ class AmqpLoadConnection(ClientConnection):
         self.pump(at)
 
     def _heard(self, kept: list[bytes], sizes: list[int], at: Instant) -> None:
-        """Record frames before anything is said because of them."""
+        """Record frames before any reaction to them."""
         if kept and self.host.tape is not None:
             self.host.tape.frames(self._number, RECEIVED, at, self.conn, kept, sizes)
         kept.clear()
@@ -216,7 +215,7 @@ class AmqpLoadConnection(ClientConnection):
     def _transfer(
         self, frame: bytes, at: int, now: Instant, settling: list[int], waits: list[int]
     ) -> int:
-        """Take in a transfer, whose list is at ``at``; return where its payload begins."""
+        """Process a transfer, whose list is at ``at``; return where its payload begins."""
         session = self._session
         session.next_incoming_id = ((session.next_incoming_id or 0) + 1) % WRAP
         fields, end = hot_path.transfer_fields(frame, at)

@@ -1,6 +1,6 @@
-"""AMQP 1.0 frames as columns of the trace. Transfers, dispositions and flows, which are nearly all,
-are taken apart together: all of one kind go from field to field in step. Every other frame is read
-by the harness's own codec."""
+"""AMQP 1.0 frames as trace columns. Transfers, dispositions and flows, nearly all frames, are
+decoded in bulk, one field at a time for all frames of a kind. The harness's codec decodes the
+rest."""
 
 from __future__ import annotations
 
@@ -223,8 +223,8 @@ def _tags(data: Bytes, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
 
 
 def _value(name: str, data: bytes) -> tuple[str, int] | None:
-    """A value that is neither number nor bytes, as a trace holds it, and how long it is; None when
-    it is none."""
+    """A value that is neither number nor bytes, in the trace's form, and its length; None for other
+    values."""
     try:
         what, size = types.decode(data, 0)
     except types.Malformed:
@@ -233,7 +233,7 @@ def _value(name: str, data: bytes) -> tuple[str, int] | None:
 
 
 def _headers(rows: int, kept: list[tuple[str, Ints, pa.Array]]) -> pa.ListArray:
-    """Lists of what each row has, in the order of the fields."""
+    """Lists of each row's fields, in order."""
     row = np.concatenate([some for _, some, _ in kept])
     field = np.repeat(np.arange(len(kept)), [len(some) for _, some, _ in kept])
     order = np.argsort(row * len(kept) + field, kind="stable")
@@ -257,8 +257,8 @@ def _slices(data: Bytes, begin: Ints, end: Ints) -> pa.Array:
 
 
 def _slow(data: bytes, size: int) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
-    """One frame by the harness's own codec. What was cut on the tape is payload, whose size is
-    told."""
+    """One frame decoded by the harness's codec. Only payload, whose size is known, is truncated in
+    the wire log."""
     whole = data if data[:4] == codec.PREFIX else len(data).to_bytes(4) + data[4:]
     frame = next(iter(codec.Reader().feed(whole)), None)
     if isinstance(frame, codec.Frame):

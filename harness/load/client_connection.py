@@ -1,8 +1,7 @@
-"""One connection of a load, with the producers and consumers that share it: the common part.
+"""The common part of load connections, each shared by some producers and consumers.
 
 Each protocol's subclass (``harness/load/PROTOCOL_client.py``) writes and reads its frames. The
-world hands it bytes, its driver the time. It counts in :class:`Counters`.
-"""
+world passes it bytes, its driver the time. It counts in :class:`Counters`."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ UNSENT = 256 * 1024
 class Counters:
     """Totals so far.
 
-    ``left``: connections the broker closed. Instants are of the clock that stamps bodies; 0: never.
+    ``left``: connections the broker closed. Instants use the clock that stamps bodies; 0: never.
     """
 
     sent: int = 0
@@ -59,7 +58,7 @@ class Counters:
 
 @dataclass
 class ProducerState:
-    """Progress of a producer, kept when it reconnects. ``waiting``: unconfirmed messages."""
+    """Progress of a producer, preserved when it reconnects. ``waiting``: unconfirmed messages."""
 
     about: Producer
     next: int = 0
@@ -120,7 +119,7 @@ class ClientConnection:
         self.silence: Duration = 0
         """Longest time we may send nothing; 0: unlimited."""
 
-    # what a protocol does
+    # defined by each protocol
 
     protocol = ""
     acronym = ""
@@ -136,13 +135,13 @@ class ClientConnection:
         raise NotImplementedError
 
     def disconnect(self) -> None:
-        """Send the closing frame; the connection is over once the broker has answered."""
+        """Send the closing frame; the connection ends once the broker has answered."""
         raise NotImplementedError
 
     def beat(self, now: Instant) -> None:
         raise NotImplementedError
 
-    # what is common
+    # common part
 
     def open(self) -> None:
         """Connect and send the first frames. Raises
@@ -186,7 +185,7 @@ class ClientConnection:
         self.ended()
 
     def end(self) -> None:
-        """Close the connection in order, unless it is over."""
+        """Close the connection cleanly unless it has ended."""
         if not self.over:
             self.host.record(
                 ConnectionAbandoned(at_ns=self.host.world.now(), conn=self.conn, how=CloseHow.EOF)
@@ -213,7 +212,7 @@ class ClientConnection:
         self.host.world.at(now + lasts, lambda: channel.hold_reading(False))
 
     def ended(self) -> None:
-        """The connection is gone: its unconfirmed messages stay unconfirmed."""
+        """Note the end of the connection: its unconfirmed messages stay unconfirmed."""
         self.over, self.up = True, False
         for sender in self.senders:
             sender.waiting = 0
@@ -238,7 +237,7 @@ class ClientConnection:
 
     @property
     def hungry(self) -> bool:
-        """True if some producer has messages left to send."""
+        """True if any producer has messages left to send."""
         return (
             self.up
             and not self.leaving

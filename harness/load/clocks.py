@@ -1,10 +1,9 @@
-"""By how much two clocks differ, found out by asking: an answer that took ``rtt`` is right to half
+"""Measures the difference of two clocks by asking: an answer that took ``rtt`` is accurate to half
 of it.
 
-Every machine counts its monotonic time from its own start. A driver asks the conductor for the time
-a few times before and after a load; of all answers the quickest counts. On one machine the clocks
-are the same, and nothing is added.
-"""
+Each machine's monotonic time starts at its own boot. A driver asks the conductor for the time
+several times before and after a load; the quickest answer counts. On one machine the clocks are the
+same, so nothing is added."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ TIMES = 20
 
 
 class Exchange(NamedTuple):
-    """Asked and answered by our clock, and between them the instant of theirs."""
+    """When we asked and received the answer, by our clock, and their time between the two."""
 
     asked: Instant
     theirs: Instant
@@ -30,7 +29,7 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClockSample:
-    """Theirs is ours plus ``offset``, give or take ``uncertainty``; ``at`` is when, by our
+    """Their clock is ours plus ``offset``, within ``uncertainty``, ``at`` an instant of our
     clock."""
 
     at: Instant
@@ -49,8 +48,7 @@ class ClockSample:
 
 
 def boot() -> str:
-    """Return an id of this machine's boot: two processes with the same one have the same monotonic
-    clock."""
+    """Return an id of this machine's boot: processes with the same id share a monotonic clock."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text("ascii").strip() if path.is_file() else ""
 
@@ -58,9 +56,9 @@ def boot() -> str:
 def stated(
     driver: int, host: str, same: bool, before: Mapping[str, Any], after: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return a run header's entry on one driver's clock. ``added_ns`` is what its instants were
-    corrected by; ``drift_ns`` by how much the clocks went apart meanwhile, itself no more certain
-    than both readings are."""
+    """Return a run header's entry on one driver's clock. ``added_ns`` is the correction of its
+    instants; ``drift_ns`` how far the clocks diverged meanwhile, only as certain as both
+    readings."""
     data: dict[str, Any] = {
         "driver": driver,
         "host": host,

@@ -1,4 +1,4 @@
-"""Columns of the trace, made of many frames at once: what the protocols' own modules share."""
+"""Builds trace columns from many frames at once: the part shared by the protocols' modules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class Rows:
-    """Values of each frame of a log slice, besides its bytes."""
+    """Values of each frame of a log slice, except its bytes."""
 
     at: Ints
     conn: Ints
@@ -63,8 +63,7 @@ class Rows:
         )
 
     def batch(self, protocol: str, frames: Frames, beats: Bools) -> dict[str, pa.Array]:
-        """The columns of the trace that these frames have. ``beats``: which are signs of life and
-        nothing else."""
+        """The trace columns of these frames. ``beats``: which are heartbeats."""
         columns = {
             "command": frames.command,
             "headers": frames.headers,
@@ -99,7 +98,7 @@ def lists(offsets: Ints, names: pa.Array, values: pa.Array) -> pa.ListArray:
 
 
 def concatenate_rows(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
-    """Parts of the rows, each with the numbers of its rows, as one in their order."""
+    """Merge parts of the rows, each with its row numbers, in order."""
     if len(parts) == 1 and len(parts[0][0]) == rows:
         return parts[0][1]
     place = np.empty(rows, np.int64)
@@ -119,7 +118,7 @@ def concatenate_rows(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
 
 
 def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, int]]) -> Frames:
-    """Frames that were read one by one: command, headers, body, its size, size."""
+    """Frames decoded one by one: command, headers, body, its size, size."""
     headers: list[list[dict[str, Any]]] = [
         [{"name": name, "value": value} for name, value in frame[1]] for frame in frames
     ]

@@ -1,5 +1,5 @@
-"""The conductor: has drivers do their parts of a plan, begins and ends them together, and adds up
-what they tell."""
+"""The conductor: assigns parts of a plan to drivers, starts and ends them together, and sums their
+reports."""
 
 from __future__ import annotations
 
@@ -43,28 +43,27 @@ _NUMBERS = (
 
 
 class LoadFailed(Exception):
-    """The load could not begin, or a driver went: one sentence."""
+    """The load could not begin, or a driver was lost: one sentence."""
 
 
 class Drivers(Protocol):
     """Source of drivers: processes of this machine, or tasks of a cluster."""
 
     def host(self) -> str:
-        """The address of this machine by which they reach us."""
+        """This machine's address for the drivers."""
 
     def start(self, address: str, token: str, drivers: int) -> None: ...
 
     def problem(self) -> str:
-        """Why one of them will not come, or went; empty where nothing is known."""
+        """Why a driver did not start or was lost; empty if unknown."""
 
     def stop(self) -> None:
-        """Wait for their end, and see to it."""
+        """Make the drivers end, and wait for that."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms that are the same for all drivers. ``record`` is None or says where the trace writers
-    write."""
+    """Terms common to all drivers. ``record`` is where the trace writers write, or None."""
 
     endpoints: Mapping[str, tuple[str, int]]
     tls: Mapping[str, Mapping[str, Any]]
@@ -73,7 +72,7 @@ class Terms:
 
 @dataclass
 class Progress:
-    """Sum of all drivers' latest reports. ``at`` and ``since`` are of the conductor's clock."""
+    """Sum of all drivers' latest reports. ``at`` and ``since`` use the conductor's clock."""
 
     since: Instant
     at: Instant = 0
@@ -87,9 +86,8 @@ class Progress:
 
 @dataclass
 class LoadOutcome:
-    """A load that has ended. ``start_cpu_s`` is the drivers' processor time until they were
-    connected, ``cpu_s`` from then on; ``scribes`` is what each scribe said. Instants are those of
-    our clock."""
+    """A finished load. ``start_cpu_s`` is the drivers' processor time until they were connected,
+    ``cpu_s`` after that; ``scribes`` has each scribe's report. Instants use our clock."""
 
     progress: Progress
     sent_until: Instant
@@ -105,7 +103,7 @@ class LoadOutcome:
 
 @dataclass(eq=False)
 class _Seat:
-    """One driver, as it is known here."""
+    """The conductor's view of one driver."""
 
     number: int
     wire: ControlConnection
@@ -120,7 +118,7 @@ class _Seat:
 
 
 class Conductor:
-    """One load from its first driver to the last. A context manager: it ends what it began."""
+    """One load. A context manager that ends what it began."""
 
     def __init__(self, parts: Sequence[Plan], terms: Terms, crew: Drivers) -> None:
         self.world = RealWorld({}, Canary())
@@ -145,7 +143,8 @@ class Conductor:
     # phases
 
     def begin(self) -> None:
-        """Wait until everybody is connected, and let them produce. Raises :class:`LoadFailed`."""
+        """Wait until all drivers are connected, then let them produce. Raises
+        :class:`LoadFailed`."""
         deadline = self.world.now() + COME_WITHIN
         everybody = len(self._parts)
         self._wait(
@@ -164,8 +163,8 @@ class Conductor:
             )
 
     def run(self, lasts: Duration | None, watch: Callable[[Progress], bool]) -> None:
-        """Until everything was sent, ``lasts`` has passed, or ``watch``, which is called now and
-        then, returns True."""
+        """Wait until everything was sent, ``lasts`` has passed, or ``watch``, which is called
+        periodically, returns True."""
         begun = self.progress.since
         deadline = begun + (lasts if lasts is not None else 10**6 * NS_PER_S)
         stopped = False
@@ -180,7 +179,7 @@ class Conductor:
         self._wait(over, deadline, every=NS_PER_S // 4)
 
     def drain(self, patience: Duration, watch: Callable[[Progress], bool]) -> None:
-        """Stop all producers, and wait until everything sent has arrived, or nothing changed for
+        """Stop all producers, and wait until everything sent has arrived or nothing has changed for
         ``patience``."""
         for seat in self._seats:
             seat.wire.say(stop=True)
@@ -246,7 +245,7 @@ class Conductor:
         )
 
     def moved(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
-        """The broker is elsewhere now."""
+        """Tell the drivers the broker's new endpoints."""
         for seat in self._seats:
             seat.wire.say(endpoints=endpoints)
 
@@ -269,7 +268,7 @@ class Conductor:
                 pending.append(seat)
                 self._give_part(seat)
             else:
-                wire.close()  # nobody that we sent for
+                wire.close()  # not one of our drivers
 
         def on_close() -> None:
             if pending and pending[0].result is None:
@@ -328,8 +327,8 @@ class Conductor:
     def _wait(
         self, ready: Callable[[], bool], deadline: Instant, *, every: Duration = 10 * NS_PER_S
     ) -> None:
-        """Let time pass until ``ready``. Raises :class:`LoadFailed` when a driver went or cannot
-        do its part."""
+        """Wait until ``ready``. Raises :class:`LoadFailed` if a driver was lost or cannot do its
+        part."""
 
         def troubled() -> str:
             return (

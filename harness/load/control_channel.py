@@ -1,5 +1,4 @@
-"""Lines of JSON between the conductor of a load and its drivers, over TCP: on this machine or from
-others."""
+"""Lines of JSON over TCP between the conductor of a load and its drivers, local or remote."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ _READ = 1 << 16
 
 
 class ControlConnection:
-    """One end. ``heard`` is called with each message, ``gone`` once when the other end went."""
+    """One end. ``heard`` is called with each message, ``gone`` once when the other end has
+    closed."""
 
     def __init__(
         self,
@@ -35,12 +35,10 @@ class ControlConnection:
         return self._socket.fileno()
 
     def say(self, **message: Any) -> None:
-        """Send one message; harmless when the other end has gone. Messages are small: this does
-        not wait for long."""
+        """Send one message; harmless if the other end has closed. Messages are small, so it hardly
+        blocks."""
         if self._open:
-            with contextlib.suppress(
-                OSError
-            ):  # reading finds the end, behind what the other end said before
+            with contextlib.suppress(OSError):  # reading will find the end, after earlier messages
                 self._socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def ready(self, mask: int) -> None:
@@ -69,7 +67,7 @@ class ControlConnection:
 
 
 class ControlListener:
-    """Listener for drivers. ``host`` is the address by which they reach us."""
+    """Listens for drivers. ``host`` is our address for them."""
 
     def __init__(self, world: RealWorld, host: str, came: Callable[[socket.socket], None]) -> None:
         self._world, self._came = world, came

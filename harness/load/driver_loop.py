@@ -1,4 +1,4 @@
-"""The loop of one load process: connects, does its part of a plan, reconnects and reports."""
+"""The loop of one load process: connects, performs its part of a plan, reconnects and reports."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ AGAIN: Duration = 250 * NS_PER_MS
 
 
 class Driver:
-    """One part of a plan. Connections are numbered behind ``first``: other drivers have other
-    numbers. ``offset`` is by how much the conductor's clock is ahead of ours."""
+    """Performs one part of a plan. Connections are numbered after ``first``, differently for each
+    driver. ``offset`` is how far the conductor's clock is ahead of ours."""
 
     def __init__(
         self, world: RealWorld, plan: Plan, tape: WireLog | None, first: int, offset: Duration = 0
@@ -52,8 +52,7 @@ class Driver:
     # phases
 
     def connect(self, patience: Duration) -> None:
-        """Make every connection. Raises :class:`Unreachable` when the broker will not have one of
-        them."""
+        """Open all connections. Raises :class:`Unreachable` if the broker refuses one."""
         for line in self.lines:
             line.open()
         self.world.wait_until(
@@ -68,7 +67,7 @@ class Driver:
             self._hand_over(self.host.tape)
 
     def produce(self, since: Instant) -> None:
-        """Begin to send; ``since`` is when the first message of the first producer is due."""
+        """Start to send; the first producer's first message is due at ``since``."""
         self.host.producing = True
         interval = self.plan.interval
         everybody = max(
@@ -86,8 +85,8 @@ class Driver:
                 self._break(since + fault.every, fault)
 
     def pump(self) -> None:
-        """Send more where only the socket limits the producers and there may be room again. Called
-        after every event."""
+        """Send more on connections whose producers are limited only by the socket. Called after
+        every event."""
         if self.host.producing and not self.plan.interval and not self.plan.confirmed:
             now = self.world.now()
             for line in self.lines:
@@ -95,11 +94,11 @@ class Driver:
                     line.pump(now)
 
     def stop_producing(self) -> None:
-        """Stop all producers; what was sent is still confirmed and received."""
+        """Stop all producers; sent messages are still confirmed and received."""
         self.host.producing = False
 
     def disconnect(self, patience: Duration) -> None:
-        """Say goodbye everywhere and wait for the answers."""
+        """Disconnect everywhere and wait for the answers."""
         self._ended = True
         for line in self.lines:
             if line.up:
@@ -118,7 +117,7 @@ class Driver:
 
     @property
     def done(self) -> bool:
-        """True if every producer has sent all its messages; never where their number has no end."""
+        """True if every producer has sent all its messages; never if their number is unlimited."""
         return all(0 < sender.about.messages <= sender.next for sender in self._senders.values())
 
     @property
@@ -160,7 +159,7 @@ class Driver:
         }
         return report
 
-    # what goes on meanwhile
+    # background tasks
 
     def _ticking(self, due: Instant, tick: Duration) -> None:
         if self._ended or not self.host.producing:
@@ -177,7 +176,7 @@ class Driver:
         self.world.at(self.world.now() + HAND_OVER, lambda: self._hand_over(tape))
 
     def _tend(self) -> None:
-        """Keep connections alive, and make those anew that ended."""
+        """Keep connections alive, and reopen ended ones."""
         if self._ended:
             return
         now = self.world.now()

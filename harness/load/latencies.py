@@ -1,5 +1,5 @@
-"""A histogram of durations that never grows: 32 steps for each power of two, so a quantile is right
-within three percent."""
+"""A histogram of durations of fixed size: 32 steps per power of two, so quantiles are accurate to
+three percent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 4096
 
 
 class Latencies:
-    """Durations as they come. ``worst`` is exact."""
+    """A histogram of durations. ``worst`` is exact."""
 
     def __init__(self) -> None:
         self._new: list[Duration] = []
@@ -32,7 +32,7 @@ class Latencies:
             self._enter()
 
     def add(self, counts: Mapping[str, int], worst: Duration) -> None:
-        """Enter what another one told by :meth:`counts`."""
+        """Add another histogram's :meth:`counts`."""
         for cell, count in counts.items():
             self._cells[int(cell)] += count
         self.worst = max(self.worst, worst)
@@ -43,7 +43,7 @@ class Latencies:
         return {str(cell): int(self._cells[cell]) for cell in used.tolist()}
 
     def quantile(self, share: float) -> Duration | None:
-        """Return the duration that this share of all did not exceed; None without any."""
+        """Return this quantile; None without durations."""
         self._enter()
         total = int(self._cells.sum())
         if not total:

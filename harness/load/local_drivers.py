@@ -1,4 +1,4 @@
-"""Drivers as processes of this machine."""
+"""Drivers as processes on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 class LocalDrivers:
-    """One process for each driver, in a session of its own: an interrupt from the terminal does not
+    """One process per driver, in its own session, so that an interrupt from the terminal does not
     reach it."""
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""The plan of a load: producers, consumers, sizes, acknowledgements, faults; and its options as
-people write them."""
+"""The plan of a load (producers, consumers, sizes, acknowledgements, faults) and the parsing of its
+options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAULTS = ("cut", "stall", "restart")
 
 
 class BadPlan(ValueError):
-    """An unusable option of a load: what is wrong, and what would be right."""
+    """An unusable option of a load: what is wrong, and what is expected."""
 
 
 def duration(text: str) -> Duration:
@@ -40,7 +40,7 @@ def duration(text: str) -> Duration:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of a body: from ``low`` to ``high``, both among them, all alike likely."""
+    """Body sizes in bytes, uniform from ``low`` to ``high`` inclusive."""
 
     low: int
     high: int
@@ -65,7 +65,7 @@ KIB = Sizes(1024, 1024)
 
 
 def byte_count(text: str, whole: str = "") -> int:
-    """``512``, ``1k``, ``8m``, ``2g``; ``whole`` is what people wrote. Raises :class:`BadPlan`."""
+    """``512``, ``1k``, ``8m``, ``2g``; ``whole`` is the user's text. Raises :class:`BadPlan`."""
     match = _SIZE.fullmatch(text)
     if match is None:
         example = "512, 1k, or 100..10k" if whole else "512, 1k, 8m or 2g"
@@ -75,8 +75,8 @@ def byte_count(text: str, whole: str = "") -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that happens ``every`` so often: a connection is ``cut``, a consumer does not read
-    for ``lasts`` (``stall``), or the broker is started anew (``restart``)."""
+    """A periodic fault: a connection is ``cut``, a consumer does not read for ``lasts``
+    (``stall``), or the broker is restarted (``restart``)."""
 
     kind: str
     every: Duration
@@ -103,7 +103,7 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A queue: what it is called on the wire, and what tells this family of brokers that it is one.
+    """A queue: its name on the wire, and what makes this broker family treat it as a queue.
 
     ``send`` and ``subscribe`` are STOMP headers, ``capabilities`` those of an AMQP terminus.
     """
@@ -116,8 +116,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """A producer for ``place`` (a number of :attr:`Plan.places`) on connection ``line``, with
-    ``messages`` in all (0: until it is stopped)."""
+    """A producer for ``place`` (an index of :attr:`Plan.places`) on connection ``line``, with
+    ``messages`` in total (0: until stopped)."""
 
     number: int
     place: int
@@ -134,15 +134,13 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One load, or the part of it that one driver does.
+    """One load, or one driver's part of it.
 
     ``protocol`` is one of :data:`brokerproof.harness.load.protocols.PROTOCOLS`. ``interval``:
-    between two messages of one producer (0: as fast as flow control lets). ``ack`` is ``auto``,
-    ``client`` (one settlement for all before it) or ``client-individual``. ``window`` is what a
-    consumer asks for, in what the protocol counts (bytes, messages, credits; 0: it does not ask).
-    ``in_flight``: how many messages of a producer may wait for their confirmation. ``confirmed``:
-    whether SENDs ask for receipts, or transfers are unsettled.
-    """
+    between two messages of one producer (0: as fast as flow control permits). ``ack`` is ``auto``,
+    ``client`` (cumulative) or ``client-individual``. ``window`` is what a consumer requests, in the
+    protocol's unit (bytes, messages, credits; 0: none). ``in_flight``: the maximum of unconfirmed
+    messages per producer. ``confirmed``: SENDs request receipts, or transfers are unsettled."""
 
     protocol: str
     acceptor: str
@@ -186,8 +184,8 @@ class Plan:
         return cls(**values)
 
     def parts(self, drivers: int) -> list[Plan]:
-        """The plan divided among so many drivers by connection; a driver without a connection is
-        left out."""
+        """The plan divided among drivers by connection; drivers without a connection are
+        omitted."""
         parts = []
         for number in range(min(drivers, self.lines)):
             lines = range(number, self.lines, drivers)
@@ -204,8 +202,7 @@ class Plan:
 def roles(
     producers: int, consumers: int, queues: int, lines: int, messages: int = 0
 ) -> tuple[tuple[Producer, ...], tuple[Consumer, ...]]:
-    """Assign roles to connections: queues and connections are gone through in turn, ``messages``
-    divided evenly."""
+    """Assign roles to queues and connections in turn, with ``messages`` divided evenly."""
     return (
         tuple(
             Producer(number, number % queues, number % lines, _share(messages, producers, number))

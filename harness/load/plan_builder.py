@@ -1,4 +1,4 @@
-"""From a target and what people ask for to a plan, and to the terms that all drivers share."""
+"""Builds a plan, and the terms that all drivers share, from a target and the user's options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROTOCOL = "stomp"
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Options of a load; see ``brokerproof load``. ``connections`` 0: one for each role."""
+    """Options of a load; see ``brokerproof load``. ``connections`` 0: one per role."""
 
     protocol: str = PROTOCOL
     producers: int = 4
@@ -38,8 +38,8 @@ class LoadOptions:
 
 
 def plan(target: SocketTarget, wishes: LoadOptions, label: str) -> Plan:
-    """The plan; queues are named after ``label``, so that nobody else's messages are in them. Makes
-    places where brokers want them made. Raises :class:`BadPlan`."""
+    """Build the plan. Queue names contain ``label``, so that they hold no other messages. Creates
+    queues on brokers that require it. Raises :class:`BadPlan`."""
     identity = target.identity
     if wishes.producers + wishes.consumers == 0:
         raise BadPlan(
@@ -101,7 +101,7 @@ def terms(target: SocketTarget, acceptor: str, record: Mapping[str, Any] | None)
 
 
 def _host(identity: Identity, protocol: str) -> str:
-    """The virtual host that a client names."""
+    """The virtual host for clients."""
     parameters = identity.profile.parameters
     return str(
         host_of_amqp091(parameters)
@@ -135,7 +135,7 @@ def _headers(text: str) -> Headers:
 
 
 def _window_header(identity: Identity) -> str:
-    """The header of SUBSCRIBE that asks this family of brokers for a window; empty where there is
+    """The SUBSCRIBE header that requests a window from this broker family; empty if there is
     none."""
     parameters = identity.profile.parameters
     if "prefetch_header" in parameters:

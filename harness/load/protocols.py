@@ -1,8 +1,6 @@
-"""Protocols of a load: the class of its connections, and the function that turns its bytes into
-columns of the trace.
+"""Protocols of a load: the connection class, and the function that turns bytes into trace columns.
 
-Both are imported when they are needed: a recorder needs no connections.
-"""
+Both are imported on demand: a recorder needs no connections."""
 
 from __future__ import annotations
 

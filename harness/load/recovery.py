@@ -1,9 +1,8 @@
-"""Tapes that were left behind: a driver, its scribe or the machine went before they were made
-segments of.
+"""Recovers wire logs left by a driver, scribe or machine that died before converting them to
+segments.
 
-What a driver had handed to its files is there, up to its last whole block; that is all but the last
-second. Segments that a scribe had begun are not counted, those that it had finished are.
-"""
+Everything written to the files is recovered, up to the last complete block: all but the last
+second. Finished segments count, unfinished ones do not."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _FILE = re.compile(r"\d{8}")
 
 
 class NotRecovered(Exception):
-    """Why a tape cannot be made segments of now, in one sentence."""
+    """A wire log cannot be converted now: one sentence."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Recovered:
 
 
 def wire_logs(run: Path) -> list[Path]:
-    """The folders of the tapes that a run folder holds, in order."""
+    """The folders of the wire logs in a run folder, in order."""
     return sorted(
         (path.parent for path in run.glob(f"tape/*/{ABOUT}")),
         key=lambda path: (len(path.name), path.name),
@@ -48,7 +47,8 @@ def wire_logs(run: Path) -> list[Path]:
 
 
 def recover(run: Path, tape: Path) -> Recovered:
-    """Make segments of the tape in that folder, and remove it. Raises :class:`NotRecovered`."""
+    """Convert the wire log in that folder to segments and remove it. Raises
+    :class:`NotRecovered`."""
     try:
         header = dataclasses.replace(
             LogHeader.read(tape), folder=str(run.resolve())
@@ -71,15 +71,15 @@ def recover(run: Path, tape: Path) -> Recovered:
 
 
 def _left(header: LogHeader, tape: Path) -> list[Path]:
-    """The files that are in no segment, in order. One that the scribe was about to remove is in a
-    segment."""
+    """The files not yet in a segment, in order. A file that the scribe was about to remove is in
+    one."""
     for partial in header.segments.glob(f".part-{header.tag}-*.partial"):
         partial.unlink()
     closing = tape / CLOSING
     if closing.exists():
         try:
             closing_record = strict_json.read(closing)
-        except BadInput:  # its writer was killed, and the segment would have come later
+        except BadInput:  # its writer was killed before the segment was written
             closing_record = {"segment": "none", "files": []}
         if (header.segments / closing_record["segment"]).exists():
             for name in filter(_FILE.fullmatch, closing_record["files"]):

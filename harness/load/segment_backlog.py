@@ -1,10 +1,9 @@
-"""The backlog: files of a tape that are no segments yet, and the scribe that is called for them.
+"""The backlog: wire log files not yet converted to segments, and the scribe that converts them.
 
-While a load lasts its tape is its recording. So that nothing else runs beside the load, the scribe
-is called when it is over, or as soon as more bytes wait than may, and then it lets everybody else
-go first. Where somebody reads along (a soak) it is there from the beginning, and only a little
-behind the others: what it does not write nobody can judge.
-"""
+During a load the wire log is its recording. To avoid disturbing the load, the scribe starts when it
+is over, or once too many bytes are waiting, and then runs at low priority. If a reader follows
+along (a soak), it runs from the beginning at only slightly lower priority, because only segments
+can be judged."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ LOOK_EVERY_S = 0.05
 
 
 class SegmentBacklog:
-    """Of the driver that ``about`` is about. ``most``: bytes that may wait while the load lasts;
-    0: somebody reads along."""
+    """The backlog of the driver in ``about``. ``most``: bytes that may wait during the load; 0: a
+    reader follows along."""
 
     def __init__(self, header: LogHeader, most: int) -> None:
         self._about, self._most = header, most
@@ -45,7 +44,7 @@ class SegmentBacklog:
         self.tape = WireLog(header.tape, self._full, read_along=not most, room=self._make_room)
 
     def _full(self, path: Path) -> None:
-        """Note a piece. Called by the wire log's thread."""
+        """Note a complete file. Called by the wire log's thread."""
         size = path.stat().st_size
         self._waiting.append((path, size))
         self._size += size
@@ -55,7 +54,7 @@ class SegmentBacklog:
             self._tell()
 
     def _make_room(self) -> None:
-        """Wait while more waits for the scribe than may."""
+        """Wait while too many bytes are waiting for the scribe."""
         while self._size > max(MOST_BYTES, 2 * self._most):
             self._forget()
             assert self._scribe is not None
@@ -71,10 +70,10 @@ class SegmentBacklog:
             self._announced -= 1
 
     def finish(self) -> dict[str, Any]:
-        """Make segments of everything, once the tape is closed. What the scribe said, with the
-        bytes of the tape, how many of them were no segments when the load was over, and the
-        processor time of the thread that wrote them. Raises ``OSError`` when there is no scribe to
-        be had or it failed; the tape stays."""
+        """Convert everything to segments once the wire log is closed. Return the scribe's report,
+        with the log's bytes, how many of them were unconverted when the load ended, and the writer
+        thread's processor time. Raises ``OSError`` if the scribe cannot start or fails; the log
+        stays."""
         self._forget()
         left = self._size
         if self._scribe is None:

@@ -1,5 +1,5 @@
-"""A load against a target from beginning to end, with its run folder: what ``load`` and ``soak``
-have in common."""
+"""A complete load against a target, with its run folder: the common part of ``load`` and
+``soak``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,10 @@ DRAIN: Duration = 5 * NS_PER_S
 
 
 class Session:
-    """One load. ``folder`` is the run folder, which has been made; ``record`` says whether the wire
-    is recorded.
+    """One load. ``folder`` is the existing run folder; ``record``: record the traffic.
 
-    ``backlog``: bytes that may wait on a driver's tape until the load is over; 0 for somebody who
-    reads segments meanwhile, which then cover ``segment_s`` seconds at most.
-    """
+    ``backlog``: bytes that may wait in a driver's wire log until the load is over; 0 if segments
+    are read meanwhile, which then cover at most ``segment_s`` seconds."""
 
     def __init__(
         self,
@@ -56,8 +54,8 @@ class Session:
     def run(
         self, lasts: Duration | None, watch: Callable[[Progress], bool], *, drain: Duration = DRAIN
     ) -> LoadOutcome:
-        """Start the target, drive it, and stop it; ``watch`` is called now and then and ends the
-        load by True.
+        """Start the target, drive it, and stop it; ``watch`` is called periodically and ends the
+        load by returning True.
 
         Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`,
         :class:`brokerproof.harness.load.plan.BadPlan` and
@@ -108,7 +106,7 @@ class Session:
         }
 
     def _start_anew(self, conductor: Conductor, acceptor: str) -> None:
-        """End the broker and start it again; what it did not keep is gone."""
+        """Restart the broker, which loses anything not stored."""
         self.target.stop()
         self.target.start(self.folder / "logs")
         conductor.moved({acceptor: self.target.endpoints[acceptor]})

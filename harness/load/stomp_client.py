@@ -1,4 +1,4 @@
-"""A connection of a load that speaks STOMP 1.2."""
+"""A load connection over STOMP 1.2."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ _REDELIVERED = b"\nredelivered:true"
 
 
 class _Took(NamedTuple):
-    """Sorted frames of one read: those to record, those to answer, and those to look at one by
-    one."""
+    """The frames of one read: those to record, those to answer, and those to process one by one."""
 
     kept: list[bytes]
     answers: list[bytes]
@@ -82,7 +81,7 @@ class StompLoadConnection(ClientConnection):
         kept: list[bytes] | None = None,
         sizes: list[int] | None = None,
     ) -> None:
-        """Write frames that are given without their NUL; ``kept`` is what is recorded of them."""
+        """Write frames given without their NUL; ``kept`` is the part to record."""
         if self.host.tape is not None:
             self.host.tape.frames(self._number, SENT, now, self.conn, kept or frames, sizes)
         frames.append(b"")
@@ -166,8 +165,8 @@ class StompLoadConnection(ClientConnection):
         self.pump(at)
 
     def _without_eols(self, frames: list[bytes], at: Instant) -> tuple[list[bytes], list[int]]:
-        """Frames without the ends of line before them. The first behind a NUL belongs to that
-        frame; others are beats."""
+        """Frames without the ends of line before them. The first after a NUL belongs to the frame
+        before; others are beats."""
         plain: list[bytes] = []
         sizes: list[int] = []
         for frame in frames:

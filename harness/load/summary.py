@@ -1,4 +1,4 @@
-"""The summary of a load: in a header, as a result of the run, and as a table for people."""
+"""The summary of a load, in the run's header, as its result, and as a table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
 def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
-    """Everything that is known, for machines. Rates are a second, latencies nanoseconds, bytes
-    those of bodies."""
+    """All known figures, for machines. Rates are per second, latencies in nanoseconds, bytes those
+    of bodies."""
     numbers = outcome.progress.numbers
     sending = max(1, outcome.sent_until - outcome.progress.since)
     receiving = max(1, outcome.received_until - outcome.progress.since)
@@ -63,8 +63,7 @@ def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
 
 
 def complete(summary: dict[str, Any]) -> bool:
-    """True if everything that was sent was confirmed and came, and nobody ended a connection but
-    we."""
+    """True if every message sent was confirmed and delivered, and only we ended connections."""
     came = not summary["received"] or summary["received"] >= summary["sent"]
     return (
         came
@@ -78,7 +77,7 @@ def complete(summary: dict[str, Any]) -> bool:
 def write_header(
     session: Session, outcome: LoadOutcome, summary: dict[str, Any], plan: dict[str, Any]
 ) -> None:
-    """Write the header's part about the load, and what its one case is about."""
+    """Write the load's part of the header, and the description of its one case."""
     folder = session.folder
     run_folder.write_header_field(
         folder, "load", {"plan": plan, "told": summary, "clocks": outcome.clocks}
@@ -90,7 +89,7 @@ def write_header(
 
 
 def measurements(summary: dict[str, Any]) -> dict[str, Measurement]:
-    """The latencies, as results have them."""
+    """The latencies in the form of results."""
     return {
         f"{what} {quantile}": Measurement(value, "ns")
         for what in ("delivery", "confirmation")
@@ -102,7 +101,7 @@ def measurements(summary: dict[str, Any]) -> dict[str, Measurement]:
 def keep(
     session: Session, outcome: LoadOutcome, summary: dict[str, Any], plan: dict[str, Any]
 ) -> None:
-    """Write the header's part about the load, and its one result: a NOTE, because a load judges
+    """Write the load's part of the header, and its one result: a NOTE, because a load judges
     nothing."""
     name = session.target.identity.name
     write_header(session, outcome, summary, plan)
@@ -183,7 +182,7 @@ def table(name: str, summary: dict[str, Any]) -> Table:
 
 
 def _recorded(recorder: dict[str, Any], summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the cost of recording: while the load lasted, and afterwards."""
+    """Return the cost of recording during the load and afterwards."""
     mib = 2**20
     left = recorder["left_octets"]
     when = (

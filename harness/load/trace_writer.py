@@ -1,15 +1,13 @@
-"""The scribe: makes the trace of a driver's tape. ``python -m brokerproof.harness.load.trace_writer
-FOLDER NICE``; the folder is the tape's.
+"""The scribe: converts a driver's wire log to a trace. ``python -m
+brokerproof.harness.load.trace_writer FOLDER NICE``; FOLDER is the log's.
 
-As a process it prints ``ready`` when it is, is told the files of the tape on standard input, and at
-the end prints one line of JSON: how many events and segments it wrote, and the processor time of
-that and of its own start. Where it works while a load lasts it lets everybody else go first.
+As a process it prints ``ready``, reads the names of log files from standard input, and finally
+prints one line of JSON: the numbers of events and segments written, and the processor time for that
+and for its start. During a load it runs at low priority.
 
-A segment ends where a file of the tape does, and files are removed when their segment is whole. So
-nothing is lost when a scribe is killed, and nothing is there twice when another one goes on
-(:mod:`brokerproof.harness.load.recovery`): what is about to be removed stands in :data:`CLOSING`
-first.
-"""
+A segment ends at the end of a log file, and files are removed once their segment is complete. Files
+about to be removed are first listed in :data:`CLOSING`. So nothing is lost if a scribe is killed,
+and nothing duplicated when another one continues (:mod:`brokerproof.harness.load.recovery`)."""
 
 from __future__ import annotations
 
@@ -53,8 +51,8 @@ _NAMES = {number: name for name, number in protocols.NUMBERS.items()}
 
 @dataclass(frozen=True)
 class LogHeader:
-    """The head of a wire log. ``offset_ns`` is by how much the conductor's clock is ahead,
-    ``segment_s`` the longest time that one segment covers (0: any)."""
+    """The head of a wire log. ``offset_ns`` is how far the conductor's clock is ahead,
+    ``segment_s`` the longest time covered by one segment (0: any)."""
 
     folder: str
     run: str
@@ -67,7 +65,7 @@ class LogHeader:
 
     @classmethod
     def read(cls, tape: Path) -> LogHeader:
-        """Of the tape in a folder. Raises ``OSError`` and ``ValueError``."""
+        """Read the head of the log in a folder. Raises ``OSError`` and ``ValueError``."""
         try:
             return cls(**strict_json.read(tape / ABOUT))
         except (TypeError, BadInput) as problem:
@@ -76,15 +74,14 @@ class LogHeader:
             ) from None
 
     def write(self) -> None:
-        """Make the tape's folder, and say there what it is of."""
+        """Create the log's folder and write the head."""
         self.tape.mkdir(parents=True, exist_ok=True)
         (self.tape / ABOUT).write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
 
     @contextmanager
     def held(self, *, alone: bool = False) -> Iterator[None]:
-        """Say to other processes, as long as it lasts, that the tape is being written or read;
-        ``alone``: nobody else may. Raises ``BlockingIOError`` when somebody holds it who may not be
-        there."""
+        """Lock the log while it is being written or read; ``alone``: exclusively. Raises
+        ``BlockingIOError`` if a conflicting lock is held."""
         with (self.tape / ABOUT).open() as file:
             fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
             yield
@@ -99,8 +96,7 @@ class LogHeader:
 
 
 class TraceWriter:
-    """Makes segments of the tape that ``about`` is about, and goes on behind those that there
-    are."""
+    """Converts the log described by ``about`` to segments, continuing after existing ones."""
 
     def __init__(self, header: LogHeader) -> None:
         self._about = header
@@ -127,7 +123,7 @@ class TraceWriter:
         self.rows = self.segments = 0
 
     def file(self, path: Path) -> None:
-        """Note everything in a file of the tape, and remove it when it is in a segment."""
+        """Process a log file, and remove it once it is in a segment."""
         self.read(memoryview(path.read_bytes()))
         self._done.append(path)
         if self._open + self._pending >= self._about.segment_rows or self._old():
@@ -186,18 +182,18 @@ class TraceWriter:
 def _event(block: Block, offset: int) -> Event:
     event: Event = pickle.loads(block.data)
     if offset:
-        object.__setattr__(event, "at_ns", event.at_ns + offset)  # nobody else has this copy of it
+        object.__setattr__(event, "at_ns", event.at_ns + offset)  # the only reference to this copy
     return event
 
 
 def cpu_s() -> float:
-    """The processor time of this process until now. Seconds."""
+    """Processor time of this process so far, in seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def remove_log_folder(tape: Path) -> None:
-    """Remove an empty tape's folder, and that of all tapes behind the last one."""
+    """Remove an empty log's folder and, after the last log, the folder of all logs."""
     for name in (ABOUT, CLOSING):
         (tape / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # another driver's scribe may still need it
@@ -206,12 +202,12 @@ def remove_log_folder(tape: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The folder of the tape, and by how much others go first: 0 to 19."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still ends its tape
+    """Arguments: the log's folder and the niceness, 0 to 19."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still closes its log
     header = LogHeader.read(Path(arguments[0]))
     with header.held():
         scribe = TraceWriter(header)
-        pa.array(np.zeros(1))  # from now on everything is imported
+        pa.array(np.zeros(1))  # everything has been imported
         start = cpu_s()
         sys.stdout.write("ready\n")
         sys.stdout.flush()

@@ -1,15 +1,13 @@
-"""The tape: what crossed the wire, as bytes, on its way from a driver to the process that makes a
-recording of it.
+"""The wire log: traffic as bytes, passed from a driver to the process that records it.
 
-A driver must not wait for its recording, nor pay much for it: of each read and write it keeps when,
-on which connection, in which direction, and the beginnings of the frames as they were. Some hundred
-frames are packed together, go to files, and the files are the recording until the scribe
-(:mod:`brokerproof.harness.load.trace_writer`) makes segments of them: afterwards, or meanwhile.
+Recording must neither delay a driver nor cost it much: for each read and write it keeps the time,
+connection, direction and the raw beginnings of the frames. A few hundred frames at a time are
+written to files. These are the recording until the scribe
+(:mod:`brokerproof.harness.load.trace_writer`) converts them to segments, afterwards or meanwhile.
 
-A block of the tape: a head (:data:`BLOCK`), four numbers of each stretch (:data:`STRETCH`), the
-sizes that its frames had on the wire, then as many kept lengths, then the kept bytes. A block of
-the protocol :data:`EVENT` holds one pickled event.
-"""
+A block consists of a head (:data:`BLOCK`), four numbers per stretch (:data:`STRETCH`), the frames'
+sizes on the wire, their stored lengths, and the stored bytes. A block of protocol :data:`EVENT`
+contains one pickled event."""
 
 from __future__ import annotations
 
@@ -57,12 +55,11 @@ Sizes = npt.NDArray[np.uint32]
 
 
 class WireLog:
-    """Written by one thread, into ``folder``, which is made. ``full`` is called with the path of
-    each file that is whole.
+    """Written by one thread into ``folder``, which is created. ``full`` is called with the path of
+    each complete file.
 
-    ``read_along``: somebody waits for what is recorded, so each :meth:`hand_over` makes a file
-    whole. ``room``, called behind ``full``, may wait.
-    """
+    ``read_along``: a reader follows along, so each :meth:`hand_over` completes a file. ``room``,
+    called after ``full``, may block."""
 
     def __init__(
         self,
@@ -105,8 +102,7 @@ class WireLog:
         frames: Sequence[bytes],
         sizes: Iterable[int] | None = None,
     ) -> None:
-        """Note frames that passed at one instant. ``sizes``: what they had on the wire, where what
-        is given was cut."""
+        """Record frames of one instant. ``sizes``: their sizes on the wire if truncated here."""
         if protocol != self._protocol:
             self._pack()
             self._protocol = protocol
@@ -117,19 +113,19 @@ class WireLog:
             self._pack()
 
     def event(self, event: Event) -> None:
-        """Note anything else."""
+        """Record any other event."""
         self._pack()
         self.frames(EVENT, 0, event.at_ns, event.conn or 0, [pickle.dumps(event)])
         self._pack()
 
     def hand_over(self, *, whole: bool = False) -> None:
-        """Give the disk what there is; ``whole``: and the scribe. Waits while too much waits;
-        raise ``OSError`` when what was given could not be written."""
+        """Write buffered data to disk; ``whole``: complete the file for the scribe. Blocks while
+        too much is pending; raises ``OSError`` if earlier data could not be written."""
         self._pack(give=False)
         self._give(whole or self._read_along)
 
     def close(self) -> None:
-        """Hand over the rest and end the tape."""
+        """Hand over the rest and close the log."""
         try:
             self.hand_over(whole=True)
         finally:
@@ -192,8 +188,7 @@ class WireLog:
 
 
 class Block(NamedTuple):
-    """Frames of one protocol in the order in which they passed, as the scribe reads them; ``heads``
-    has a row a stretch."""
+    """Frames of one protocol in order, as read by the scribe; ``heads`` has a row per stretch."""
 
     protocol: int
     heads: Ints
@@ -203,8 +198,8 @@ class Block(NamedTuple):
 
 
 def blocks(tape: memoryview) -> Iterator[Block]:
-    """The blocks of a piece of tape. What is behind the last whole one was being written when its
-    writer was killed."""
+    """The blocks of a log file. An incomplete last block was being written when the writer was
+    killed."""
     begin, end = 0, len(tape)
     while end - begin >= BLOCK.size:
         mark, protocol, stretches, frames, size = BLOCK.unpack_from(tape, begin)
@@ -224,8 +219,7 @@ def blocks(tape: memoryview) -> Iterator[Block]:
 
 
 class LogSlice:
-    """Blocks of one protocol that are made columns of together. ``offset`` is added to their
-    instants."""
+    """Blocks of one protocol that are converted together. ``offset`` is added to their instants."""
 
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset
@@ -233,6 +227,6 @@ class LogSlice:
         self.rows = 0
 
     def add(self, block: Block) -> None:
-        """Add a block behind the others."""
+        """Append a block."""
         self.blocks.append(block)
         self.rows += len(block.sizes)

@@ -1,10 +1,9 @@
-"""A driver as a process: ``python -m brokerproof.harness.load.worker HOST:PORT TOKEN``, or a task
-of a cluster that calls :func:`work`.
+"""A driver as a process (``python -m brokerproof.harness.load.worker HOST:PORT TOKEN``) or as a
+cluster task that calls :func:`work`.
 
-It connects to the conductor, is told its part, says how it goes, and ends when it is told to or the
-conductor has gone. Before and after the load both compare their clocks
-(:mod:`brokerproof.harness.load.clocks`).
-"""
+It connects to the conductor, receives its part, reports progress, and ends on request or when the
+conductor disconnects. Before and after the load they compare clocks
+(:mod:`brokerproof.harness.load.clocks`)."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class Worker:
         self._start_cpu_s = 0.0
 
     def run(self) -> int:
-        """Until the end; returns the exit code."""
+        """Run to the end; return the exit code."""
         try:
             part = self._next("part")
             readings = [self._compare_clocks()]
@@ -76,7 +75,7 @@ class Worker:
             if self._driver is not None:
                 self._abandon(self._driver)
             return 5
-        except OSError as problem:  # of files: what befalls connections is not an error here
+        except OSError as problem:  # of files: connection failures are not errors here
             where = problem.filename or "the recording"
             self._wire.say(
                 failed=(
@@ -97,7 +96,7 @@ class Worker:
         self._gone = True
 
     def _next(self, what: str) -> dict[str, Any]:
-        """The next message, which has to be of that kind. Raises :class:`_Gone`."""
+        """The next message, which must be of that kind. Raises :class:`_Gone`."""
         self._world.wait_until(lambda: bool(self._messages) or self._gone, self._world.now() + LONG)
         if not self._messages:
             raise _Gone
@@ -155,7 +154,7 @@ class Worker:
         return Driver(self._world, Plan.of(part_plan["plan"]), tape, part_plan["first"], offset)
 
     def _abandon(self, driver: Driver) -> None:
-        """End what nobody waits for any more; what was recorded is kept."""
+        """End an abandoned load; its recording is kept."""
         driver.disconnect(PATIENCE)
         if self._backlog is not None:
             self._backlog.finish()
@@ -184,21 +183,21 @@ def _cpu_s() -> float:
 
 
 class _Gone(Exception):
-    """The conductor has gone, or wants us to."""
+    """The conductor disconnected or asked us to end."""
 
 
 def work(address: str, token: str) -> int:
-    """A driver's life. Returns 0 for a load that was ended, 3 where the broker would not have us or
-    what was to be recorded cannot be, 5 without a conductor."""
+    """Run a driver. Return 0 for a finished load, 3 if the broker refuses us or recording fails, 5
+    without a conductor."""
     try:
         worker = Worker(address, token)
-    except OSError:  # it went before we came
+    except OSError:  # it disconnected before we connected
         return 5
     return worker.run()
 
 
 def main(arguments: list[str]) -> int:
-    """HOST:PORT TOKEN."""
+    """Arguments: HOST:PORT TOKEN."""
     return work(arguments[0], arguments[1])
 
 

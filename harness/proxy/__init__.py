@@ -1,5 +1,4 @@
-"""A proxy between an application and its broker: a live capture of both halves.
+"""A proxy between an application and its broker: a live capture of both sides.
 
-``relay`` passes bytes on as they come, parses none of them, and notes them on a tape; ``recording``
-is another process, which makes the events of a capture of it and follows each connection.
-"""
+``relay`` forwards bytes without parsing them and records them in files; ``recording``, a separate
+process, converts the files to events, as for a capture, and follows each connection."""

@@ -1,9 +1,8 @@
-"""Makes the recording of a relay's tape. ``python -m brokerproof.harness.proxy.recording FOLDER
-TARGET``: on standard input the files of the tape, on standard output a line of JSON for each.
+"""Converts a relay's tape to a recording. ``python -m brokerproof.harness.proxy.recording FOLDER
+TARGET`` reads the tape's file names from standard input and prints a line of JSON for each.
 
-A file is removed once its events are in a segment. So a disk that is full stops it between two, and
-what was recorded until then is whole.
-"""
+A file is removed once its events are in a segment. So a full disk stops it between two files, and
+everything recorded by then is complete."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ SEGMENT_TIME: Duration = 10 * NS_PER_S
 
 
 class Recording:
-    """The events of a tape, in the segments of a run folder, and what each connection shows."""
+    """Writes a tape's events to segments of a run folder, and checks each connection."""
 
     def __init__(self, folder: Path, target: str) -> None:
         self._recorder = Recorder(folder, folder.resolve().name, target, Clock.REAL)
@@ -46,7 +45,7 @@ class Recording:
         self.found: list[str] = []
 
     def file(self, path: Path) -> None:
-        """Raises ``OSError`` when a segment cannot be written."""
+        """Raises ``OSError`` if a segment cannot be written."""
         events: list[Event] = []
         for record in relay.records(path):
             self._now = record[0]
@@ -58,7 +57,7 @@ class Recording:
             self.flush()
 
     def flush(self) -> None:
-        """Write the open segment, and remove what it was made of. Raises ``OSError``."""
+        """Write the open segment and remove its source files. Raises ``OSError``."""
         self._recorder.flush()
         for path in self._done:
             path.unlink()
@@ -96,7 +95,7 @@ class Recording:
                 self.found += [f"{who}: {sentence}" for sentence in pair.pass_time(at)]
 
     def finish(self) -> None:
-        """The tape is over, and what is open is left. Raises ``OSError``."""
+        """End the recording and its open connections. Raises ``OSError``."""
         for connection, _ in self._open.values():
             left = connection.take(Ended(self._now, 0, CloseHow.EOF))
             self._recorder.write(CASE, [*left], goes_on=True)
@@ -114,9 +113,9 @@ def _opened(conn: int, at: Instant, about: dict[str, Any]) -> FollowedConnection
 
 def main(arguments: list[str]) -> int:
     """``arguments`` are the run folder and the name of the target."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the relay says when the tape is over
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the relay signals the end of the tape
     recording = Recording(Path(arguments[0]), arguments[1])
-    os.nice(5)  # the application's traffic goes first
+    os.nice(5)  # the application's traffic has priority
     try:
         for line in sys.stdin:
             recording.file(Path(line.rstrip("\n")))

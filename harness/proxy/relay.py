@@ -1,9 +1,8 @@
-"""Passes bytes on between applications and a broker, and notes on a tape which came when.
+"""Forwards bytes between applications and a broker, and records them with their times on a tape.
 
-Whatever one side does reaches the other: bytes at once, the end of a direction, a reset, and that
-it does not read (then nothing more is read for it). A tape that cannot be written ends the
-recording, never the traffic.
-"""
+Each side sees what the other does: bytes at once, the end of a direction, a reset, and
+back-pressure (if one side does not read, no more is read for it). If the tape cannot be written,
+recording ends but traffic continues."""
 
 from __future__ import annotations
 
@@ -38,13 +37,13 @@ _EPOCH = time.time_ns() - time.monotonic_ns()
 
 
 def now() -> Instant:
-    """Nanoseconds since 1970 on a clock that nobody sets."""
+    """Nanoseconds since 1970 on a clock that is never adjusted."""
     return _EPOCH + time.monotonic_ns()
 
 
 @dataclass
 class Tape:
-    """Files of records in ``folder``. ``ready`` is given each that is whole."""
+    """Files of records in ``folder``. ``ready`` receives each complete file."""
 
     folder: Path
     ready: Callable[[Path], object]
@@ -80,13 +79,13 @@ class Tape:
             self.ready(path)
 
     def end(self) -> None:
-        """Write what was noted; note no more."""
+        """Write pending records and stop recording."""
         self.flush()
         self._on = False
 
 
 def records(path: Path) -> Iterator[tuple[Instant, int, int, bytes]]:
-    """Yield the instant, connection, kind and bytes of each record of a file."""
+    """Yield instant, connection, kind and bytes of each record in a file."""
     tape, place = path.read_bytes(), 0
     while place < len(tape):
         at, conn, kind, size = HEAD.unpack_from(tape, place)
@@ -176,14 +175,14 @@ class _Half(asyncio.Protocol):
         self.other.transport.resume_reading()
 
     def is_held(self, at: Instant) -> bool:
-        """Return True, and note it, if this side has not been read for long."""
+        """Return True, and record it, if this side has not been read for a long time."""
         is_held = bool(self._paused_at) and at - self._paused_at > LATE
         if is_held:
             self._note(HELD)
         return is_held
 
     def look(self, at: Instant) -> None:
-        """See whether a side that nobody reads was reset: only its socket says so."""
+        """Check the socket of a side that is not being read for a reset."""
         if self.is_held(at) and self.transport.get_extra_info("socket").getsockopt(
             socket.SOL_SOCKET, socket.SO_ERROR
         ):
@@ -197,7 +196,7 @@ def _address(transport: asyncio.Transport) -> tuple[str, int]:
 
 
 def _round_trip(transport: asyncio.Transport) -> Duration:
-    """Return the time to the other end and back as the kernel measured it, or a second."""
+    """Return the round-trip time measured by the kernel, or a second."""
     end: socket.socket = transport.get_extra_info("socket")
     with contextlib.suppress(OSError, AttributeError, struct.error):
         info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT + 4)
@@ -206,8 +205,8 @@ def _round_trip(transport: asyncio.Transport) -> Duration:
 
 
 class Relay:
-    """Connections to ``target`` for all that are accepted. Raises
-    :class:`brokerproof.harness.worlds.tls.TlsFailed` for files that cannot be used."""
+    """Connects each accepted connection to ``target``. Raises
+    :class:`brokerproof.harness.worlds.tls.TlsFailed` for unusable files."""
 
     def __init__(
         self,
@@ -235,7 +234,7 @@ class Relay:
         return _Half(self, self.accepted)
 
     def reach_broker(self, application: _Half, broker: _Half) -> None:
-        """Connect ``broker``; an application for which that fails is refused."""
+        """Connect ``broker``; if that fails, refuse the application."""
         self._tasks.add(task := asyncio.ensure_future(self._connect(application, broker)))
         task.add_done_callback(self._tasks.discard)
 
@@ -257,7 +256,7 @@ class Relay:
             self._is_refused = False
 
     async def pass_time(self, until: asyncio.Event, every: Callable[[], object]) -> None:
-        """Tell the tape that time passes until the event is set; call ``every`` each time."""
+        """Record the passing of time until the event is set; call ``every`` each time."""
         while not until.is_set():
             due = now() + round(TICK_S * NS_PER_S)
             with contextlib.suppress(TimeoutError):
@@ -271,7 +270,7 @@ class Relay:
             every()
 
     def end(self) -> None:
-        """End the tape, and then all connections."""
+        """Close the tape, then all connections."""
         self.tape.end()
         for half in [*self.halves]:
             half.transport.close()

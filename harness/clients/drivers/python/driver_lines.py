@@ -1,5 +1,5 @@
-"""The line protocol of drivers in Python: reads a command a line, calls the method of that name,
-and writes reports. A driver is run by its path, with any Python: this file imports nothing of ours.
+"""The line protocol of Python drivers: reads one command per line, calls the method of that name,
+and writes reports. Drivers are run by path, with any Python, so this file imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DriverLines:
 
     def __init__(self) -> None:
         self._output = os.dup(1)
-        os.dup2(2, 1)  # what a library prints is no report
+        os.dup2(2, 1)  # a library's output is not a report
         self._lock = threading.Lock()
         self._busy_s = 0.0
         self._messages = 0
@@ -32,7 +32,7 @@ class DriverLines:
             os.write(self._output, line.encode() + b"\n")
 
     def report_message(self, headers: dict[str, str], body: bytes) -> int:
-        """Report a message, and work on it for as long as was asked; return its number."""
+        """Report a message, process it for the requested time, and return its number."""
         self._messages += 1
         number = self._messages
         try:
@@ -47,12 +47,12 @@ class DriverLines:
         return number
 
     def do_work(self, ms: int) -> None:
-        """Let the listener of the next message take so long."""
+        """Make the listener take this long for the next message."""
         self._busy_s = ms / 1000
 
     @staticmethod
     def call_in(loop: Callable[[Callable[[], None]], object], call: Callable[[], object]) -> None:
-        """Let ``loop``, which takes what its thread shall run, call; wait until it has returned."""
+        """Call in the thread of ``loop`` and wait for the return."""
         done: Future[None] = Future()
 
         def run() -> None:
@@ -66,7 +66,7 @@ class DriverLines:
         done.result(10)
 
     def serve(self, client: str, version: object) -> None:
-        """Name the client, then do what the lines on standard input say, until they end."""
+        """Report the client's name, then carry out the commands on standard input until it ends."""
         self.report("ready", client=client, version=str(version))
         for line in sys.stdin.buffer:
             fields = json.loads(line)
@@ -78,4 +78,4 @@ class DriverLines:
                 self.report("did", do=name)
             except Exception as problem:
                 self.report("failed", do=name, problem=f"{type(problem).__name__}: {problem}"[:300])
-        os._exit(0)  # threads of the library may wait for ever
+        os._exit(0)  # library threads may wait forever

@@ -1,5 +1,5 @@
-"""The driver of pika, by its SelectConnection. A listener is called in the thread of the I/O loop,
-which stands meanwhile."""
+"""The driver for pika's SelectConnection. A listener blocks the I/O loop, in whose thread it is
+called."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Pika(DriverLines):  # type: ignore[misc]
             made.add_on_cancel_callback(
                 lambda frame: self.report("cancelled", queue=self._tags[frame.method.consumer_tag])
             )
-            # Its documentation says that this is given a bool; it is given the frame.
+            # The documentation says that the callback receives a bool; it receives the frame.
             made.add_on_flow_callback(
                 lambda frame: self.report("flow", active=bool(frame.method.active))
             )

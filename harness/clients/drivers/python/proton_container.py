@@ -1,5 +1,5 @@
-"""The driver of python-qpid-proton, by its Container. A listener is called in the Container's
-thread, which stands meanwhile."""
+"""The driver for python-qpid-proton's Container. A listener blocks the Container, in whose thread
+it is called."""
 
 from __future__ import annotations
 

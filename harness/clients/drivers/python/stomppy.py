@@ -1,4 +1,4 @@
-"""The driver of stomp.py."""
+"""The driver for stomp.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CLASSES = {"1.0": "StompConnection10", "1.1": "StompConnection11", "1.2": "Stomp
 
 
 class Listener(stomp.ConnectionListener):  # type: ignore[misc]
-    """Reports what stomp.py calls back."""
+    """Reports the callbacks of stomp.py."""
 
     def __init__(self, driver: StompPy) -> None:
         self._driver = driver
@@ -21,7 +21,7 @@ class Listener(stomp.ConnectionListener):  # type: ignore[misc]
 
     def on_message(self, frame: Any) -> None:
         body = frame.body if isinstance(frame.body, bytes) else frame.body.encode()
-        # Acknowledgements may come while this listener works.
+        # Acknowledgements may be requested while this listener works.
         self._driver.received.append(frame.headers)
         self._driver.report_message(frame.headers, body)
 
