@@ -1,4 +1,4 @@
-"""Steps of cases for stomp.py: text to escape, messages in words, and signs of life."""
+"""Steps of cases for stomp.py: text to escape, descriptions of messages, and signs of life."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def judge_beats(
     requirements: tuple[str, ...],
     period: Duration,
 ) -> bool:
-    """Judges the longest silence of the server while stomp.py was there; beats are agreed, so there
-    should be some."""
+    """Judge the longest silence of the server while stomp.py was connected; beats are agreed, so
+    there should be some."""
     agreed, at_least = requirements
     until = target.now() if peer.left is None else peer.left.at
     if peer.ended is not None:

@@ -123,7 +123,7 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     ],
 )
 def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
-    """Proton settles a message as accepted, released or modified. It is gone, or the next
+    """Proton settles a message as accepted, released or modified. It is consumed, or the next
     connection gets it with the right delivery-count. A broker without modified is not asked for it.
 
     One scenario: each example judges the requirements of its outcome.

@@ -40,14 +40,13 @@ def encoded(message: Any) -> bytes:
 
 
 def left(target: Bench, node: Node, count: int) -> list[bytes]:
-    """Return the bodies that another connection gets, when ``count`` messages are expected."""
+    """Return the bodies that another connection receives, when ``count`` messages are expected."""
     peer = target.amqp()
     return bodies(collect(target, peer, peer.receiver(node, credit=count + 5), count))
 
 
 def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list[Arrived]:
-    """Return the next messages of a receiver with credit for them; that they arrive is a
-    control."""
+    """Return the next messages of a receiver with credit for them; their arrival is a control."""
     peer.receive(node.address, count, capabilities=node.capabilities)
     arrivals = [peer.expect(event_named("message")).subject for _ in range(count)]
     target.control(
@@ -174,7 +173,8 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
 )
 def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -> None:
     """In one transaction a Container sends messages and accepts others. After a commit the sent
-    ones are in their queue and the accepted ones gone; after an abort it is the other way round."""
+    ones are in their queue and the accepted ones consumed; after an abort it is the other way
+    round."""
     there, back = target.node(), target.node()
     fill(target, back, numbered(count))
     peer = target.proton_container()

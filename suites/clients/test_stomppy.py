@@ -2,10 +2,10 @@
 settle, beat, leave.
 
 Here the client is the library itself: over sockets with its own threads, in virtual time without,
-the same cases. What it puts on the wire is its own choice (STOMP instead of CONNECT, sorted
-headers, content-length on every body, a heartbeat whenever it has been silent for the agreed
-time), so these cases judge whether the broker serves a real client. An expectation sees a frame
-only when the library has handed it out as it crossed the wire.
+the same cases. The frames it sends are its own choice (STOMP instead of CONNECT, sorted headers,
+content-length on every body, a heartbeat whenever it has been silent for the agreed time), so these
+cases judge whether the broker serves a real client. An expectation sees a frame only when the
+library has delivered it as it crossed the wire.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_it_connects(target: Bench, version: str) -> None:
 @case(RECEIPT_ID)
 def test_every_call_that_asks_gets_its_receipt(target: Bench, version: str) -> None:
     """stomp.py sends each of its frames with a receipt header. Each is answered with RECEIPT. The
-    message of the transaction goes to a queue without a subscription: none is on its way when the
+    message of the transaction goes to a queue without a subscription: none is in flight when the
     client unsubscribes."""
     queue, peer = target.destination(), target.stomppy(version)
     peer.publish(queue, b"1", proves=RECEIPT_ID[version])
@@ -177,8 +177,8 @@ def test_it_leaves_in_order(target: Bench, version: str) -> None:
 
 @case(DELIVERED, DESTINATION, MESSAGE_ID, FOURTH_SENTENCE)
 def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
-    """One stomp.py sends five messages to another in mode auto. They arrive in order, each with its
-    destination, a message-id of its own and the id of the subscription (1.0: with its body). One
+    """One stomp.py sends five messages to another in auto mode. They arrive in order, each with its
+    destination, a unique message-id and the id of the subscription (1.0: with its body). One
     scenario: the sentences describe one frame."""
     queue, consumer, producer = (
         target.destination(),
@@ -217,8 +217,8 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
 
 @case(UNSUBSCRIBED)
 def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
-    """stomp.py unsubscribes with a receipt after its first message. Messages sent from then on go
-    to the next consumer."""
+    """stomp.py unsubscribes with a receipt after its first message. Messages sent later go to the
+    next consumer."""
     queue, consumer = target.destination(), target.stomppy(version)
     consumer.subscribe(queue)
     consumer.publish(queue, b"before")
@@ -241,8 +241,8 @@ def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
 @over(examples=40, text=texts(), name=st.sampled_from(["x-word", "слово", "naïve_𝄞"]))
 def test_header_text_survives(target: Bench, version: str, text: str, name: str) -> None:
     """stomp.py sends a header value with every character that its version escapes. Another stomp.py
-    gets the same value. One scenario: one header takes every escape, and others one each, which
-    shows the escape that is at fault."""
+    gets the same value. One scenario: one header has every escape, and others have one each, which
+    shows the faulty escape."""
     value = text.replace("a", "\r") + "\r>" if version == "1.2" else text
     queue, consumer, producer = (
         target.destination(),
@@ -301,7 +301,7 @@ def test_bodies_of_any_octets_survive(
     target: Bench, version: str, pieces: list[bytes], large: int
 ) -> None:
     """stomp.py sends bodies of any bytes with content-length. Another stomp.py gets the same bytes,
-    and the message behind them."""
+    and the message after them."""
     body = b"\x00" + b"".join(pieces) + "é𝄞\x00".encode() * (large // 7 + 1)
     queue, consumer, producer = (
         target.destination(),
@@ -326,7 +326,7 @@ def test_bodies_of_any_octets_survive(
 
 @case(MODE_AUTO)
 def test_in_mode_auto_nothing_comes_again(target: Bench, version: str) -> None:
-    """stomp.py gets three messages in mode auto and its connection is reset. The next consumer does
+    """stomp.py gets three messages in auto mode and its connection is reset. The next consumer does
     not get them."""
     queue, consumer = target.destination(), target.stomppy(version)
     for body in numbered(3):
@@ -365,7 +365,7 @@ def test_what_is_not_acknowledged_comes_again(target: Bench, version: str, ack: 
 def test_in_mode_client_an_ack_covers_what_came_before(
     target: Bench, version: str, last: int
 ) -> None:
-    """stomp.py gets five messages in mode client, acknowledges one, and its connection is reset.
+    """stomp.py gets five messages in client mode, acknowledges one, and its connection is reset.
     The next consumer gets exactly the later ones."""
     queue, consumer = target.destination(), target.stomppy(version)
     for body in numbered(5):
@@ -385,7 +385,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
 def test_in_mode_client_individual_an_ack_covers_one(
     target: Bench, version: str, settled: list[int], last: bool
 ) -> None:
-    """stomp.py gets five messages in mode client-individual, acknowledges some, and its connection
+    """stomp.py gets five messages in client-individual mode, acknowledges some, and its connection
     is reset. The next consumer gets exactly the others."""
     queue, consumer = target.destination(), target.stomppy(version)
     for body in numbered(5):
@@ -409,7 +409,7 @@ def test_in_mode_client_individual_an_ack_covers_one(
 
 @case(INDIVIDUAL_NACK, needs={"nack"})
 def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) -> None:
-    """stomp.py gets three messages in mode client-individual, refuses the second, and its
+    """stomp.py gets three messages in client-individual mode, refuses the second, and its
     connection is reset. The next consumer gets the first and the third."""
     queue, consumer = target.destination(), target.stomppy(version)
     for body in numbered(3):
@@ -528,7 +528,7 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
 @pytest.mark.parametrize("period", [500, 800])
 def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, period: int) -> None:
     """stomp.py asks for a heartbeat at an interval and closes a connection that is silent for half
-    a period longer. Heartbeats arrive as agreed, and it stays."""
+    a period longer. Heartbeats arrive as agreed, and it stays connected."""
     peer = target.stomppy(version, heart_beat=(2 * period, period))
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").partition(",")[0])
@@ -559,7 +559,7 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
 def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> None:
     """stomp.py and the server have agreed on heartbeats in both directions, and stomp.py sends
     itself messages. Messages arrive whole between the heartbeats, and neither side closes the
-    connection. stomp.py 9 drops bytes read behind two heartbeats in one read, which a late host
+    connection. stomp.py 9 drops bytes read after two heartbeats in one read, which a slow host
     provokes, so one message is proof enough."""
     queue, peer = target.destination(), target.stomppy(version, heart_beat=(500, 500))
     assert peer.connected is not None

@@ -1,1 +1,1 @@
-"""Conformance suite: messages that come by one protocol and go by another."""
+"""Conformance suite: messages that are sent over one protocol and received over another."""

@@ -1,4 +1,4 @@
-"""Messages through a queue from one protocol to the other."""
+"""Messages sent through a queue from one protocol to the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONVERSION = {"stomp", "amqp", "crossing", "conversion"}
 
 @dataclass(frozen=True)
 class Queue:
-    """One queue by both of its names."""
+    """One queue with its name in each protocol."""
 
     destination: Destination
     node: Node
@@ -48,7 +48,7 @@ def send(
 
 
 def post(target: Bench, to: Queue, payload: bytes) -> None:
-    """Send these bytes as an AMQP message; that it is accepted is a control."""
+    """Send these bytes as an AMQP message; its acceptance is a control."""
     peer = target.amqp()
     link = peer.sender(to.node)
     granted(target, peer, link)
@@ -67,7 +67,7 @@ def to_amqp(
     *,
     counted: bool = True,
 ) -> Delivery:
-    """Send a message by STOMP; return its AMQP delivery."""
+    """Send a message over STOMP; return its AMQP delivery."""
     through = queue(target)
     peer = target.amqp()
     link = peer.receiver(through.node, credit=1)
@@ -77,7 +77,7 @@ def to_amqp(
 
 
 def to_stomp(target: Bench, payload: bytes, version: str = "1.2") -> Frame:
-    """Send a message by AMQP; return its STOMP MESSAGE."""
+    """Send a message over AMQP; return its STOMP MESSAGE."""
     through = queue(target)
     peer = target.stomp(version)
     peer.subscribe(through.destination)

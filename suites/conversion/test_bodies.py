@@ -50,8 +50,8 @@ def kind(delivery: Delivery) -> str:
     text=TEXTS,
 )
 def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
-    """A body without content-length is sent by STOMP. By AMQP it arrives as amqp-value, a string of
-    the same text."""
+    """A body without content-length is sent over STOMP. Over AMQP it arrives as amqp-value, a
+    string of the same text."""
     delivery = to_amqp(target, text.encode(), counted=False)
     detail = (
         f"{text[:40]!r} without content-length arrived as {kind(delivery)},"
@@ -71,7 +71,8 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     body=BODIES,
 )
 def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
-    """A body with content-length is sent by STOMP. By AMQP it arrives as data, the same bytes."""
+    """A body with content-length is sent over STOMP. Over AMQP it arrives as data, the same
+    bytes."""
     delivery = to_amqp(target, body)
     detail = (
         f"{body[:40]!r} with content-length arrived as {kind(delivery)}, {delivery.message.body!r}"[
@@ -92,7 +93,7 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     body=st.one_of(TEXTS, BODIES),
 )
 def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
-    """A string or data is sent by AMQP. By STOMP 1.0 it arrives with the same bytes, and with a
+    """A string or data is sent over AMQP. Over STOMP 1.0 it arrives with the same bytes, and with a
     content-length if it was data."""
     frame = to_stomp(target, message(body), "1.0")
     data = body if isinstance(body, bytes) else body.encode()
@@ -119,8 +120,8 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
 def test_bodies_of_amqp_come_whole(
     target: Bench, spoken: str, body: str | bytes, parts: int
 ) -> None:
-    """A string, or bytes in one data section or several, is sent by AMQP. By STOMP the same bytes
-    arrive."""
+    """A string, or bytes in one data section or several, is sent over AMQP. Over STOMP the same
+    bytes arrive."""
     data = body if isinstance(body, bytes) else body.encode()
     if isinstance(body, bytes) and parts > 1:
         size = -(-len(body) // parts) or 1
@@ -144,7 +145,7 @@ UNKNOWN: Mapping[str, Any] = {
     "a long": Value("long", -5),
     "a boolean": True,
 }
-"""Bodies of which the conventions know nothing."""
+"""Bodies for which the conventions have no rule."""
 STRANGE: Mapping[str, Any] = {
     **UNKNOWN,
     "a list": ["one", True],
@@ -160,8 +161,8 @@ STRANGE: Mapping[str, Any] = {
     kind=st.sampled_from(sorted(STRANGE)),
 )
 def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
-    """A list, map, number or null is sent by AMQP as amqp-value. By STOMP a MESSAGE arrives, and
-    the next message after it."""
+    """A list, map, number or null is sent over AMQP as amqp-value. Over STOMP a MESSAGE arrives,
+    and the next message after it."""
     through = queue(target)
     peer = target.stomp()
     peer.subscribe(through.destination)
@@ -187,7 +188,7 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     kind=st.sampled_from(sorted(UNKNOWN)),
 )
 def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind: str) -> None:
-    """A number, boolean or symbol is sent by AMQP as amqp-value. By STOMP 1.0 it arrives with a
+    """A number, boolean or symbol is sent over AMQP as amqp-value. Over STOMP 1.0 it arrives with a
     content-length, which marks bytes."""
     frame = to_stomp(target, message(UNKNOWN[kind]), "1.0")
     has = frame.get("content-length")
@@ -201,8 +202,8 @@ def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind:
 @case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs=CONVERSION)
 @over(examples=16, body=st.one_of(TEXTS, BODIES))
 def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes) -> None:
-    """A body goes in by STOMP and out by AMQP, then in by AMQP and out by STOMP. It is
-    unchanged."""
+    """A body is sent over STOMP and received over AMQP, then sent over AMQP and received over
+    STOMP. It is unchanged."""
     data = body if isinstance(body, bytes) else body.encode()
     first = to_amqp(target, data, counted=isinstance(body, bytes))
     frame = to_stomp(target, first.message.bare)
@@ -255,8 +256,9 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     examples=0, always=lambda target: [{"counted": True}, {"counted": False}], counted=st.booleans()
 )
 def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
-    """A body larger than any frame is sent by STOMP, with content-length or without, and arrives
-    whole by AMQP as data or a string. One as large is sent by AMQP and arrives whole by STOMP."""
+    """A body larger than any frame is sent over STOMP, with content-length or without, and arrives
+    whole over AMQP as data or a string. An equally large one is sent over AMQP and arrives whole
+    over STOMP."""
     body = b"".join(b"%07d," % number for number in range(60_000))
     expected: object = body if counted else body.decode()
     delivery = to_amqp(target, body, counted=counted)

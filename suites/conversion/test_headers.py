@@ -21,7 +21,7 @@ FAR = 4_000_000_000_000
 """Milliseconds since 1970: in the year 2096."""
 NAMES = st.text("abcxyz_", min_size=1, max_size=8).map("own_".__add__)
 PROPERTY = {"correlation-id": "correlation-id", "reply-to": "reply-to", "type": "subject"}
-"""STOMP headers and the AMQP properties that they are."""
+"""STOMP headers and the corresponding AMQP properties."""
 
 
 @case(HEADER_CONVERSION, HEADER_DEFAULTS, needs=CONVERSION)
@@ -34,8 +34,8 @@ PROPERTY = {"correlation-id": "correlation-id", "reply-to": "reply-to", "type": 
 def test_durability_and_priority_go_to_amqp(
     target: Bench, durable: bool | None, priority: int | None
 ) -> None:
-    """A message is sent by STOMP with persistent and priority, or without. Its AMQP header has the
-    same values, by default not durable and priority 4."""
+    """A message is sent over STOMP with persistent and priority, or without. Its AMQP header has
+    the same values, by default not durable and priority 4."""
     headers = {} if durable is None else {"persistent": str(durable).lower()}
     headers |= {} if priority is None else {"priority": str(priority)}
     received = to_amqp(target, b"x", headers).message.fields("header")
@@ -65,7 +65,7 @@ def test_durability_and_priority_go_to_amqp(
 def test_durability_and_priority_go_to_stomp(
     target: Bench, durable: bool | None, priority: int | None
 ) -> None:
-    """A message is sent by AMQP with durable and priority, or without. By STOMP persistent and
+    """A message is sent over AMQP with durable and priority, or without. Over STOMP persistent and
     priority have the same values; the defaults, false and 4, may be absent."""
     header = {"durable": durable, "priority": priority}
     frame = to_stomp(
@@ -90,7 +90,7 @@ def test_durability_and_priority_go_to_stomp(
 @case(HEADER_CONVERSION, needs=CONVERSION)
 @over(examples=8, expires=st.integers(FAR, FAR + 10**12))
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
-    """A message expires at an instant in the far future. STOMP's expires and AMQP's
+    """A message expires at a time in the far future. STOMP's expires and AMQP's
     absolute-expiry-time have the same value, in either direction."""
     properties = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     value = properties.get("absolute-expiry-time")
@@ -115,9 +115,9 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     ttls=st.tuples(st.sampled_from([60_000, 3_600_000]), st.sampled_from([100_000, 10_000_000])),
 )
 def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
-    """Two messages with different ttls are sent by AMQP. By STOMP each has an expires, as far apart
-    as the ttls and the sends. One sent by STOMP with such an expires arrives by AMQP with the
-    remaining ttl."""
+    """Two messages with different ttls are sent over AMQP. Over STOMP each has an expires, as far
+    apart as the ttls and the sends. One sent over STOMP with such an expires arrives over AMQP with
+    the remaining ttl."""
     sent: list[int] = []
     instants: list[int] = []
     for ttl in ttls:
@@ -154,8 +154,8 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     headers=st.fixed_dictionaries({}, optional=dict.fromkeys(PROPERTY, WORDS)),
 )
 def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, str]) -> None:
-    """A message is sent by STOMP with correlation-id, reply-to and type, or some of them. By AMQP
-    correlation-id, reply-to and subject have the same values; absent ones stay absent."""
+    """A message is sent over STOMP with correlation-id, reply-to and type, or some of them. Over
+    AMQP correlation-id, reply-to and subject have the same values; absent ones stay absent."""
     properties = to_amqp(target, b"x", headers).message.fields("properties")
     for header, name in PROPERTY.items():
         value, expected = properties.get(name), headers.get(header)
@@ -171,7 +171,7 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
     texts=st.fixed_dictionaries({}, optional=dict.fromkeys(PROPERTY, WORDS)),
 )
 def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, str]) -> None:
-    """A message is sent by AMQP with correlation-id, reply-to and subject, or some of them. By
+    """A message is sent over AMQP with correlation-id, reply-to and subject, or some of them. Over
     STOMP correlation-id, reply-to and type have the same values; reply-to may have a prefix, as in
     queue://name."""
     properties = {PROPERTY[header]: text for header, text in texts.items()}
@@ -197,7 +197,7 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
 def test_headers_of_an_application_are_application_properties(
     target: Bench, headers: dict[str, str]
 ) -> None:
-    """A message is sent by STOMP with headers of the application. By AMQP they are
+    """A message is sent over STOMP with headers of the application. Over AMQP they are
     application-properties of these names, strings with the same values."""
     have = to_amqp(target, b"x", headers).message.map("application-properties")
     kept = {name: have.get(name) for name in headers}
@@ -224,8 +224,8 @@ VALUES: tuple[tuple[Any, str], ...] = (
     chosen=st.dictionaries(NAMES, st.integers(0, len(VALUES) - 1), max_size=4),
 )
 def test_application_properties_are_headers(target: Bench, chosen: dict[str, int]) -> None:
-    """A message is sent by AMQP with application-properties: strings, numbers, a boolean. By STOMP
-    they are headers of these names, written as text."""
+    """A message is sent over AMQP with application-properties: strings, numbers, a boolean. Over
+    STOMP they are headers of these names, written as text."""
     properties = {name: VALUES[which][0] for name, which in chosen.items()}
     frame = to_stomp(target, message(b"x", application_properties=properties or None))
     expected = {name: VALUES[which][1] for name, which in chosen.items()}

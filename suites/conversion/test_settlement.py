@@ -1,4 +1,4 @@
-"""Acknowledgement and outcomes: a message that one protocol does not settle is delivered by the
+"""Acknowledgement and outcomes: a message left unsettled over one protocol is delivered over the
 other, and counted."""
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ MODES = ("auto", "client", "client-individual")
 def test_what_stomp_does_not_acknowledge_amqp_gets(
     target: Bench, mode: str, count: int, acked: list[int], how: str
 ) -> None:
-    """Messages are sent by AMQP. A STOMP subscription gets them, acknowledges some (in mode client
-    cumulatively) and ends. An AMQP receiver gets exactly the others.
+    """Messages are sent over AMQP. A STOMP subscription gets them, acknowledges some (in client
+    mode cumulatively) and ends. An AMQP receiver gets exactly the others.
 
     One scenario: the mode of each example selects the requirement on ACK.
     """
@@ -98,7 +98,7 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     ),
 )
 def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -> None:
-    """Messages are sent by STOMP. An AMQP receiver accepts, releases or fails them, or keeps some
+    """Messages are sent over STOMP. An AMQP receiver accepts, releases or fails them, or keeps some
     and detaches. A STOMP subscription gets exactly those not accepted, unchanged; failed ones have
     redelivered:true where the broker has that header."""
     through = queue(target)
@@ -163,7 +163,7 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
     target: Bench, lost: int, how: CloseHow
 ) -> None:
     """A message goes to several STOMP subscriptions one after the other, each lost without an ACK.
-    By AMQP it arrives whole, with a delivery-count no higher than the number of losses."""
+    Over AMQP it arrives whole, with a delivery-count no higher than the number of losses."""
     through = queue(target)
     send(target.stomp(), through, b"unlucky", {"own": "header"})
     for _ in range(lost):
@@ -190,7 +190,7 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
 @case(STOMP_AUTO_ACK, TERMINAL_STATE_KEPT, needs={"stomp", "amqp", "crossing"})
 @over(examples=12, count=st.integers(1, 5), how=st.sampled_from([CloseHow.EOF, CloseHow.RESET]))
 def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: CloseHow) -> None:
-    """Messages are sent by AMQP to a STOMP subscription of mode auto, whose connection is then
+    """Messages are sent over AMQP to a STOMP subscription in auto mode, whose connection is then
     lost. No AMQP receiver gets them."""
     through = queue(target)
     peer = target.stomp()

@@ -1,1 +1,1 @@
-"""Conformance: what becomes of messages between SEND and settlement."""
+"""Conformance: what happens to messages between SEND and settlement."""

@@ -1,4 +1,4 @@
-"""No message is lost, doubled, invented or overtaken, whatever its producers and consumers do
+"""No message is lost, duplicated, invented or overtaken, whatever its producers and consumers do
 meanwhile."""
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ MARKED = "ARTEMIS-REDELIVERY-marked-1"
 
 PRODUCERS, CONSUMERS = 2, 3
 LONGEST = 9
-"""Steps of a plan. No message can be delivered ten times, after which a broker may bury it
+"""Steps of a plan. No message can be delivered ten times, after which a broker may dead-letter it
 (max-delivery-attempts)."""
 
 
 @dataclass(frozen=True)
 class Send:
-    """``count`` messages, outside of a transaction ("") or inside one that ends so."""
+    """``count`` messages, outside of a transaction ("") or inside one that ends in this way."""
 
     producer: int
     count: int
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Leave:
-    """A consumer goes: by UNSUBSCRIBE, by DISCONNECT, or by losing its connection."""
+    """A consumer leaves: by UNSUBSCRIBE, by DISCONNECT, or by losing its connection."""
 
     consumer: int
     how: str
@@ -87,7 +87,7 @@ plans = st.lists(
 
 
 class Play:
-    """Carries out a plan on one queue and keeps the books."""
+    """Carry out a plan on one queue and keep the ledger."""
 
     def __init__(self, target: Bench, queue: Destination) -> None:
         self.target, self.queue, self.ledger = target, queue, Ledger()
@@ -137,7 +137,7 @@ class Play:
         return peer
 
     def look(self, slot: int, *, settle: bool = True) -> None:
-        """Enters what a consumer got, ``settle``: after everything under way has arrived."""
+        """Record what a consumer received; ``settle``: after everything in flight has arrived."""
         name, peer, _ = self.consumers[slot]
         if settle:
             peer.settle()
@@ -177,7 +177,8 @@ class Play:
         )
 
     def balance(self) -> Books:
-        """Everybody leaves, one last consumer takes all there is, and the books are closed."""
+        """Everybody leaves, one last consumer consumes all remaining messages, and the ledger is
+        closed."""
         for slot in list(self.consumers):
             self.leave(slot, "DISCONNECT")
         last = self.join(CONSUMERS, "auto")

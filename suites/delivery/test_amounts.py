@@ -1,5 +1,5 @@
-"""Promises about messages hold for any amount: of messages that wait, in a settlement, in a
-transaction and in a write, of consumers, subscriptions, links, channels and redeliveries.
+"""Promises about messages apply to any number: of waiting messages, per settlement, per transaction
+and per write, of consumers, subscriptions, links, channels and redeliveries.
 
 The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
 """
@@ -59,7 +59,7 @@ PROTOCOLS = ("stomp", "amqp", "core")
 
 
 def artemis_protocols(target: Target) -> list[str]:
-    """Return the protocols that a queue of the target is used by."""
+    """Return the protocols that use a queue of the target."""
     return [name for name in PROTOCOLS if name in target.identity.capabilities]
 
 
@@ -83,7 +83,7 @@ def test_a_history_of_any_length_is_conserved(
     place: str,
 ) -> None:
     """Any number of messages goes through a queue, from one protocol to another, in one write and
-    in transactions, while consumers settle any number of them at a time and go with others. Each
+    in transactions, while consumers settle any number of them at a time and leave with others. Each
     arrives once, in its producer's order. One scenario: the sentences constrain one history."""
     most = None if place == MEMORY else 150
     plan = course(target, position, stride, comers, lost, narrow, most)
@@ -98,9 +98,9 @@ def test_a_history_of_any_length_is_conserved(
 def test_a_history_of_amqp091_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
-    """Any number of messages goes through a queue of AMQP 0-9-1, with confirms if there are any,
-    and in transactions, while consumers acknowledge with multiple and go. Each arrives once and in
-    its channel's order. One scenario: the sentences constrain one history."""
+    """Any number of messages goes through a queue of AMQP 0-9-1, with confirms if supported, and in
+    transactions, while consumers acknowledge with multiple and leave. Each arrives once and in its
+    channel's order. One scenario: the sentences constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, AMQP091, ("amqp091", "amqp091"), plan)
 
@@ -115,7 +115,7 @@ def test_a_history_of_openwire_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool, producer: str
 ) -> None:
     """Any number of messages goes through a queue of ActiveMQ, while consumers acknowledge ranges
-    of messages and go. Each arrives until it is acknowledged, in its producer's order."""
+    of messages and leave. Each arrives until it is acknowledged, in its producer's order."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, OPENWIRE, (producer, "openwire"), plan)
 
@@ -130,8 +130,8 @@ def judge_windows(
     requirements: tuple[str, str],
     **options: object,
 ) -> None:
-    """Judge that ``window`` messages arrive, and as many after all before are settled by one
-    settlement, in each of three rounds. ``options`` are how the client settles."""
+    """Judge that ``window`` messages arrive, and as many again after one settlement of all earlier
+    ones, in each of three rounds. ``options`` are how the client settles."""
     name = target.fresh_name()
     producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
     vars(consumer).update(options)
@@ -182,7 +182,7 @@ def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, positio
 def test_a_prefetch_is_filled_again_with_each_commit(
     target: Bench, position: int, mode: str
 ) -> None:
-    """A consumer of STOMP gets as many messages as its prefetch says, acknowledges them in a
+    """A STOMP consumer gets as many messages as its prefetch says, acknowledges them in a
     transaction, and gets as many again when that is committed."""
     rule = PREFETCH.get(target.profile.name, "")
     others = tuple(set(PREFETCH.values()) - {rule})
@@ -200,8 +200,8 @@ def arrived_at(consumer: StompPeer, count: int) -> bool:
 @case("ARTEMIS-STOMP-window-3", needs={"consumer-window", "queue-semantics", "stomp-1.2"})
 @amounts.over_amounts()
 def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) -> None:
-    """Messages come until their bytes reach the window; one cumulative ACK settles them all, and
-    as many bytes come again."""
+    """Messages arrive until their bytes reach the window; one cumulative ACK settles them all, and
+    as many bytes arrive again."""
     messages = amounts.at(target, position, least=1)
     to = target.destination()
     producer, consumer, probe = target.stomp(), target.stomp(), target.destination()
@@ -234,8 +234,8 @@ def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) 
 @case("ARTEMIS-STOMP-window-3", needs={"consumer-window", "queue-semantics", "stomp-1.2"})
 @amounts.over_amounts(examples=5)
 def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, position: int) -> None:
-    """Any number of messages is settled one by one. Then messages come until their bytes reach the
-    window, as at first."""
+    """Any number of messages is settled one by one. Then messages arrive until their bytes reach
+    the window, as at first."""
     settlements = amounts.at(target, position, least=1)
     to, peer = target.destination(), target.stomp()
     peer.publish(to, b"%07d" % 0)
@@ -270,7 +270,7 @@ def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, posi
 @amounts.over_amounts(examples=10)
 def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -> None:
     """Any number of transactions is declared at once, with one message each. Every other one is
-    discharged and the others fail: what arrives is of those that were discharged."""
+    discharged and the others fail: exactly the messages of the discharged ones arrive."""
     count = amounts.at(target, position, least=2, most=600)
     peer, node = target.amqp(), target.node()
     coordinator, link = control(target, peer), peer.sender(node)
@@ -305,7 +305,7 @@ def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -
 def test_a_subscription_lags_by_any_number_of_messages(
     target: Bench, position: int, stride: int
 ) -> None:
-    """Two subscriptions of a topic give no credit while any number of messages is sent, and then
+    """Two subscriptions of a topic grant no credit while any number of messages is sent, and then
     some at a time. Each gets all messages in order."""
     count, step = amounts.at(target, position, least=1), amounts.at(target, stride, least=20)
     node, peer, producer = target.node(RoutingType.MULTICAST), target.amqp(), target.amqp()
@@ -330,7 +330,7 @@ def test_a_subscription_lags_by_any_number_of_messages(
 
 
 def is_in_order(bodies: list[bytes]) -> bool:
-    """True if the numbers that ``bodies`` tell grow."""
+    """True if the numbers in ``bodies`` ascend."""
     numbers = [int(body) for body in bodies]
     return numbers == sorted(numbers)
 
@@ -410,7 +410,7 @@ def test_a_message_passes_to_any_number_of_queues(target: Bench, position: int, 
 @amounts.over_amounts(examples=10)
 def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> None:
     """Any number of channels has a consumer of one queue each, with a prefetch of one. Of twice as
-    many messages each gets one, and after its acknowledgement another one."""
+    many messages each gets one, and another after its acknowledgement."""
     tuned = target.amqp091()
     assert tuned.tuned is not None
     most = (tuned.tuned["channel-max"] or 2047) - 1
@@ -458,7 +458,7 @@ def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> 
 def test_any_number_of_amqp_links_shares_a_queue(
     target: Bench, position: int, by: str, credit: int
 ) -> None:
-    """Any number of links, of one session or of sessions of their own, has some credit. Of as many
+    """Any number of links, of one session or of separate sessions, has some credit. Of as many
     messages as there is credit each gets its share."""
     peer, node = target.amqp(), target.node()
     assert peer.opened is not None
@@ -534,8 +534,8 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
 @case("AMQP10-OUT-08", "AMQP10-OUT-09", needs={"amqp-redelivery"})
 @amounts.over_amounts(examples=10)
 def test_a_message_is_released_any_number_of_times(target: Bench, position: int) -> None:
-    """A message is released any number of times. It can be had again each time, unchanged, and its
-    delivery-count stays."""
+    """A message is released any number of times. It can be received again each time, unchanged, and
+    its delivery-count stays."""
     # Each is a round trip: more take a real broker longer than a case should.
     count = amounts.at(target, position, least=1, most=None if target.virtual else 1000)
     name = target.fresh_name()

@@ -1,5 +1,5 @@
-"""What AMQP 1.0 itself promises of a queue holds for any amount, on any broker: of messages that
-wait, of deliveries under way and how they are settled, and of receivers.
+"""AMQP 1.0's own promises about a queue apply to any number, on any broker: of waiting messages, of
+deliveries in flight and how they are settled, and of receivers.
 
 The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
 """
@@ -35,7 +35,7 @@ AMQP = Sentences(
     shared=ACQUIRED,
     returns=False,
 )
-"""What AMQP 1.0 owes by itself: no order, and a redelivery only where one was seen."""
+"""What AMQP 1.0 itself requires: no order, and a redelivery only where one was seen."""
 
 
 @case(*AMQP.ids, needs={"amqp"})
@@ -44,8 +44,8 @@ def test_a_history_of_amqp_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
     """Any number of messages goes through a queue, also in transactions, while receivers accept any
-    number of them by one disposition and go. Each arrives, and not again once it is accepted. One
-    scenario: the sentences constrain one history."""
+    number of them by one disposition and leave. Each arrives, and not again once it is accepted.
+    One scenario: the sentences constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, AMQP, ("amqp", "amqp"), plan)
 
@@ -62,10 +62,10 @@ def test_a_history_of_amqp_of_any_length_is_conserved(
 def test_any_number_of_deliveries_is_settled_one_by_one(
     target: Bench, position: int, period: int, backwards: bool, told_first: bool
 ) -> None:
-    """A receiver holds any number of deliveries, releases some and accepts the others, each by a
-    disposition of its own, in either order, perhaps first unsettled and then settled. Another
-    receiver gets what was released, once, and nothing else. One scenario: a message is gone, or it
-    can be had again."""
+    """A receiver holds any number of deliveries, releases some and accepts the others, each by its
+    own disposition, in either order, perhaps first unsettled and then settled. Another receiver
+    gets the released ones, once, and nothing else. One scenario: a message is consumed, or it can
+    be received again."""
     count = amounts.at(target, position, least=1)
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -111,8 +111,8 @@ def test_any_number_of_receivers_shares_a_queue(
     target: Bench, position: int, connections: int, credit: int
 ) -> None:
     """Any number of receivers on a few connections holds credit for a few messages each. No message
-    goes to two of them, and what none was sent is there when they have gone. One scenario: what one
-    holds and what is left are all there is."""
+    goes to two of them, and messages that none was sent are available when they have gone. One
+    scenario: the messages held and those left are all messages."""
     most = 64 * connections  # links of a session
     count = amounts.at(target, position, least=2, most=most)
     node = target.node()

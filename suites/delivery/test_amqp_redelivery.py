@@ -1,4 +1,4 @@
-"""Messages that AMQP consumers give back return to their place in the queue, with their number of
+"""Messages that AMQP consumers return go back to their position in the queue, with their number of
 failed attempts."""
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def test_what_is_given_back_goes_to_its_place(
     ranges: bool,
     beside: int,
 ) -> None:
-    """A consumer accepts, releases or fails some of its messages, one by one or those that are
-    alike together, keeps the others and leaves, beside consumers without credit or none. The next
-    consumer gets all but the accepted ones, in the order of sending, each with its number of failed
-    attempts. One scenario: place, order and count belong to the same deliveries."""
+    """A consumer accepts, releases or fails some of its messages, one by one or in groups of the
+    same outcome, keeps the others and leaves, with or without other consumers that have no credit.
+    The next consumer gets all but the accepted ones, in the order of sending, each with its number
+    of failed attempts. One scenario: place, order and count belong to the same deliveries."""
     node, count = target.node(), len(fates)
     sent = numbered(count + waiting)
     fill(target, node, sent)
@@ -123,8 +123,8 @@ def _came_late(arrived: list[bytes], expected: list[bytes], fates: dict[bytes, s
 
 
 def _fits(fate: str | None, count: int) -> bool:
-    """True if a delivery-count fits the fate of a message. A lost connection may count as an
-    attempt or not."""
+    """True if a delivery-count fits a message's outcome. A lost connection may or may not count as
+    an attempt."""
     if fate == "kept":
         return count in (0, 1)
     return count == (1 if fate == "failed" else 0)

@@ -29,15 +29,15 @@ ENDS_WITH_CONNECTION = "ARTEMIS-CONCEPTS-topic-2"
 SOME = 3
 """Messages in each of several queues."""
 ENDS: dict[str, dict[str, str]] = {"UNSUBSCRIBE": {"id": "0"}, "DISCONNECT": {}}
-"""Frames by which a consumer ends in order."""
+"""Frames by which a consumer ends cleanly."""
 
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
-    """Return the bodies that each of ``peers`` got since it connected: until ``count`` messages
-    have arrived in total, and QUIET longer.
+    """Return the bodies that each of ``peers`` received since it connected: until ``count``
+    messages have arrived in total, and QUIET longer.
 
-    That all of them stay connected is a control: what a lost consumer held goes to another one. A
-    short TTL ends a client that a busy host keeps from speaking.
+    That all of them stay connected is a control: messages of a lost consumer go to another one. A
+    short TTL disconnects a client that a busy host keeps from sending.
     """
     target.wait_until(lambda: sum(peer.messages_seen for peer in peers) >= count, PATIENCE)
     target.advance(QUIET)
@@ -75,7 +75,8 @@ def test_one_and_only_one_consumer_gets_a_message(
 @case(ONE_CONSUMER, GONE_WHEN_ACKNOWLEDGED, needs={"queue-semantics"})
 def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     """Of three consumers that share twelve messages one acknowledges, one is lost and one stays.
-    The acknowledged messages are gone, and those of the lost one arrive at the one that stayed."""
+    The acknowledged messages are consumed, and those of the lost one arrive at the one that
+    stayed."""
     queue, producer = target.destination(), target.stomp("1.2")
     steady, lost, staying = consumers = [target.stomp("1.2") for _ in range(3)]
     for consumer in consumers:
@@ -129,7 +130,7 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
 
 @case(GONE_WHEN_ACKNOWLEDGED, needs={"queue-semantics"})
 def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
-    """A consumer empties a queue in mode auto or client and leaves. A later consumer gets
+    """A consumer empties a queue in auto or client mode and leaves. A later consumer gets
     nothing."""
     for ack in ("auto", "client"):
         queue, consumer = target.destination(), target.stomp("1.2")
@@ -215,8 +216,8 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
 
 @case(COPY_FOR_EACH, ENDS_WITH_CONNECTION, needs={"queue-semantics", "multicast"})
 def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None:
-    """A topic's subscriber listens, leaves and returns. It gets the messages sent while it is there
-    and no others; a subscriber that stays gets all."""
+    """A topic's subscriber subscribes, leaves and returns. It gets the messages sent while it is
+    subscribed and no others; a subscriber that stays gets all."""
     topic, producer, staying = (
         target.destination(RoutingType.MULTICAST),
         target.stomp("1.2"),
@@ -268,8 +269,8 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
 def test_all_links_go_on_when_their_session_opens_its_window(
     target: Bench, links: int, window: int
 ) -> None:
-    """Several links of a session, each at a queue of its own, have credit, and the session's window
-    is too small for them. It is opened by one flow, and all messages of all links arrive."""
+    """Several links of a session, each at its own queue, have credit, and the session's window is
+    too small for them. One flow opens it, and all messages of all links arrive."""
     nodes = [target.node() for _ in range(links)]
     for node in nodes:
         fill(target, node, numbered(SOME))
@@ -302,7 +303,7 @@ def test_all_links_go_on_when_their_session_opens_its_window(
     count=st.just(70),
 )
 def test_all_deep_queues_are_emptied(target: Bench, several: int, size: int, count: int) -> None:
-    """Several queues hold many large messages, and a consumer of each arrives at the same moment.
+    """Several queues hold many large messages, and a consumer of each starts at the same moment.
     Each gets all of its queue, in order, without doing anything more."""
     queues = [target.destination() for _ in range(several)]
     sent = [body.ljust(size, b".") for body in numbered(count)]
@@ -335,7 +336,7 @@ def test_what_comes_back_reaches_who_has_looked_past_it(
     target: Bench, back: str, held: int
 ) -> None:
     """A consumer holds messages while another, with a selector that they match, gets younger ones.
-    Those of the first come back, and the other gets them."""
+    The first consumer's messages return, and the other gets them."""
     queue, producer = target.destination(), target.stomp("1.2")
     first, choosy = target.stomp("1.2"), target.stomp("1.2")
     first.subscribe(queue, ack="client-individual")

@@ -1,4 +1,4 @@
-"""Expiry of messages: none before its time to live is over, and each then."""
+"""Expiry of messages: none before its time to live has passed, and each after that."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
 
 
 SHORT, WAIT = 1000, 2000
-"""Milliseconds: the life of a message that expires, and the wait for its end."""
+"""Milliseconds: the lifetime of a message that expires, and the wait for its end."""
 LASTING, BRIEF = "lasts", "expires"
 FATES = st.lists(st.sampled_from([LASTING, BRIEF]), min_size=1, max_size=6)
 
@@ -64,7 +64,7 @@ def some_places(target: Target) -> list[str]:
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """At each place short lives first, in the middle and last."""
+    """At each place short lifetimes first, in the middle and last."""
     fates = [BRIEF, LASTING, BRIEF, BRIEF, LASTING, BRIEF]
     return [{"place": place, "returned": True, "fates": fates} for place in some_places(target)]
 
@@ -80,9 +80,9 @@ def corners(target: Target) -> list[dict[str, object]]:
 def test_a_message_whose_ttl_is_over_is_not_delivered(
     target: Bench, place: str, returned: bool, fates: list[str]
 ) -> None:
-    """Some messages of a queue have a ttl of a second, the others one of a minute. One of the first
-    may be with a consumer, which releases it when two seconds are over. A consumer that attaches
-    then gets exactly those of the others."""
+    """Some messages of a queue have a ttl of a second, the others one of a minute. A consumer may
+    hold one of the first, and releases it after two seconds. A consumer that attaches then gets
+    exactly the others."""
     node = target.node() if place == MEMORY else small_addresses.node(target, place)
     peer, link = small_addresses.producer(target, node)
     holder = target.amqp()
@@ -141,9 +141,9 @@ STOMP, ABSOLUTE, TTL = "expires of STOMP", "absolute-expiry-time", "ttl"
 def test_a_message_whose_instant_of_expiry_is_past_is_not_delivered(
     target: Bench, ways: list[str]
 ) -> None:
-    """Messages are sent with an instant a second ahead, by what each protocol has for it, and one
-    with an instant a minute ahead behind them by each way. When two seconds are over a consumer
-    gets only the latter."""
+    """Messages are sent that expire in a second, in each protocol's way of saying so, and after
+    them, in each way, one that expires in a minute. After two seconds a consumer gets only the
+    latter."""
     to = target.destination()
     node = small_addresses.same(to)
     instant = to_stomp(target, message(b"now", header={"ttl": MINUTE})).get("expires") or ""

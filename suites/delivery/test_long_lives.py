@@ -1,10 +1,11 @@
-"""Long lives: what drifts, adds up or wraps in a month of virtual time under a light load.
+"""Long lifetimes: anything that drifts, adds up or wraps in a month of virtual time under a light
+load.
 
-A connection agrees on signs of life, gives its own, and in each interval sends a message, receives
-it and settles it, but for the middle third of its life, in which nothing but signs of life passes.
-What was agreed still holds afterwards. The number of intervals in the month is the greatest amount
-that the effort allows (:mod:`brokerproof.suites.steps.amounts`), as far as the broker agrees on
-intervals of that length; so all that counts, counts as far.
+A connection agrees on signs of life, sends its own, and in each interval sends a message, receives
+it and settles it, except for the middle third of its life, in which only signs of life are
+exchanged. The agreement must still be kept afterwards. The number of intervals in the month is the
+greatest amount that the effort allows (:mod:`brokerproof.suites.steps.amounts`), as far as the
+broker agrees on intervals of that length; so every counter counts that far.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 
 MONTH = seconds(30 * 86_400)
 MOST_ROUNDS = 21_600
-"""One every two minutes: what less than a minute of processor time is enough for."""
+"""One every two minutes: this takes less than a minute of processor time."""
 ASKED_MS = 60_000
-"""The idle time-out that an AMQP 1.0 client asks for: with as many empty frames as there are rounds
-while nothing else passes."""
+"""The idle time-out that an AMQP 1.0 client asks for: as many empty frames as there are rounds
+while nothing else is sent."""
 WATCHED_MS = 20_000
 """The duration of inactivity of an OpenWire connection."""
 
@@ -60,8 +61,8 @@ def rounds_of(target: Bench) -> int:
 
 
 class Life:
-    """A connection that lives ``rounds`` times ``step``. One message passes in every other one of
-    the first and the last third."""
+    """A connection that lasts ``rounds`` times ``step``. One message is exchanged in every other
+    one of the first and the last third."""
 
     def __init__(self, target: Bench, client: QueueClient, step: Duration) -> None:
         self.target = target
@@ -86,7 +87,7 @@ class Life:
         self.client.peer.inbox.clear()  # each wait looks at all of it
 
     def live(self, beat: Callable[[], None], silences: Iterable[int] = ()) -> None:
-        """Live until the end of the life or of the connection. In the rounds of ``silences``
+        """Continue until the end of the plan or of the connection. In the rounds of ``silences``
         nothing is sent."""
         silent = set(silences)
         for number in range(self.rounds):
@@ -117,7 +118,7 @@ class Life:
         )
 
     def signs(self) -> list[Instant]:
-        """Return the instants of the broker's signs of life, after the birth."""
+        """Return the times of the broker's signs of life, from the start."""
         return [self.born] + [
             event.at_ns
             for event in self.target.events
@@ -137,9 +138,9 @@ ARRIVES = {"1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
     BEATS, AT_LEAST_EVERY, CLIENT_BEATS, ARRIVES, needs={"heart-beat", "anycast", IN_VIRTUAL_TIME}
 )
 def test_heart_beats_of_a_month(target: Bench, version: str) -> None:
-    """For a month client and server beat as they agreed, and a message passes now and then. No
-    silence of the server is longer than agreed on, the connection lives, and each message arrives.
-    One scenario: all is seen on one connection."""
+    """For a month client and server beat as they agreed, and a message is exchanged now and then.
+    The server is never silent for longer than agreed, the connection stays open, and each message
+    arrives. One scenario: everything is observed on one connection."""
     wanted = MONTH // rounds_of(target) // NS_PER_MS
     client = StompQueueClient(
         target, target.fresh_name(), version=version, heart_beat=f"{wanted},{wanted}"
@@ -177,9 +178,9 @@ def record_books(target: Bench, life: Life, once: str, order: str) -> None:
     needs={"amqp091", IN_VIRTUAL_TIME},
 )
 def test_an_amqp091_connection_of_a_month(target: Bench) -> None:
-    """For a month client and server send heartbeats, but for some silences of the client that are
-    shorter than two intervals. No silence of the server is longer than an interval, no tag comes
-    again, and no message is lost. One scenario: all is seen on one connection."""
+    """For a month client and server send heartbeats, except for some silences of the client shorter
+    than two intervals. The server is never silent for longer than an interval, no tag is reused,
+    and no message is lost. One scenario: everything is observed on one connection."""
     interval = MONTH // rounds_of(target) * 2 // seconds(1)
     client = Amqp091QueueClient(target, target.fresh_name(), heartbeat=interval)
     client.join()
@@ -208,10 +209,10 @@ def test_an_amqp091_connection_of_a_month(target: Bench) -> None:
     needs={"amqp", IN_VIRTUAL_TIME},
 )
 def test_an_amqp_connection_of_many_time_outs(target: Bench) -> None:
-    """For many idle time-outs client and broker give signs of life, and the first message of a
-    link stays unsettled while others pass. The connection lives, no silence of the broker is longer
-    than the time-out, no delivery has the tag of the one that is unsettled, and credit stays good
-    until it is used. One scenario: all is seen on one connection."""
+    """For many idle time-outs client and broker give signs of life, and the first message of a link
+    stays unsettled while others are exchanged. The connection stays open, the broker is never
+    silent for longer than the time-out, no delivery has the tag of the unsettled one, and credit
+    stays valid until used. One scenario: everything is observed on one connection."""
     asked = ASKED_MS
     client = AmqpQueueClient(target, target.fresh_name(), idle_time_out=asked)
     announced = int(client.peer.opened.get("idle-time-out") or 0)
@@ -236,7 +237,8 @@ def test_an_amqp_connection_of_many_time_outs(target: Bench) -> None:
 
 @case("ARTEMIS-TTL-core-2", needs={"core", "queue-semantics", IN_VIRTUAL_TIME})
 def test_a_core_connection_of_many_pings(target: Bench) -> None:
-    """A client pings for many times its TTL, while messages pass. The connection lives."""
+    """A client pings for many times its TTL, while messages are exchanged. The connection stays
+    open."""
     client = CoreQueueClient(target, target.fresh_name())
     client.join()
     life = Life(target, client, ms(TTL_MS) // 2)
@@ -248,9 +250,9 @@ def test_a_core_connection_of_many_pings(target: Bench) -> None:
     "OPENWIRE-INACT-5", "OPENWIRE-MSGACK-2", "ACTIVEMQ-ORDER-1", needs={"openwire", IN_VIRTUAL_TIME}
 )
 def test_an_openwire_connection_of_many_inactivities(target: Bench) -> None:
-    """A client gives signs of life for many times the duration of inactivity, while messages pass.
-    The connection lives, and each message arrives once and in order. One scenario: all is seen on
-    one connection."""
+    """A client gives signs of life for many times the duration of inactivity, while messages are
+    exchanged. The connection stays open, and each message arrives once and in order. One scenario:
+    everything is observed on one connection."""
     client = OpenWireQueueClient(target, target.fresh_name(), MaxInactivityDuration=WATCHED_MS)
     client.join()
     life = Life(target, client, ms(WATCHED_MS) // 2)

@@ -77,8 +77,8 @@ def _short(runs: dict[int, list[bytes]], which: list[int]) -> str:
 
 @case(FIFO, needs={"queue-semantics"})
 def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
-    """A consumer takes waiting messages while the same producer sends more. All arrive in the order
-    of sending."""
+    """A consumer receives waiting messages while the same producer sends more. All arrive in the
+    order of sending."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(10, "old"))
     consumer.subscribe(queue, ack="client-individual")
@@ -96,7 +96,7 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
 @case(FIFO, needs={"queue-semantics", "transactions"})
 def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
     """Messages are sent in a transaction, then others outside it, then COMMIT. Those of the
-    transaction arrive behind the others, in their order."""
+    transaction arrive after the others, in their order."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     producer.request("BEGIN", {"transaction": producer.transaction})
     for body in numbered(3, "in"):

@@ -1,5 +1,5 @@
-"""Page files: the folder they are in, the size they grow to, and when they are removed. A file is
-known by the bodies that are in it."""
+"""Page files: their folder, their maximum size, and when they are removed. A file is recognised by
+the bodies in it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ NEEDS = {"stomp-1.2", "admin", "paging", "page-files"}
 DEFAULT_PAGE = 10 * 1024 * 1024
 """page-size-bytes where none is configured (ARTEMIS-PAGING-2)."""
 PAGES_OF_DEFAULT_SIZE = "default-pages."
-"""The beginning of addresses with a limit and no page-size-bytes in our broker.xml."""
+"""The prefix of addresses with a limit and no page-size-bytes in our broker.xml."""
 SIZE, LARGE = 1000, 90_000
-"""Bytes of a body. A message of more than 100 KiB would be a file of its own."""
+"""Bytes of a body. A message of more than 100 KiB would be stored in its own file."""
 
 
 def mark(to: Destination, number: int) -> bytes:
-    """The bytes by which one message is found in a file."""
+    """The bytes that identify one message in a file."""
     return b"|%d|%s|" % (number, to.name.encode())
 
 
 def send(target: Bench, to: Destination, count: int, size: int) -> None:
-    """Messages that tell their numbers and their address."""
+    """Messages that contain their numbers and their address."""
     peer = target.stomp()
     for number in range(count):
         body = (b"%d." % number + mark(to, number)).ljust(size, b".")
@@ -115,8 +115,8 @@ def test_limits_that_are_not_configured_have_their_defaults(target: Bench) -> No
 @case(REMOVED, needs=NEEDS)
 @over(examples=3, count=st.integers(60, 90), always=lambda target: [{"count": 80}])
 def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, count: int) -> None:
-    """Two thirds of the messages of an address that pages are acknowledged. The files that have no
-    others go, and every other message is still in its file. When all are acknowledged no file is
+    """Two thirds of the messages of a paging address are acknowledged. Files without other messages
+    are removed, and every other message is still in its file. When all are acknowledged no file is
     left."""
     admin = target.admin()
     to = small_addresses.destination(target, "page")

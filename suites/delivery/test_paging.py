@@ -1,4 +1,4 @@
-"""Addresses in page mode: what went to disk comes back once and in order, to consumers, browsers
+"""Addresses in page mode: paged messages are delivered once and in order, to consumers, browsers
 and selectors alike."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
 def test_what_was_paged_comes_once_and_in_order(
     target: Bench, count: int, size: int, protocol: str
 ) -> None:
-    """An address under PAGE takes many times its limit and pages. A consumer gets every message
+    """An address under PAGE receives many times its limit and pages. A consumer gets every message
     once, in the order of sending."""
     admin = target.admin()
     if protocol == "stomp":
@@ -174,8 +174,8 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
 def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     target: Bench, count: int, size: int
 ) -> None:
-    """A producer sends persistent messages in one go past the limit of an address under PAGE, and
-    the last is confirmed. A consumer then gets all of them once, in order."""
+    """A producer sends persistent messages at once past the limit of an address under PAGE, and the
+    last is confirmed. A consumer then gets all of them once, in order."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     paging.send(to, target.stomp(), range(count), size, {"persistent": "true"})
     if not paging.paged(target, admin, to.name):
@@ -194,7 +194,7 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
 @case(KEEPS, needs=NEEDS)
 @over(examples=5, producers=st.integers(2, 4))
 def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
-    """Several producers send at the same time past the limit. Every message arrives once, each
+    """Several producers send concurrently past the limit. Every message arrives once, each
     producer's in order."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     peers = [target.stomp() for _ in range(producers)]
@@ -223,8 +223,8 @@ def test_several_producers_keep_their_order_through_pages(target: Bench, produce
 @case(BROWSES, needs=NEEDS | {"amqp", "amqp-copy"})
 @over(examples=4, count=st.integers(40, 70))
 def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> None:
-    """A browser of an address that pages gets a copy of every message in order. All of them remain
-    for a consumer."""
+    """A browser of a paging address gets a copy of every message in order. All of them remain for a
+    consumer."""
     to, admin = stored(target, count), target.admin()
     if not paging.paged(target, admin, to.name):
         return
@@ -263,8 +263,8 @@ def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
     every=st.integers(2, 5),
 )
 def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: int) -> None:
-    """Messages of two colours are paged, and two consumers each select one colour. Each gets all of
-    its own in order, and none of the other's."""
+    """Messages of two colours are paged, and two consumers each select one colour. Each gets all
+    messages of its colour in order, and none of the other's."""
     to, admin, producer = (
         small_addresses.destination(target, "page"),
         target.admin(),
@@ -300,7 +300,7 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
 
 @case(NARROW, needs=NEEDS | {"selectors", "amqp", "amqp-copy"})
 def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) -> None:
-    """One red message stands behind a hundred blue ones in the pages. A browser sees all of them,
+    """One red message waits behind a hundred blue ones in the pages. A browser sees all of them,
     and a consumer that selects red gets it once the blue ones are consumed."""
     to, admin, producer = (
         small_addresses.destination(target, "page"),
@@ -341,7 +341,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
 @over(examples=4, eager=st.integers(1, 3))
 def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, eager: int) -> None:
     """One of several subscriptions consumes nothing, and the address pages. The others get every
-    message in order as it is sent, and in the end so does that one."""
+    message in order as it is sent, and finally so does that one."""
     to, admin = small_addresses.destination(target, "page", MULTICAST), target.admin()
     lazy = Taker(target, to, window=1)
     others = [Taker(target, to) for _ in range(eager)]
@@ -389,7 +389,7 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
 def test_a_subscription_that_ends_takes_nothing_along(
     target: Bench, taken: int, large: bool, early: bool
 ) -> None:
-    """Of three subscriptions of an address that pages one takes some messages, some of which are
+    """Of three subscriptions of a paging address one consumes some messages, some of which are
     large, and ends. The others get every message in order: one when that one ends or ``early``,
     before it does, and one afterwards."""
     to, admin = small_addresses.destination(target, "page", MULTICAST), target.admin()

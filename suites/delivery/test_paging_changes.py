@@ -1,4 +1,4 @@
-"""Paged messages when things do not go straight: transactions, consumers that go, page mode left
+"""Paged messages when things do not go smoothly: transactions, consumers that leave, page mode left
 and entered again."""
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def test_a_transaction_across_the_limit_is_whole(
     a commit all of its messages are there in order, after a rollback or the close of its connection
     none. When everything is consumed no page is left.
 
-    One scenario: a transaction's messages that nobody may have must not keep their pages.
+    One scenario: a transaction's messages that nobody may receive must not keep their pages.
     """
     to, admin = small_addresses.destination(target, "page"), target.admin()
     producer, other = target.stomp(), target.stomp()
@@ -167,9 +167,9 @@ def test_a_transaction_across_the_limit_is_whole(
 def test_what_a_consumer_did_not_acknowledge_comes_again(
     target: Bench, held: int, how: CloseHow | None
 ) -> None:
-    """A consumer of an address that pages leaves with unacknowledged messages. The next one gets
-    exactly those and the remaining ones, once, and in order if the broker had confirmed that the
-    first was gone."""
+    """A consumer of a paging address leaves with unacknowledged messages. The next one gets exactly
+    those and the remaining ones, once, and in order if the broker had confirmed that the first had
+    left."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     count = 60
     paging.send(to, target.stomp(), range(count))
@@ -242,7 +242,7 @@ AGAIN: list[Step] = [
 
 
 class Play:
-    """Carries out a plan on one address and keeps the books."""
+    """Carry out a plan on one address and keep the ledger."""
 
     def __init__(self, target: Bench, to: Destination) -> None:
         self.target, self.to, self.ledger = target, to, Ledger()
@@ -267,13 +267,13 @@ class Play:
             self.ledger.update(Confirmed(b"%d" % number))
 
     def take(self, count: int) -> None:
-        """Acknowledges that many, as far as there are so many that nobody acknowledged."""
+        """Acknowledge that many messages, or as many as are unacknowledged."""
         before = len(self.taker.found)
         more = min(count, self.sent - len(self.settled))
         self.enter(self.taker.take(before + more)[before:])
 
     def enter(self, numbers: list[int]) -> None:
-        """Messages that the consumer received and acknowledged are counted."""
+        """Count messages that the consumer received and acknowledged."""
         for number in numbers:
             key = b"%d" % number
             self.ledger.update(
@@ -302,8 +302,8 @@ class Play:
     plan=st.lists(steps, min_size=1, max_size=8),
 )
 def test_the_books_of_a_paged_queue_balance(target: Bench, plan: list[Step]) -> None:
-    """Two producers send to an address that pages, consumers take messages or leave, and page mode
-    is left and entered again. Every message is acknowledged once, and each consumer gets each
+    """Two producers send to a paging address, consumers consume messages or leave, and page mode is
+    left and entered again. Every message is acknowledged once, and each consumer gets each
     producer's messages in order."""
     play, admin = Play(target, small_addresses.destination(target, "page")), target.admin()
     play.taker.peer.request("UNSUBSCRIBE", {"id": "0"})

@@ -1,9 +1,9 @@
-"""Paging is invisible: a message that lay on a page arrives as one that never left memory.
+"""Paging is invisible: a message from a page arrives like one that never left memory.
 
 The same messages are sent to an address in memory and to one that pages, and the same consumer
-reads both. What arrives may differ in nothing but what names the address or the delivery. So
-whatever else a broker does to a message, it has to do at both; the sentence that decides is that
-about the part that differs.
+reads both. The deliveries may differ only in what names the address or the delivery. So whatever
+else a broker does to a message, it has to do at both; the sentence about the part that differs
+decides.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ CROSSED = "ARTEMIS-CROSSING-properties-2"
 CROSSED_BODY = "ARTEMIS-CROSSING-body-1"
 
 NEEDS = {"stomp-1.2", "amqp", "crossing", "address-full", "admin", "paging", IN_VIRTUAL_TIME}
-"""In virtual time alone, until somebody has looked at what differs on real brokers."""
+"""Only in virtual time, until the differences on real brokers have been examined."""
 
 FILLERS = 30
-"""Messages in front that make the address page."""
+"""Messages ahead that make the address page."""
 LARGE = 110_000
 """Bytes of a body that is stored as a large message."""
 FAR_MS = "4000000000000"
-"""An instant of expiry in the year 2096."""
+"""An expiry time in the year 2096."""
 TTL_MS, ROUGHLY_MS = 1_030_000, 60_000
-"""The ttl of messages, and the unit in which what is left of it is compared."""
+"""The ttl of messages, and the unit in which the remaining time is compared."""
 
 Parts = Mapping[str, object]
-"""Parts of a delivery, by the requirement that decides about them unless it crossed protocols."""
+"""Parts of a delivery, by the requirement that decides about them unless the message crossed
+protocols."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +107,14 @@ KINDS: Mapping[str, Sent] = {
 # --- what arrives ---------------------------------------------------------------------------------
 
 OWN = frozenset({"destination", "message-id", "subscription", "ack", "redelivered", "timestamp"})
-"""Headers that name the address or the delivery, or the instant of the sending."""
+"""Headers that name the address or the delivery, or the time of sending."""
 LENGTH = "content-length"
 FIELDS, CONTENT = "application-properties", "the body"
 """Parts of a bare message that crossed from STOMP."""
 
 
 def frame_parts(frame: Frame, name: str) -> Parts:
-    """The parts of a MESSAGE; ``name`` is that of its address."""
+    """The parts of a MESSAGE; ``name`` is its address."""
     headers = tuple(
         (header, value.replace(name, "?")) for header, value in frame.headers if header not in OWN
     )
@@ -126,7 +127,7 @@ def frame_parts(frame: Frame, name: str) -> Parts:
 
 
 def delivery_parts(delivery: Delivery, name: str) -> Parts:
-    """The parts of an AMQP delivery; of its header the ttl is roughly what is left."""
+    """The parts of an AMQP delivery; of its header, the ttl is roughly the time left."""
     header = dict(delivery.message.fields("header"))
     first = header.pop("first-acquirer", None)
     count = header.pop("delivery-count", 0)
@@ -146,7 +147,7 @@ def delivery_parts(delivery: Delivery, name: str) -> Parts:
 
 
 class Reader:
-    """A consumer that reads what an address has, twice: all come back once."""
+    """A consumer that reads an address twice: all messages are redelivered once."""
 
     def __init__(self, target: Bench, place: Queue, protocol: str) -> None:
         self.target = target
@@ -154,7 +155,7 @@ class Reader:
         self.protocol = protocol
 
     def read(self, count: int) -> list[Parts]:
-        """The parts of ``count`` messages behind the fillers, and again after they came back."""
+        """The parts of ``count`` messages after the fillers, and again after their redelivery."""
         once = self._once(count, settle=False)
         return [*once, *self._once(count, settle=True)]
 
@@ -184,8 +185,8 @@ class Reader:
 
 
 def decided_by(part: str, kind: str, reader: str) -> str:
-    """The requirement about ``part`` of such a message for this reader: where it crosses from one
-    protocol to the other, that about the crossing; empty for a part that another one is of."""
+    """The requirement about ``part`` of such a message for this reader: if it crosses protocols,
+    the one about the crossing; empty for a part that belongs to another."""
     crosses = bool(KINDS[kind].payload) is not (reader == "amqp")
     match part:
         case "ARTEMIS-STOMP-jms-1":
@@ -208,7 +209,7 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def sending(target: Bench, to: Destination, kinds: list[str]) -> Queue:
-    """Send fillers and then one message of each kind to an address; take the fillers out again."""
+    """Send fillers and then one message of each kind to an address; consume the fillers."""
     place = Queue(to, small_addresses.same(to))
     paging.send(to, target.stomp(), range(FILLERS))
     for kind in kinds:
@@ -217,7 +218,7 @@ def sending(target: Bench, to: Destination, kinds: list[str]) -> Queue:
 
 
 def without_fillers(target: Bench, place: Queue) -> None:
-    """Take the messages in front."""
+    """Consume the messages ahead."""
     peer = target.amqp()
     link = peer.receiver(place.node, credit=FILLERS)
     for delivery in collect(target, peer, link, FILLERS, quiet=0):
@@ -228,7 +229,7 @@ def without_fillers(target: Bench, place: Queue) -> None:
 
 def judge(target: Bench, reader: str, kinds: list[str]) -> None:
     """Send messages to an address in memory and to one that pages, and compare what a ``reader``
-    gets; the part that differs decides which sentence is broken."""
+    receives; the part that differs decides which sentence is broken."""
     paged = small_addresses.destination(target, "page")
     plain = target.destination(name=target.fresh_name().ljust(len(paged.name), "x"))
     in_memory, on_pages = sending(target, plain, kinds), sending(target, paged, kinds)
@@ -271,7 +272,7 @@ SOME_KINDS = st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=4)
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_a_paged_message_is_as_it_was_for_stomp(target: Bench, kinds: list[str]) -> None:
     """Messages of several kinds are sent to an address in memory and to one that pages. A consumer
-    of STOMP 1.2 gets the same from both, at the first delivery and when they come back from it.
+    of STOMP 1.2 receives the same from both, at first delivery and at redelivery.
 
     One scenario: the part that differs decides which sentence is broken."""
     judge(target, "1.2", kinds)
@@ -281,7 +282,7 @@ def test_a_paged_message_is_as_it_was_for_stomp(target: Bench, kinds: list[str])
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_paged_text_is_text(target: Bench, kinds: list[str]) -> None:
     """Messages of several kinds are sent to an address in memory and to one that pages. A consumer
-    of STOMP 1.0 gets a content-length with the same of them from both."""
+    of STOMP 1.0 gets a content-length with the same messages from both."""
     judge(target, "1.0", kinds)
 
 
@@ -291,7 +292,7 @@ def test_paged_text_is_text(target: Bench, kinds: list[str]) -> None:
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_a_paged_message_is_as_it_was_for_amqp(target: Bench, kinds: list[str]) -> None:
     """Messages of several kinds are sent to an address in memory and to one that pages. A consumer
-    of AMQP gets the same sections from both, at the first delivery and when they come back from it.
+    of AMQP receives the same sections from both, at first delivery and at redelivery.
 
     One scenario: the part that differs decides which sentence is broken."""
     judge(target, "amqp", kinds)

@@ -137,8 +137,8 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
 @case(MARKED, needs={"redelivered-header"})
 @pytest.mark.parametrize("how", [CloseHow.EOF, CloseHow.RESET])
 def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: CloseHow) -> None:
-    """Three consumers in turn hold the same three messages and are lost. Each later delivery has
-    redelivered:true, and messages sent then do not."""
+    """Three consumers in turn hold the same three messages and are lost. Each redelivery has
+    redelivered:true, and messages sent later do not."""
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(3))
     held(target, consumer, queue, 3, "client-individual")

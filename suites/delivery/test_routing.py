@@ -38,7 +38,7 @@ SEND, SUBSCRIBE = "destination-type", "subscription-type"
 
 
 def place(name: str, kind: str | None) -> Destination:
-    """A destination that says by headers what it is, or does not (None)."""
+    """A destination whose type the headers state, or do not (None)."""
     if kind is None:
         return Destination(name)
     return Destination(name, ((SEND, kind),), ((SUBSCRIBE, kind),))
@@ -111,7 +111,7 @@ def test_the_headers_decide_what_a_new_destination_is(target: Bench, kind: str) 
 )
 def test_any_other_value_is_refused(target: Bench, header: str, value: str) -> None:
     """SEND with destination-type or SUBSCRIBE with subscription-type other than ANYCAST and
-    MULTICAST is not confirmed. With a valid value it is, before."""
+    MULTICAST is not confirmed. With a valid value it is confirmed first."""
     good, bad = fresh(target, "ANYCAST"), fresh(target, None)
     with bystander(target, "1.2"):
         peer = target.stomp("1.2")
@@ -170,7 +170,7 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
 
 @case(NAME_IS_ADDRESS, needs={"routing-headers"})
 def test_one_name_is_one_address(target: Bench) -> None:
-    """Unrelated connections use one name. Messages of one reach the other, and a name that differs
+    """Separate connections use one name. Messages of one reach the other, and a name that differs
     in one letter or its case is another address."""
     to = fresh(target, "ANYCAST")
     names = (to.name, to.name + "x", to.name.upper())
@@ -191,8 +191,8 @@ def test_one_name_is_one_address(target: Bench) -> None:
 @case(SUBSCRIPTION_TYPE, needs={"routing-headers"})
 @pytest.mark.parametrize("first", KINDS)
 def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
-    """One name is used as queue and as topic at the same time. ANYCAST messages arrive at the
-    queue's consumer, MULTICAST messages at the topic's subscriber."""
+    """One name is used as queue and as topic concurrently. ANYCAST messages arrive at the queue's
+    consumer, MULTICAST messages at the topic's subscriber."""
     name = target.destination().name
     listeners = {
         kind: target.stomp("1.2") for kind in (first, *(kind for kind in KINDS if kind != first))

@@ -1,5 +1,5 @@
-"""What STOMP itself promises holds for any amount, on any broker: of messages that wait, in an ACK
-and in a transaction, of transactions, subscriptions, connections and receipts under way.
+"""STOMP's own promises apply to any number, on any broker: of waiting messages, per ACK and per
+transaction, of transactions, subscriptions, connections and outstanding receipts.
 
 The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
 """
@@ -39,7 +39,7 @@ STOMP = {
     )
     for version in ("1.1", "1.2")
 }
-"""What STOMP owes by itself: no order, and a redelivery only where one was seen."""
+"""What STOMP itself requires: no order, and a redelivery only where one was seen."""
 CONNECTIONS = 200
 """The most connections that a case opens at a time."""
 
@@ -53,7 +53,7 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
     target: Bench, version: str, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
     """Any number of messages goes through a queue, also in transactions, while consumers settle any
-    number of them by one ACK and go. Each arrives, and not again once it is acknowledged. One
+    number of them by one ACK and leave. Each arrives, and not again once it is acknowledged. One
     scenario: the sentences constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, STOMP[version], ("stomp", "stomp"), plan, version=version)
@@ -87,8 +87,8 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
 @case(ATOMIC, needs={"transactions", "anycast"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_transactions_is_open(target: Bench, version: str, position: int) -> None:
-    """Any number of transactions may be open, each with one SEND. Every other one is committed
-    and the others are aborted: what arrives is of those that were committed."""
+    """Any number of transactions may be open, each with one SEND. Every other one is committed and
+    the others are aborted: exactly the messages of the committed ones arrive."""
     count = amounts.at(target, position, least=2, most=2000)
     peer, to = target.stomp(version), target.destination()
     names = [f"{peer.transaction}-{number}" for number in range(count)]
@@ -122,8 +122,8 @@ def test_any_number_of_transactions_is_open(target: Bench, version: str, positio
 def test_any_number_of_subscriptions_gets_a_copy(
     target: Bench, version: str, position: int
 ) -> None:
-    """A connection has any number of subscriptions of a topic, of which two have got a copy each.
-    Each gets each message."""
+    """A connection has any number of subscriptions of a topic, of which two have received a copy
+    each. Each gets each message."""
     # Each may be a queue of its own, which costs a real broker milliseconds that others wait for.
     most = 10_000 if target.virtual else 150
     count = amounts.at(target, position, least=2, most=most)

@@ -11,7 +11,7 @@ from brokerproof.suites.steps.positive_control import beside
 OPENWIRE = "openwire"
 """The capability: there is an acceptor ``openwire``."""
 QUIET: Duration = ms(300)
-"""How long a surplus command is waited for, behind the last one that should come."""
+"""How long to wait for a surplus command after the last one due."""
 
 
 def fresh_queue(target: Bench) -> Structure:
@@ -20,8 +20,7 @@ def fresh_queue(target: Bench) -> Structure:
 
 
 def bystander(target: Bench) -> AbstractContextManager[OpenWirePeer]:
-    """The control around a negative case: another connection works before it and still does
-    afterwards."""
+    """The control around a negative case: another connection works before and after it."""
     return beside(target.openwire)
 
 

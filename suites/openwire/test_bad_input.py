@@ -14,7 +14,7 @@ COMMAND_SIZE = "OPENWIRE-CMD-1"
 COMMAND_TYPE_UNKNOWN = "OPENWIRE-CMD-2"
 MAX_FRAME_SIZE = "OPENWIRE-SIZE-1"
 KNOWN_TYPES = frozenset({40, 50, 52, 53, 54, 55, 60, 61, 65, *range(70, 80), 90, 91, 92, *BY_CODE})
-"""Types that somebody knows."""
+"""Types that exist."""
 UNKNOWN_TYPES = [code for code in range(1, 256) if code not in KNOWN_TYPES]
 
 
@@ -70,8 +70,8 @@ def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
 @case(COMMAND_SIZE, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"left": 1}], left=st.integers(1, 200))
 def test_a_command_is_waited_for(target: Bench, left: int) -> None:
-    """A message is sent without its last bytes, and they follow later. It is not answered before
-    they arrive, and then it is."""
+    """A message is sent without its last bytes, which follow later. It is not answered before they
+    arrive, and then it is."""
     peer, place = target.openwire(), fresh_queue(target)
     producer = peer.open_producer(place)
     message = peer.message(producer, place, b"x" * 300)
@@ -115,7 +115,7 @@ def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, abov
 
 @case(COMMAND_SIZE, needs={OPENWIRE})
 def test_a_connection_that_breaks_off_concerns_nobody_else(target: Bench) -> None:
-    """A client leaves in the middle of a message. The message is in no queue, and another
+    """A client disconnects in the middle of a message. The message is in no queue, and another
     connection still works."""
     with bystander(target) as other:
         peer, place = target.openwire(), fresh_queue(target)

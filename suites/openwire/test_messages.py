@@ -15,7 +15,7 @@ MESSAGE_UNCHANGED = "OPENWIRE-ENC-1"
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NAMES = st.text("abcxyz019._-", min_size=1, max_size=20)
-"""Names of destinations; blanks around one, and what stands behind ``?``, mean something else."""
+"""Names of destinations; blanks around a name, and text after ``?``, mean something else."""
 VALUES = st.one_of(
     st.booleans(),
     st.integers(-(2**63), 2**63 - 1),

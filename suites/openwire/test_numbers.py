@@ -1,4 +1,4 @@
-"""Every number of the commands and ids that an OpenWire client sends, driven to its boundaries.
+"""Every number of the commands and ids that an OpenWire client sends, at its boundaries.
 
 Each value gets a connection and a conversation that uses every command with a number. The fields
 come from the codec's tables.
@@ -58,14 +58,14 @@ FIELDS = {
     if field.name != "commandId" or name == "FlushCommand"  # one command stands for all
 }
 FAR_MS = 2**53 - 1
-"""An instant that is not past, whatever clock the broker has."""
+"""A time that is not past, whatever clock the broker has."""
 BEGIN, COMMIT = 0, 2
 """Types of TransactionInfo."""
 REFUSALS = ("ExceptionResponse", "ConnectionError")
 
 
 class _Over(Exception):
-    """The conversation ended before its end."""
+    """The conversation ended early."""
 
     def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
         super().__init__(words)
@@ -87,7 +87,7 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 
 class Conversation:
-    """One connection of a client one of whose numbers is replaced."""
+    """A client's connection with one number replaced."""
 
     def __init__(self, target: Bench, peer: OpenWirePeer, replaced: Replaced) -> None:
         self.target = target
@@ -100,8 +100,8 @@ class Conversation:
         return Structure(name, {"connectionId": self.peer.name, **numbers})
 
     def play(self) -> None:
-        """Send every command with a number. Raises :class:`_Over` at the first that has no usual
-        answer."""
+        """Send every command with a number. Raises :class:`_Over` at the first one without its
+        usual answer."""
         session = self._id("SessionId", value=2)
         producer = self._id("ProducerId", sessionId=2, value=1)
         consumer = self._id("ConsumerId", sessionId=2, value=1)
@@ -143,7 +143,7 @@ class Conversation:
         self._call(MESSAGE, dict(message.fields))
 
     def _receive(self, reader: Mapping[str, Any]) -> Structure:
-        """The next message, which is pulled too: without a limit nothing is pushed."""
+        """The next message, which is pulled if necessary: without a limit nothing is pushed."""
         self._say("MessagePull", {**reader, "timeout": 0})
         right = silence_is_right(self.replaced)
         match_message: Match[Structure] = Match(

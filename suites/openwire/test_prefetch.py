@@ -28,9 +28,9 @@ MESSAGE_PULL = "OPENWIRE-PREFETCH-3"
 def test_no_more_than_the_limit_is_out(
     target: Bench, limit: int, waiting: int, cumulative: bool
 ) -> None:
-    """A consumer acknowledges half of what it has, one by one or cumulatively, until the queue is
-    empty. It never has more messages than its prefetch limit, and has as many as that while
-    messages wait."""
+    """A consumer acknowledges half of its messages, one by one or cumulatively, until the queue is
+    empty. It never has more messages than its prefetch limit, and has that many while messages
+    wait."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, waiting)
     consumer = peer.open_consumer(place, prefetch=limit)
@@ -109,9 +109,9 @@ def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> No
     timeouts=st.lists(st.sampled_from([-1, 1, 200]), min_size=1, max_size=4),
 )
 def test_a_pull_that_ended_brings_nothing_later(target: Bench, timeouts: list[int]) -> None:
-    """A consumer with a limit of 0 pulls from an empty queue, several times, each time with a time
-    limit or none. Each pull ends with a dispatch without a message. Messages that are published
-    then are not pushed, and each further pull brings one."""
+    """A consumer with a limit of 0 pulls from an empty queue, several times, with or without a time
+    limit. Each pull ends with a dispatch without a message. Messages published later are not
+    pushed, and each further pull brings one."""
     peer, place = target.openwire(), fresh_queue(target)
     consumer = peer.open_consumer(place, prefetch=0)
     pull = {"consumerId": consumer, "destination": place}

@@ -1,5 +1,5 @@
 """Prefetch and acknowledgements of OpenWire's consumers together: a plan is drawn, and a model
-knows after each step what is out, what its client has seen, and what waits.
+knows after each step which messages are dispatched, which its client has seen, and which wait.
 
 Two things are judged at every stop. No message arrived beyond a limit, or after it was
 acknowledged. And no consumer has room while messages wait. Which of several consumers gets a
@@ -39,8 +39,7 @@ BOTH = "two consumers have messages out at once"
 AT_LIMIT = "messages wait for a consumer that is at its limit"
 SITUATIONS = (MIDDLE, SEEN_SETTLED, IN_TRANSACTION, SHRUNK, PULLED_AGAIN, BOTH, AT_LIMIT)
 STOPPED = ms(50)
-"""How long a surplus message is waited for at each stop; one that is later is judged at the
-next."""
+"""How long to wait for a surplus message at each stop; a later one is judged at the next."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Consume:
 
 @dataclass(frozen=True)
 class Change:
-    """A consumer's limit becomes another one above 0."""
+    """A consumer's limit changes to another one above 0."""
 
     which: int
     limit: int
@@ -86,7 +85,7 @@ class Acknowledge:
 
 @dataclass(frozen=True)
 class Poison:
-    """A client gives its oldest message up: it is not to be delivered again."""
+    """A client rejects its oldest message: it must not be delivered again."""
 
     which: int
 
@@ -100,7 +99,7 @@ class Pull:
 
 @dataclass(frozen=True)
 class Remove:
-    """A consumer ends. What it did not acknowledge goes back."""
+    """A consumer ends. Its unacknowledged messages return to the queue."""
 
     which: int
 
@@ -152,7 +151,7 @@ STEPS = some_kinds(
 
 @dataclass(eq=False)
 class Consumer:
-    """A consumer. Of what is ``out`` its client has seen the first ``seen``."""
+    """A consumer. Its client has seen the first ``seen`` of the messages in ``out``."""
 
     id: Structure
     peer: OpenWirePeer
@@ -172,7 +171,7 @@ class Consumer:
 
 @dataclass
 class Run:
-    """A plan on its way."""
+    """A plan in progress."""
 
     target: Bench
     place: Structure
@@ -182,9 +181,9 @@ class Run:
     model: QueueModel = field(default_factory=QueueModel)
     consumers: list[Consumer] = field(default_factory=list)
     settled_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message is gone, by number."""
+    """The requirement by which a message is consumed, by number."""
     spared_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message stays, which the last acknowledgement left out."""
+    """The requirement by which a message stays that the last acknowledgement left out."""
     transactions: int = 0
     answered: bool = True
     """False while no answer can arrive."""
@@ -199,8 +198,7 @@ class Run:
         self.stop(str(step), judged)
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps of which no answer can be awaited, in virtual time: real buffers are
-        large."""
+        """Carry out steps without waiting for answers, in virtual time: real buffers are large."""
         if self.target.virtual:
             with stalls.openwire(self.target, self.peers, MORE):
                 self.answered = False
@@ -283,7 +281,7 @@ class Run:
             self._spare(consumer, POISON_ACK)
 
     def _acknowledge(self, step: Acknowledge) -> None:
-        """Acknowledge what was seen, or anything if nothing was: clients do not pass over what
+        """Acknowledge seen messages, or any if none was seen: clients do not skip messages that
         they saw."""
         holders = [consumer for consumer in self.consumers if consumer.out]
         if not holders:
@@ -384,7 +382,7 @@ class Run:
         return False
 
     def finish(self) -> None:
-        """End the consumers: all that was not acknowledged can be had."""
+        """End the consumers: every unacknowledged message can be received."""
         while self.consumers:
             consumer = self.consumers.pop()
             consumer.peer.remove(consumer.id)
@@ -482,8 +480,8 @@ def test_consumers_do_what_the_model_says(
     target: Bench, hindered_by: list[str], rounds: int, steps: list[Step]
 ) -> None:
     """Consumers of a queue start and stop on two connections, with randomly drawn limits,
-    acknowledgements and pulls, while other clients interfere. After each step the messages that are
-    out are those of the model. In the end all that was not acknowledged can be had.
+    acknowledgements and pulls, while other clients interfere. After each step the dispatched
+    messages are those of the model. In the end every unacknowledged message can be received.
 
     One scenario: the requirements are the model.
     """

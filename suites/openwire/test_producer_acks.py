@@ -1,4 +1,4 @@
-"""ProducerAcks: a producer with a window learns how many bytes of what it sent were accepted; other
+"""ProducerAcks: a producer with a window learns how many of its bytes were accepted; other
 producers get none."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _place(target: Bench, is_topic: bool) -> Structure:
 
 
 def _told(target: Bench, peer: OpenWirePeer) -> bool:
-    """Wait until the ProducerAcks cover all that was sent, and a little longer."""
+    """Wait until the ProducerAcks cover everything sent, and a little longer."""
 
     def all_taken() -> bool:
         producer_states, wrong = producers(target.events, peer.conn)

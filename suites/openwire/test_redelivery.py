@@ -1,4 +1,4 @@
-"""Messages that come again because their consumer ended, and browsers."""
+"""Messages that are redelivered because their consumer ended, and browsers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SENT = 6
 )
 def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str]]) -> None:
     """Consumers follow each other, hold some messages of a queue and acknowledge none. Each ends:
-    it says which message was the last that its client saw, says nothing of it, or loses its
-    connection. Each message has been resent as often as one of them had it and saw it, or did not
-    tell."""
+    it names the last message that its client saw, names none, or loses its connection. The
+    redelivery counter of each message is the number of consumers that had and saw it, or did not
+    say."""
     place = fresh_queue(target)
     publish(target.openwire(), place, SENT)
     resent = dict.fromkeys(range(SENT), 0)
@@ -72,9 +72,9 @@ def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str
 def test_who_browses_sees_all_and_takes_none(
     target: Bench, limit: int, waiting: int, held: int, chosen: int
 ) -> None:
-    """A browser looks at what waits in a queue, with or without a selector, and acknowledges what
-    it is shown. It is shown each message once, in order, and then that there are no more. The next
-    consumer gets all of them, for the first time."""
+    """A browser reads the waiting messages of a queue, with or without a selector, and acknowledges
+    them. It receives each message once, in order, and then the end of the list. The next consumer
+    gets all of them, as first deliveries."""
     place, publisher, peer = fresh_queue(target), target.openwire(), target.openwire()
     publish(publisher, place, waiting)
     chosen_half = {"selector": f"number >= {waiting // 2}"}

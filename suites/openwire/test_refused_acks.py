@@ -1,4 +1,4 @@
-"""Acknowledgements that name nothing, or what they may not: they change nothing."""
+"""Acknowledgements that name nothing, or something they must not: they change nothing."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def faulty(peer: OpenWirePeer, fault: str, held: list[Structure], other: Structu
 )
 def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind: str) -> None:
     """Two consumers have acknowledged a message each and are at their limits. One of them sends an
-    ack that names no message, an invalid range, or an unknown transaction. Where it is refused,
-    or names nothing, no further message arrives, what is held can be acknowledged, and the rest
-    comes to another consumer. One scenario: each sentence is about the same ack."""
+    ack that names no message, an invalid range, or an unknown transaction. If it is refused, or
+    names nothing, no further message arrives, held messages can be acknowledged, and another
+    consumer gets the rest. One scenario: each sentence is about the same ack."""
     peer, place = target.openwire(), fresh_queue(target)
     one, two = (peer.open_consumer(place, prefetch=HELD) for _ in range(2))
     publish(peer, place, SENT)

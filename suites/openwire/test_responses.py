@@ -72,7 +72,7 @@ def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[st
 
 
 def _stranger(peer: OpenWirePeer, kind: str) -> tuple[str, dict[str, object]]:
-    """Return a command that fails: its session, producer or transaction was never made, or its
+    """Return a command that fails: its session, producer or transaction was never created, or its
     selector is malformed."""
     session, place = 77, Structure("ActiveMQQueue", {"physicalName": "nowhere"})
     producer = Structure(

@@ -1,7 +1,7 @@
-"""maxInactivityDuration of both sides: how long a silent connection lives, and how long the broker
-itself may be silent.
+"""maxInactivityDuration of both sides: how long the broker keeps a silent connection, and how long
+it may be silent itself.
 
-Both sides of an interval are judged: closing early is as wrong as never closing.
+Both bounds of an interval are judged: closing early is as wrong as never closing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KEEPALIVE_KEEPS = "OPENWIRE-INACT-5"
 
 
 BEYOND_32_BITS = (2**31 + 1000, 2**32 + 1000, 2**62, 2**63 - 1)
-"""Milliseconds that are few, or below 0, where a number has 32 bits."""
+"""A small number of milliseconds, or a number below 0, in 32 bits."""
 
 
 def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
@@ -49,7 +49,7 @@ def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
 
 
 def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
-    """Return the duration and the delay in force: the lesser of the client's and the broker's."""
+    """Return the duration and the delay in force: the lower of the client's and the broker's."""
     parameters = target.parameters("openwire")
     ours = (
         int(parameters["openwire_max_inactivity_ms"] or 0),
@@ -110,8 +110,8 @@ def test_a_silent_connection_ends(
     target: Bench, duration_ms: int, delay_ms: int, after_ms: int
 ) -> None:
     """A client announces a duration and a delay, sends one command that is answered, and falls
-    silent. The broker closes the connection within the interval of the lesser duration, the
-    client's or its own."""
+    silent. The broker closes the connection within the interval of the lower duration, the client's
+    or its own."""
     duration, delay = counting(target, duration_ms, delay_ms)
     peer = watched(target, duration_ms, delay_ms)
     target.advance(ms(min(after_ms, duration // 2)))

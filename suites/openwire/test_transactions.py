@@ -1,4 +1,4 @@
-"""Local transactions: what is sent and acknowledged in one counts with its commit."""
+"""Local transactions: sends and acknowledgements in one take effect with its commit."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ UNITS = st.lists(st.tuples(st.sampled_from(list(ENDS)), st.integers(0, 3)), min_
 def test_what_is_done_in_a_transaction_counts_with_its_commit(
     target: Bench, limit: int, units: list[tuple[str, int]], each: bool
 ) -> None:
-    """In transactions one after the other a consumer acknowledges the oldest messages that it
-    holds, as a range or one by one, and sends one elsewhere. Each is committed or rolled back; the
-    last is open when the connection is lost. Before its end nothing of it shows; then what was sent
-    arrives and room is made, or neither. The next consumer gets all that no commit acknowledged.
-    One scenario: sends and acknowledgements are parts of one transaction."""
+    """In successive transactions a consumer acknowledges its oldest messages, as a range or one by
+    one, and sends one elsewhere. Each is committed or rolled back; the last is open when the
+    connection is lost. Before its end nothing of it is visible; then its message arrives and room
+    is made, or neither. The next consumer gets all messages that no commit acknowledged. One
+    scenario: sends and acknowledgements are parts of one transaction."""
     place, elsewhere = fresh_queue(target), fresh_queue(target)
     peer, other = target.openwire(), target.openwire()
     left = list(range(limit + 3 * len(units) + 3))

@@ -1,1 +1,2 @@
-"""Client libraries on trial: the harness is the server, and commands the library by its driver."""
+"""Client libraries under test: the harness is the server, and commands the library through its
+driver."""

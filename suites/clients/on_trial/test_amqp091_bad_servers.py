@@ -1,4 +1,4 @@
-"""What an AMQP 0-9-1 client does about frames that no server may send (4.2.3 to 4.2.7)."""
+"""How an AMQP 0-9-1 client reacts to frames that no server may send (4.2.3 to 4.2.7)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ TEN: FRAME = (HEADER, codec.encode_content_header(10))
 
 
 def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
-    """A client whose consumer has got a message, which is the control; and its basic.consume."""
+    """A client whose consumer has received a message, which is the control; and its
+    basic.consume."""
     trial = target.amqp091_client()
     trial.connect(**limits)
     consume = trial.consume()
@@ -52,8 +53,8 @@ def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) ->
 def judge_exception(
     target: Bench, frames: Iterable[FRAME], codes: tuple[int, ...], proves: str, channel: int = 1
 ) -> None:
-    """Judge that frames in the midst of a consumer's are answered with connection.close and one of
-    these codes; without codes any. A message before them arrives: that is the control."""
+    """Judge that frames in the middle of a consumer's are answered with connection.close and one of
+    these codes; without codes any. An earlier message arrives as the control."""
     trial, consume = consuming(target, frame_max=4096)
     server = trial.server
     for type, payload in frames:
@@ -91,14 +92,14 @@ def test_a_frame_without_its_end_ends_it(target: Bench) -> None:
 
 @case(TOO_LARGE, needs=TRIAL)
 def test_a_frame_above_frame_max_is_an_error(target: Bench) -> None:
-    """A body of 6,000 bytes comes in one frame, and frame-max is 4096: 501."""
+    """A body of 6,000 bytes arrives in one frame, and frame-max is 4096: 501."""
     header = (HEADER, codec.encode_content_header(6000))
     judge_exception(target, [delivery(), header, (BODY, b"x" * 6000)], (501,), TOO_LARGE)
 
 
 @case(CONNECTION_CLASS, needs=TRIAL)
 def test_methods_of_class_connection_belong_to_channel_0(target: Bench) -> None:
-    """connection.tune arrives on a channel of the application: 503."""
+    """connection.tune arrives on one of the application's channels: 503."""
     tune = codec.encode_method("connection.tune", {"frame-max": 4096})
     judge_exception(target, [(METHOD, tune)], (503,), CONNECTION_CLASS)
 
@@ -118,7 +119,7 @@ def test_a_method_that_cannot_be_read_is_an_error(target: Bench) -> None:
 @case(NOT_WHOLE, needs=TRIAL)
 @pytest.mark.parametrize("fault", ["body alone", "no header", "two headers", "wrong class"])
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
-    """A body comes without its method, a method without its header, two headers, or a header of
+    """A body arrives without its method, a method without its header, two headers, or a header of
     another class: 505, or 501 for the class, or 503 for a body alone."""
     frames = {
         "body alone": [(BODY, b"x")],
@@ -138,5 +139,5 @@ def test_content_on_channel_0_is_an_error(target: Bench) -> None:
 
 @case(HEARTBEAT_CHANNEL, needs=TRIAL)
 def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
-    """A heartbeat arrives on a channel of the application: 501 or 503."""
+    """A heartbeat arrives on one of the application's channels: 501 or 503."""
     judge_exception(target, [(HEARTBEAT, b"")], (501, 503), HEARTBEAT_CHANNEL)

@@ -1,7 +1,7 @@
-"""Heartbeats of an AMQP 0-9-1 client: those that it sends, and those that it waits for.
+"""Heartbeats of an AMQP 0-9-1 client: those it sends and those it waits for.
 
-A client that is accused of leaving was sent something in time: a pause of our own makes the finding
-uncertain.
+Before a client is accused of disconnecting, it must have been sent something in time: if our own
+process paused, the finding is uncertain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INTERVAL: Duration = seconds(1)
 
 
 def still_receives(trial: Amqp091Trial) -> None:
-    """Check that the client gets a message: the connection that was watched is in use."""
+    """Check that the client gets a message: the watched connection is in use."""
     trial.server.deliver(trial.consume("control"), b"control")
     trial.driver.expect(event_named("message", body="control"))
 
@@ -47,7 +47,7 @@ def test_a_client_with_nothing_to_send_beats(target: Bench, interval: int) -> No
 @case(SENT, ANY_OCTET, needs=TRIAL)
 def test_a_client_beats_and_stays_while_its_listener_works(target: Bench) -> None:
     """A listener works on a message for five intervals, and the server beats four times as often.
-    The client is never silent for longer than an interval, and is still there two intervals
+    The client is never silent for longer than an interval, and is still connected two intervals
     later."""
     trial = target.amqp091_client()
     trial.connect(1)
@@ -66,8 +66,8 @@ def test_a_client_beats_and_stays_while_its_listener_works(target: Bench) -> Non
 @case(ANY_OCTET, needs=TRIAL)
 @pytest.mark.parametrize("signs", ["beats", "messages", "bytes"])
 def test_any_octet_in_time_keeps_a_client(target: Bench, signs: str) -> None:
-    """The server beats once an interval, or writes twice as often whole messages, or one more byte
-    of a message that takes sixteen intervals. The client does not leave, and reads on."""
+    """The server beats once an interval, or twice as often sends whole messages, or one more byte
+    of a message that takes sixteen intervals. The client does not disconnect, and keeps reading."""
     trial = target.amqp091_client()
     trial.connect(1)
     consume, server = trial.consume(), trial.server
@@ -88,8 +88,8 @@ def test_any_octet_in_time_keeps_a_client(target: Bench, signs: str) -> None:
 
 @case(NONE_AGREED, needs=TRIAL)
 def test_no_heart_beats_were_agreed(target: Bench) -> None:
-    """Neither side wants heartbeats, and the server is silent for eight seconds. The client writes
-    nothing and does not leave; then it gets a message."""
+    """Neither side wants heartbeats, and the server is silent for eight seconds. The client sends
+    nothing and does not disconnect; then it gets a message."""
     trial = target.amqp091_client()
     agreed = trial.connect(0)
     target.control(agreed["heartbeat"] == 0, f"tune-ok says {agreed['heartbeat']} s")
@@ -108,7 +108,7 @@ def test_no_heart_beats_were_agreed(target: Bench) -> None:
 @pytest.mark.parametrize("interval", [1, 8])
 @pytest.mark.parametrize("after", ["connected", "message"])
 def test_a_client_leaves_a_silent_server(target: Bench, interval: int, after: str) -> None:
-    """The server falls silent after open-ok or after a message. The client leaves without a
+    """The server falls silent after open-ok or after a message. The client disconnects without a
     handshake, not before two intervals, and within five intervals and fifteen seconds.
 
     One scenario: the end of a silent connection.

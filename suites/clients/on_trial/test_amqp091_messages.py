@@ -43,7 +43,7 @@ def still_works(trial: Amqp091Trial, channel: int = 1) -> None:
 @pytest.mark.parametrize("size", [0, 1, 4088, 4089, 8176, 50_000])
 def test_bodies_are_cut_as_agreed(target: Bench, size: int) -> None:
     """The frame-max is 4096. The application publishes a body, and then another one. Both arrive
-    whole, in frames that are no larger, behind a header with their size."""
+    whole, in frames no larger than that, after a header with their size."""
     trial = connected(target, frame_max=4096)
     for body in (bytes(position % 251 for position in range(size)), b"next"):
         sent = trial.published(body, proves=BODY_SIZE)
@@ -60,8 +60,8 @@ def test_bodies_are_cut_as_agreed(target: Bench, size: int) -> None:
 @pytest.mark.parametrize("how", ["small bodies", "single octets", "at once"])
 def test_messages_arrive_however_they_are_cut(target: Bench, how: str) -> None:
     """Three messages arrive in bodies of one to twelve octets, octet by octet, or all in one piece.
-    The application gets them whole and in order. One that came in an ordinary way did: that is the
-    control."""
+    The application gets them whole and in order. A message sent in the usual way arrives first, as
+    the control."""
     trial = connected(target)
     consume, server = trial.consume(), trial.server
     server.deliver(consume, b"control")
@@ -119,7 +119,7 @@ def test_what_needs_no_acknowledgement_gets_none(target: Bench) -> None:
 @case(CHANNEL_MAX, OPENED_ONCE, needs=TRIAL)
 def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
     """The channel-max is 3. The application opens three channels, asks for a fourth, closes one and
-    asks again. Every number is within 1 and 3 and free, and the last channel works."""
+    asks again. Every number is between 1 and 3 and free, and the last channel works."""
     trial = connected(target, channel_max=3)
     opened = [trial.server.methods[-1].channel, *(trial.open_channel(n).channel for n in (2, 3))]
     trial.driver.tried("channel", channel=4)
@@ -138,8 +138,8 @@ def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
 
 @case(CLOSE_OK, OPENED_ONCE, needs=TRIAL)
 def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
-    """The server closes one of two channels. close-ok comes, the application learns of it, and
-    another channel and a new one work."""
+    """The server closes one of two channels. The client sends close-ok, the application learns of
+    it, and the other channel and a new one work."""
     trial = connected(target)
     lost = trial.consume()
     trial.open_channel(2)
@@ -159,8 +159,8 @@ def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
 
 @case(DISCARDED, needs=TRIAL)
 def test_a_closing_channel_hands_out_nothing(target: Bench) -> None:
-    """The application closes a channel. A message that arrives behind channel.close, before
-    close-ok, does not reach it. A message before the close reached it: that is the control."""
+    """The application closes a channel. A message that arrives after channel.close, before
+    close-ok, does not reach it. A message before the close reaches it, as the control."""
     trial = connected(target)
     consume = trial.consume()
     trial.server.deliver(consume, b"early")
@@ -179,8 +179,8 @@ def test_a_closing_channel_hands_out_nothing(target: Bench) -> None:
 @case(PAUSES, FLOW_OK, needs=TRIAL)
 def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
     """The server pauses the flow and resumes it. flow-ok answers both. Meanwhile the application
-    publishes: either the client holds the message back until then, or it had told the application
-    of the pause.
+    publishes: either the client holds the message back until then, or it reported the pause to the
+    application.
 
     One scenario: an answer and its effect.
     """
@@ -208,8 +208,8 @@ def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
 @case(CONFIRMS, needs=TRIAL | {"amqp091-confirms"})
 def test_the_application_learns_what_was_confirmed(target: Bench) -> None:
     """Of five messages in confirm mode the server acknowledges the first, refuses the second and
-    confirms the others up to the fourth at once, then the fifth. The application learns
-    just that."""
+    confirms the others up to the fourth together, then the fifth. The application learns exactly
+    that."""
     trial = connected(target)
     trial.driver.done("confirm", channel=1)
     channel = trial.server.received("confirm.select").channel
@@ -252,10 +252,10 @@ def test_the_application_learns_that_a_consumer_was_cancelled(target: Bench) -> 
 
 @case(BLOCKED, BEATS, needs=TRIAL | {"amqp091-blocked"})
 def test_a_blocked_client_goes_on_beating(target: Bench) -> None:
-    """The server blocks a connection for four heartbeat intervals. The application learns of it and
-    of the end, and the client is never silent for longer than an interval.
+    """The server blocks a connection for four heartbeat intervals. The application learns of the
+    block and of its end, and the client is never silent for longer than an interval.
 
-    One scenario: what is told, and what must go on.
+    One scenario: what is reported, and what must continue.
     """
     trial = connected(target, heartbeat=1)
     trial.server.beat_every(seconds(1) // 2, target.now() + seconds(6))

@@ -31,7 +31,7 @@ def test_a_client_begins(target: Bench) -> None:
     """A client connects and logs in: a protocol header, a mechanism that was offered, and open on
     channel 0 before any other frame.
 
-    One scenario: the first things that a client says.
+    One scenario: the first things that a client sends.
     """
     trial = target.amqp10_client()
     opened = trial.connect()
@@ -51,8 +51,8 @@ def test_a_client_begins(target: Bench) -> None:
 @case(FRAME_SIZE, needs=TRIAL)
 @pytest.mark.parametrize("limit", [512, 4096])
 def test_messages_are_cut_as_agreed(target: Bench, limit: int) -> None:
-    """The server accepts small frames only. The application sends bodies below and above that size;
-    they arrive whole, in frames that are no larger."""
+    """The server accepts only small frames. The application sends bodies below and above that size;
+    they arrive whole, in frames no larger than that."""
     trial = target.amqp10_client()
     trial.offered["open"] = {"max-frame-size": limit}
     trial.connect()
@@ -68,7 +68,7 @@ def test_messages_are_cut_as_agreed(target: Bench, limit: int) -> None:
 @case(TOO_LARGE, needs=TRIAL)
 def test_a_frame_above_its_limit_ends_the_connection(target: Bench) -> None:
     """A client announces a limit of 4096 bytes; a transfer of 9,000 arrives in one frame. It closes
-    with framing-error. A message before it arrived: that is the control."""
+    with framing-error. An earlier message arrives as the control."""
     trial = target.amqp10_client()
     opened = trial.connect(max_frame=4096)
     target.control(opened.get("max-frame-size", 9999) < 9000, f"it announced {opened.brief()}")
@@ -101,8 +101,8 @@ def test_links_keep_to_handle_max(target: Bench) -> None:
 def judge_malformed(
     target: Bench, proves: str, size: int | None = None, doff: int | None = None
 ) -> None:
-    """Judge that the client ends a connection on which such a frame arrives. A message before it
-    arrived: that is the control."""
+    """Judge that the client ends a connection on which it receives such a frame. An earlier message
+    arrives as the control."""
     trial = target.amqp10_client()
     trial.connect()
     trial.server.deliver(trial.receiver())
@@ -149,7 +149,7 @@ def test_a_client_is_never_silent_for_longer_than_asked(
 @pytest.mark.parametrize("signs", ["empty frames", "transfers"])
 def test_frames_in_time_keep_a_client(target: Bench, signs: str) -> None:
     """A client announces an idle time-out, and the server sends a frame every three quarters of it.
-    The client does not leave within twelve of them."""
+    The client does not disconnect within twelve of them."""
     trial = target.amqp10_client()
     announced = ms(trial.connect(idle_ms=1000).get("idle-time-out", 0))
     target.control(announced > 0, "the client announces no idle time-out")
@@ -187,7 +187,7 @@ def test_a_client_closes_a_silent_connection(target: Bench) -> None:
 @pytest.mark.parametrize("error", [None, "amqp:connection:forced"])
 def test_a_close_of_the_server_is_answered(target: Bench, error: str | None) -> None:
     """A server closes the connection, with an error or without, and ends it later. The client sends
-    close and nothing behind it, and the application learns of the end."""
+    close and nothing after it, and the application learns of the end."""
     trial = target.amqp10_client()
     trial.connect()
     trial.receiver()
@@ -208,7 +208,7 @@ def test_a_close_of_the_server_is_answered(target: Bench, error: str | None) -> 
 
 @case(CLOSE, CLOSE_LAST, needs=TRIAL)
 def test_a_client_that_leaves_closes(target: Bench) -> None:
-    """The application disconnects while messages arrive. The client sends close, and nothing behind
+    """The application disconnects while messages arrive. The client sends close, and nothing after
     it."""
     trial = target.amqp10_client()
     trial.connect()
@@ -227,8 +227,8 @@ def test_a_client_that_leaves_closes(target: Bench) -> None:
 
 @case(UNATTACHED, needs=TRIAL)
 def test_a_flow_without_a_link_ends_the_session(target: Bench) -> None:
-    """A flow names a handle that no link has: end with unattached-handle. A message before it
-    arrived: that is the control."""
+    """A flow names a handle without a link: end with unattached-handle. An earlier message arrives
+    as the control."""
     trial = target.amqp10_client()
     trial.connect()
     link = trial.receiver()

@@ -39,7 +39,7 @@ def sending(target: Bench, mode: str = "unsettled") -> tuple[Amqp10Trial, Link]:
 
 
 def receiving(target: Bench, credit: int = 10) -> tuple[Amqp10Trial, Link]:
-    """A client with a receiver that has got a message, which is the control; and our end."""
+    """A client with a receiver that has received a message, which is the control; and our end."""
     trial = target.amqp10_client()
     trial.connect()
     link = trial.receiver(credit)
@@ -62,8 +62,8 @@ def flows_of(trial: Amqp10Trial, link: Link) -> list[Frame]:
 @case(CREDIT, needs=TRIAL)
 @pytest.mark.parametrize("mode", ["unsettled", "settled"])
 def test_a_sender_keeps_to_its_credit(target: Bench, mode: str) -> None:
-    """The application sends nine messages, without credit. Then two may go, and then three. No more
-    arrive than may, and these do."""
+    """The application sends nine messages, without credit. Then credit is granted for two, and then
+    for three. Exactly that many messages arrive."""
     trial, link = sending(target, mode)
     for number in range(9):
         trial.send(b"%d" % number)
@@ -79,8 +79,9 @@ def test_a_sender_keeps_to_its_credit(target: Bench, mode: str) -> None:
 @case(WINDOW, needs=TRIAL)
 @pytest.mark.parametrize("size", [1, 1500])
 def test_a_sender_keeps_to_the_window(target: Bench, size: int) -> None:
-    """The session takes four transfers, and the application sends three messages of one transfer or
-    of several. Then the window opens. No more transfers arrive than may, and then all do."""
+    """The session accepts four transfers, and the application sends three messages of one transfer
+    or of several. Then the window opens. No more transfers arrive than the window allows, and then
+    all do."""
     trial = target.amqp10_client()
     trial.offered["open"], trial.offered["begin"] = {"max-frame-size": 512}, {"incoming-window": 4}
     trial.connect()
@@ -98,7 +99,7 @@ def test_a_sender_keeps_to_the_window(target: Bench, size: int) -> None:
 
 @case(DRAINED, COUNT_OF_SENDER, needs=TRIAL)
 def test_a_sender_is_drained(target: Bench) -> None:
-    """A sender with nothing to send is drained of five credits: a flow says that none are left.
+    """A sender with nothing to send is drained of five credits: a flow says that none is left.
     After new credit another message arrives."""
     trial, link = sending(target)
     trial.server.flow(link, link_credit=6)
@@ -145,8 +146,8 @@ def test_no_delivery_count_before_that_of_the_server(target: Bench) -> None:
 @case(LAST_COUNT, REPLENISHED, needs=TRIAL)
 @pytest.mark.parametrize("initial", [0, 2**32 - 3])
 def test_credit_is_replenished(target: Bench, initial: int) -> None:
-    """A receiver has a window of two, and the delivery-count of the server begins anywhere. Twelve
-    messages arrive and are accepted. Credit comes back each time, and flows behind a message state
+    """A receiver has a window of two, and the server's delivery-count begins anywhere. Twelve
+    messages arrive and are accepted. Credit is renewed each time, and flows after a message state
     no delivery-count that the server never had."""
     trial = target.amqp10_client()
     trial.offered["attach"] = {"initial-delivery-count": initial}
@@ -186,7 +187,7 @@ def judge_transfers(target: Bench, mode: str, proves: str) -> None:
 
 @case(UNSETTLED, DELIVERY_ID, TAG, OWN_TAGS, FORMAT, needs=TRIAL)
 def test_deliveries_are_named_and_unsettled(target: Bench) -> None:
-    """Three messages of an unsettled link have an id, a tag of their own and a format, and are not
+    """Three messages of an unsettled link have an id, a unique tag and a format, and are not
     settled.
 
     One scenario: the fields of transfers.
@@ -203,7 +204,7 @@ def test_deliveries_of_a_settled_link_are_settled(target: Bench) -> None:
 @case(ONE, RANGE, needs=TRIAL)
 def test_the_application_learns_each_outcome(target: Bench) -> None:
     """Of six messages the server settles one, a range of three, and the two others, each with an
-    outcome. The application learns just that."""
+    outcome. The application learns exactly that."""
     trial, link = sending(target)
     trial.server.withheld = {"transfer"}
     trial.server.flow(link, link_credit=9)
@@ -255,7 +256,7 @@ def test_one_delivery_is_settled(target: Bench, outcome: str) -> None:
 @case(ABORTED, needs=TRIAL)
 @pytest.mark.parametrize("part", [9, 99])
 def test_an_aborted_message_is_not_handed_out(target: Bench, part: int) -> None:
-    """A message in many transfers arrives, then one that the server aborts half-way or behind its
+    """A message in many transfers arrives, then one that the server aborts half-way or after its
     last byte, then another. The application gets the first and the last, whole."""
     trial, link = receiving(target)
     trial.server.deliver(link, b"many transfers", size=3)
@@ -270,8 +271,8 @@ def test_an_aborted_message_is_not_handed_out(target: Bench, part: int) -> None:
 @case(CLOSED_TOO, needs=TRIAL)
 @pytest.mark.parametrize("error", [None, "amqp:resource-deleted"])
 def test_a_link_that_the_server_closes_is_given_up(target: Bench, error: str | None) -> None:
-    """The server closes one of two links, with an error or without. A detach with closed comes
-    back, the application learns of it, and the other link gets a message."""
+    """The server closes one of two links, with an error or without. The client sends a detach with
+    closed, the application learns of it, and the other link gets a message."""
     trial, link = receiving(target)
     other = trial.receiver(link="other")
     granted(target, trial, other)

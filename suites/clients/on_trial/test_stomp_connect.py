@@ -29,8 +29,7 @@ HEART_BEAT_GIVEN = "STOMP12-CONNECT-12"
 
 @case(LOGIN_AND_PASSCODE, needs=TRIAL)
 def test_a_login_and_a_passcode_are_in_the_first_frame(target: Bench) -> None:
-    """A 1.0 client that was given a login and a passcode connects. Its first frame is CONNECT with
-    both."""
+    """A 1.0 client with a login and a passcode connects. Its first frame is CONNECT with both."""
     first = target.stomp_client("1.0").dial()
     target.record_finding(
         LOGIN_AND_PASSCODE,
@@ -92,7 +91,7 @@ def test_versions_are_listed_in_ascending_order(target: Bench, version: str) -> 
 
 @case(LOGIN_GIVEN, needs=TRIAL)
 def test_a_login_that_was_given_is_sent(target: Bench, version: str) -> None:
-    """A client that was given a login and a passcode connects. Both are in its first frame."""
+    """A client with a login and a passcode connects. Both are in its first frame."""
     first = target.stomp_client(version).dial()
     target.record_finding(
         LOGIN_GIVEN[version],
@@ -104,7 +103,7 @@ def test_a_login_that_was_given_is_sent(target: Bench, version: str) -> None:
 @case(UNESCAPED, needs=TRIAL)
 def test_connect_is_not_escaped(target: Bench, version: str) -> None:
     """A client connects with a passcode that has a colon and a backslash. Both are in its CONNECT
-    as they are. A login of letters arrives as it is, too: that is the control."""
+    unescaped. A login of letters arrives unchanged, too, as the control."""
     first = target.stomp_client(version).dial()
     target.control(first.get("login") == LOGIN, f"the login arrived as {first.get('login')!r}")
     target.record_finding(
@@ -116,8 +115,9 @@ def test_connect_is_not_escaped(target: Bench, version: str) -> None:
 
 @case(HEART_BEAT_FORM, CAN_SEND, WANTS, needs=TRIAL | {"heart-beat"})
 def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, version: str) -> None:
-    """A client is told to send heartbeats every 400 ms and to want them every 700 ms. Its header
-    heart-beat is two numbers: at most 400, since it promises what it was told to, and 700."""
+    """A client is told to send heartbeats every 400 ms and to want them every 700 ms. Its
+    heart-beat header is two numbers: at most 400, since it promises what it was told to, and
+    700."""
     first = target.stomp_client(version).dial(heart_beat=(400, 700))
     value = first.get("heart-beat") or ""
     numbers = value.split(",")
@@ -132,8 +132,8 @@ def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, versio
 
 @case(HEART_BEAT_GIVEN, needs=TRIAL | {"heart-beat"})
 def test_a_client_may_announce_heart_beats(target: Bench) -> None:
-    """A 1.2 client that was told to beat connects. Its CONNECT has a header heart-beat, and it goes
-    on with CONNECTED."""
+    """A 1.2 client that was told to send heartbeats connects. Its CONNECT has a heart-beat header,
+    and it continues after CONNECTED."""
     trial = target.stomp_client("1.2")
     first = trial.dial(heart_beat=(1000, 1000))
     trial.server.accept("1.2", (0, 0))

@@ -1,4 +1,4 @@
-"""Frames that a STOMP client writes for its application, and those that it reads for it."""
+"""Frames that a STOMP client writes and reads for its application."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LETTERS = "Grüße, 漢字, 🐇"
 
 @case(DESTINATION, needs=TRIAL)
 def test_send_names_its_destination(target: Bench, version: str) -> None:
-    """The application sends a message. Its SEND has the header destination with that name."""
+    """The application sends a message. Its SEND has the destination header with that name."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x")
@@ -63,8 +63,8 @@ def test_send_names_its_destination(target: Bench, version: str) -> None:
 @case(CONTENT_LENGTH, NUL_BEHIND_BODY, needs=TRIAL)
 @pytest.mark.parametrize("size", [1, 300, 200_000])
 def test_a_body_has_its_length(target: Bench, version: str, size: int) -> None:
-    """The application sends a body. Its SEND has content-length, which is the body's, and a NUL
-    behind it: the next SEND can be read."""
+    """The application sends a body. Its SEND has the body's content-length, and a NUL after the
+    body: the next SEND can be read."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x" * size)
@@ -97,7 +97,7 @@ def test_a_body_with_a_nul_has_its_length(target: Bench, version: str, kind: str
 
 @case(CONTENT_TYPE, OWN_HEADERS, needs=TRIAL)
 def test_a_content_type_and_headers_of_the_application(target: Bench, version: str) -> None:
-    """The application sends text/plain with a header of its own. Both are in the SEND."""
+    """The application sends text/plain with one of its own headers. Both are in the SEND."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done(
@@ -118,8 +118,8 @@ def test_a_content_type_and_headers_of_the_application(target: Bench, version: s
 @case(WRITTEN_ESCAPED, needs=TRIAL)
 def test_headers_are_escaped(target: Bench, version: str) -> None:
     """The application sends a header with a colon, a backslash and line ends. They are escaped on
-    the wire, as the version has it: read back, the value is the application's. A header of letters
-    arrives as it is, too."""
+    the wire as the version requires: decoded, the value is the application's. A header of letters
+    arrives unchanged, too."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x", headers={"plain": "letters"})
@@ -156,8 +156,8 @@ def test_blanks_around_a_value_stay(target: Bench, version: str) -> None:
 
 @case(UTF8, needs=TRIAL)
 def test_letters_of_any_script_arrive(target: Bench, version: str) -> None:
-    """The application sends and receives letters outside of ASCII, in a header and as body. They
-    arrive as UTF-8."""
+    """The application sends and receives non-ASCII letters, in a header and as body. They arrive as
+    UTF-8."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body=LETTERS, headers={"name": LETTERS})
@@ -179,8 +179,8 @@ def test_letters_of_any_script_arrive(target: Bench, version: str) -> None:
 @case(READ_ESCAPES, needs=TRIAL)
 def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
     """A MESSAGE has a header with every escape of the version. The application gets the letters
-    that they stand for, in the name of a header too. One without escapes arrives as it is: that is
-    the control.
+    they represent, in the name of a header too. One without escapes arrives unchanged, as the
+    control.
 
     One scenario: the escapes of one table.
     """
@@ -201,9 +201,9 @@ def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
 
 @case(UNKNOWN_ESCAPE, needs=TRIAL)
 def test_an_unknown_escape_is_fatal(target: Bench, version: str) -> None:
-    """A MESSAGE has a header with the escape backslash t, which no version knows. The client ends
-    the connection or reports an error, and hands out no message. The same MESSAGE without the
-    escape is handed out before: that is the control."""
+    """A MESSAGE has a header with the escape backslash t, which no version defines. The client ends
+    the connection or reports an error, and delivers no message. The same MESSAGE without the escape
+    is delivered first, as the control."""
     trial = target.stomp_client(version)
     trial.connect()
     subscription = trial.subscribe()

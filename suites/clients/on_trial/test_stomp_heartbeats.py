@@ -1,7 +1,8 @@
-"""Heartbeats of a STOMP client: those that it sends, and those that it waits for.
+"""Heartbeats of a STOMP client: those it sends and those it waits for.
 
-Both sides announce the same intervals here, so the agreed one is what both say. A client that is
-accused of leaving was sent something in time: a pause of our own makes the finding uncertain.
+Both sides announce the same intervals here, so the agreed one is what both say. Before a client is
+accused of disconnecting, it must have been sent something in time: if our own process paused, the
+finding is uncertain.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ INTERVAL: Duration = ms(INTERVAL_MS)
 
 
 def still_receives(target: Bench, trial: StompTrial) -> None:
-    """Check that the client gets a message: the connection that was watched is in use."""
+    """Check that the client gets a message: the watched connection is in use."""
     subscription = trial.subscribe(id="control", destination="/queue/control")
     trial.server.deliver(subscription, b"control")
     trial.driver.expect(event_named("message", body="control"))
@@ -52,8 +53,8 @@ def test_a_client_with_nothing_to_send_beats(
     target: Bench, version: str, can: int, wanted: int
 ) -> None:
     """A client can beat every so many ms, and the server wants beats every so many. For six of the
-    longer interval the client has nothing to send. It is never silent for longer than that, and
-    what it writes is a line end.
+    longer interval the client has nothing to send. It is never silent for longer than that, and it
+    sends line ends.
 
     One scenario: the interval and the byte.
     """
@@ -77,7 +78,7 @@ def test_a_client_with_nothing_to_send_beats(
 def test_no_heart_beats_where_one_side_said_zero(
     target: Bench, version: str, can: int, wanted: int
 ) -> None:
-    """The client or the server said 0 for the client's heartbeats. The client writes nothing for
+    """The client or the server said 0 for the client's heartbeats. The client sends nothing for
     three seconds, and then gets a message."""
     trial = target.stomp_client(version)
     trial.connect((can, 0), (0, wanted))
@@ -93,7 +94,7 @@ def test_no_heart_beats_where_one_side_said_zero(
 @case(NO_HEADER, needs=TRIAL)
 def test_a_connected_without_heart_beats_agrees_on_none(target: Bench, version: str) -> None:
     """A client that announced heartbeats gets CONNECTED without the header. For three seconds it
-    neither beats nor leaves, and then it gets a message."""
+    neither beats nor disconnects, and then it gets a message."""
     trial = target.stomp_client(version)
     trial.connect((400, 400), None)
     since = target.now()
@@ -141,8 +142,8 @@ def test_a_client_stays_while_its_listener_works(target: Bench, version: str) ->
 @case(ANY_DATA, needs=TRIAL)
 @pytest.mark.parametrize("signs", ["beats", "messages", "bytes"])
 def test_any_data_in_time_keeps_a_client(target: Bench, version: str, signs: str) -> None:
-    """The server writes four times as often: heartbeats, whole messages, or one more byte of a
-    message that takes eight intervals. The client does not leave."""
+    """The server sends four times as often: heartbeats, whole messages, or one more byte of a
+    message that takes eight intervals. The client does not disconnect."""
     trial = target.stomp_client(version)
     trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
     subscription = trial.subscribe()
@@ -169,7 +170,7 @@ def test_a_beat_at_the_end_of_each_interval_is_in_time(
     target: Bench, version: str, after: str
 ) -> None:
     """The server beats once an interval, from CONNECTED on or from a message on. The client, which
-    should allow for a margin, stays for eight intervals."""
+    should allow a margin, stays connected for eight intervals."""
     trial = target.stomp_client(version)
     trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
     if after == "message":
@@ -181,8 +182,8 @@ def test_a_beat_at_the_end_of_each_interval_is_in_time(
 
 @case(WANTS_NONE, needs=TRIAL)
 def test_a_client_that_wants_no_heart_beats_waits_for_none(target: Bench, version: str) -> None:
-    """A client said that it wants no heartbeats, and the server, which could send some, is silent
-    for three seconds. The client does not leave, and then gets a message."""
+    """A client wants no heartbeats, and the server, which could send some, is silent for three
+    seconds. The client does not disconnect, and then gets a message."""
     trial = target.stomp_client(version)
     trial.connect((INTERVAL_MS, 0), (INTERVAL_MS, INTERVAL_MS))
     target.wait_until(lambda: trial.lost, seconds(3))
@@ -194,7 +195,8 @@ def test_a_client_that_wants_no_heart_beats_waits_for_none(target: Bench, versio
 @pytest.mark.parametrize("after", ["connected", "beats", "message"])
 def test_a_client_may_leave_a_silent_server(target: Bench, version: str, after: str) -> None:
     """The server falls silent after CONNECTED, after four heartbeats or after a message. A client
-    that leaves does so after one interval at the earliest; the silence that it bore is recorded."""
+    that disconnects does so after one interval at the earliest; the silence that it tolerated is
+    recorded."""
     trial = target.stomp_client(version)
     trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
     if after == "message":

@@ -47,7 +47,7 @@ GRACEFUL = {"1.1": "STOMP11-DISC-01", "1.2": "STOMP12-DISC-01"}
 @pytest.mark.parametrize("ack", ["auto", "client"])
 def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str) -> None:
     """The application subscribes. Its SUBSCRIBE has the destination, from 1.1 on an id, and the
-    mode that was asked for; without a header the mode is auto.
+    requested mode; without a header the mode is auto.
 
     One scenario: the headers of one frame.
     """
@@ -66,7 +66,7 @@ def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str
 
 @case(TWO_IDS, needs=TRIAL)
 def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
-    """The application subscribes twice to one place. The two SUBSCRIBEs have two ids."""
+    """The application subscribes twice to one destination. The two SUBSCRIBEs have two ids."""
     trial = target.stomp_client(version)
     trial.connect()
     first, second = trial.subscribe(id="s1"), trial.subscribe(id="s2")
@@ -95,7 +95,7 @@ def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None
 @case(ACK, needs=TRIAL)
 def test_ack_names_the_message(target: Bench, version: str) -> None:
     """The application acknowledges the second of two messages. ACK names that one, as its version
-    has it: by message-id, in 1.1 with the subscription, in 1.2 by the value of its header ack.
+    requires: by message-id, in 1.1 with the subscription, in 1.2 by the value of its ack header.
 
     One scenario: the frame is sent, and with the right headers.
     """
@@ -124,7 +124,7 @@ def test_nack_names_the_message(target: Bench, version: str) -> None:
 
 @case(NACK_SENT, needs=TRIAL | {"nack"})
 def test_what_was_not_processed_is_refused(target: Bench) -> None:
-    """The application refuses one of two messages in mode client-individual and acknowledges the
+    """The application refuses one of two messages in client-individual mode and acknowledges the
     other. A NACK and an ACK arrive."""
     trial = target.stomp_client("1.2")
     trial.connect()
@@ -199,8 +199,8 @@ def test_transactions_are_named(target: Bench, version: str) -> None:
 
 @case(NOTHING_BEHIND, needs=TRIAL)
 def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
-    """The application disconnects. One more message arrives, and the server takes its time with the
-    RECEIPT. No frame of the client follows its DISCONNECT."""
+    """The application disconnects. One more message arrives, and the server delays the RECEIPT. No
+    frame of the client follows its DISCONNECT."""
     trial = target.stomp_client(version)
     trial.connect()
     subscription = trial.subscribe()
