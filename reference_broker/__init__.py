@@ -1,2 +1,2 @@
-"""An executable specification: a message broker whose flow control and liveness are written to be
+"""An executable specification: a message broker with flow control and liveness written to be
 read."""

@@ -1,8 +1,7 @@
 """The composition root: the only module that knows every protocol and every family.
 
-A family of brokers is a row of :data:`FAMILIES`: whose settings it is for, how it is assembled
-from parts, and which connections speak its protocols.
-"""
+Each row of :data:`FAMILIES` describes a broker family: its settings class, how it is assembled, and
+the connection classes for its protocols."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ RECORDS.register(OpenWireMessage.record_kind, OpenWireRecords())
 
 @dataclass(frozen=True, slots=True)
 class Protocols:
-    """What makes a family's connections, by protocol; None where it does not speak one."""
+    """The connection factories of a family by protocol; None for protocols it does not speak."""
 
     stomp: Become = StompConnection
     amqp10: Become = AmqpConnection
@@ -73,7 +72,7 @@ class Protocols:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """One family. ``assemble`` makes it, and what makes its connections."""
+    """One family. ``assemble`` creates it and its connection factories."""
 
     has: Callable[[Settings], bool]
     assemble: Callable[[Parts], tuple[BrokerFamily, Protocols]]
@@ -121,16 +120,14 @@ def create_broker(
     store: Store | None = None,
     linked: bool = False,
 ) -> Broker:
-    """Return a broker of the family that ``settings`` are for.
+    """Return a broker of the family of ``settings``.
 
-    ``start`` is the instant of its birth: the connection-TTL check passes are counted from it.
-    ``session_seed`` goes into the session identifiers; a driver that restarts brokers gives each
-    another one, so that sessions stay unique. ``epoch`` and an instant together are the nanoseconds
-    since 1970, by which messages expire. ``store`` is where messages go that do not fit into
-    memory or have to survive a restart; what it found of an earlier broker is there again at once.
-    Without it everything is kept in memory. ``linked``: it reports its alarms to the
-    other nodes of a RabbitMQ cluster.
-    """
+    ``start`` is its start, from which the connection-TTL checks are counted. ``session_seed`` is
+    part of session identifiers; a driver that restarts brokers gives each a different one, so that
+    sessions stay unique. ``epoch`` plus an instant gives nanoseconds since 1970, by which messages
+    expire. ``store`` holds messages that exceed memory or must survive a restart, and immediately
+    restores those of an earlier broker; without it everything stays in memory. ``linked``: it
+    reports its alarms to the other nodes of a RabbitMQ cluster."""
     outbox = Outbox()
     parts = Parts(
         settings=settings,

@@ -1,2 +1,2 @@
-"""The broker without input or output: addresses, queues, credit, deadlines. No clock, no files, no
+"""The sans-I/O core of the broker: addresses, queues, credit and deadlines, without clock, files or
 randomness."""

@@ -1,7 +1,6 @@
-"""The memory that messages occupy, by address: what every family counts, whatever its limits are.
+"""Counts the memory used by messages per address, which every family does, whatever its limits.
 
-An account stays as long as its address exists or anything is charged to it.
-"""
+An account exists as long as its address does or anything is charged to it."""
 
 from __future__ import annotations
 
@@ -31,17 +30,17 @@ class MemoryAccount(ABC):
 
     @property
     def room(self) -> int | None:
-        """Bytes until the address is full, 0 once it is; None without any limit."""
+        """Bytes until the address is full, 0 once it is; None if unlimited."""
         return None
 
     @property
     def rejects(self) -> bool:
-        """True if messages are refused that their producer had credit for."""
+        """True if messages are refused even if their producer had credit."""
         return False
 
     @abstractmethod
     def charge(self, message: Message, queues: int) -> ResourceClaim:
-        """Charge ``message`` for as many queues, at least one."""
+        """Charge ``message`` for this many queues, at least one."""
 
     @abstractmethod
     def charge_transaction(self, message: Message) -> ResourceClaim: ...
@@ -66,7 +65,7 @@ class MemoryAccounting(ABC):
 
     @property
     def room(self) -> int | None:
-        """Bytes until all addresses together reach their limit; None without one."""
+        """Bytes until all addresses together reach their limit; None if unlimited."""
         return None
 
     def open(self, name: str) -> MemoryAccount:
@@ -75,13 +74,12 @@ class MemoryAccounting(ABC):
         return account
 
     def close(self, account: MemoryAccount) -> None:
-        """The address does not exist any more. Its account stays while something is charged to
-        it."""
+        """Note the end of an address. Its account stays while anything is charged to it."""
         account.wanted -= 1
         self.forget(account)
 
     def find(self, name: str) -> MemoryAccount:
-        """Return the account of an address, or an empty one that is not kept if there is no such
+        """Return the account of an address, or a temporary empty one if there is no such
         address."""
         return self._accounts.get(name) or self.new_account(name, self._rules.of(name))
 
@@ -114,7 +112,7 @@ class Charge:
         everything.messages += 1
 
     def release(self) -> None:
-        """Give one holder's part back. Called once by each."""
+        """Release one holder's share. Called once by each."""
         account, size = self._account, self._reference
         everything = account.accounting
         self._holders -= 1
@@ -128,11 +126,11 @@ class Charge:
         everything.size -= size
 
     def failed(self, failures: int) -> None:
-        """A delivery that failed changes nothing about memory."""
+        """Do nothing: a failed delivery does not change memory."""
 
 
 class UnlimitedAccount(MemoryAccount):
-    """An address that never gets full: its messages are counted by their bytes."""
+    """An address that is never full; its messages' bytes are counted."""
 
     def charge(self, message: Message, queues: int) -> ResourceClaim:
         charge = Charge(self, message.size(), queues, 0)
@@ -143,7 +141,7 @@ class UnlimitedAccount(MemoryAccount):
 
 
 class UnlimitedAccounting(MemoryAccounting):
-    """The memory of a broker that sets no limits to addresses."""
+    """The memory of a broker without address limits."""
 
     def new_account(self, name: str, rule: Rule) -> MemoryAccount:
         return UnlimitedAccount(name, rule, self)

@@ -1,4 +1,4 @@
-"""An address: the name that is published to, and the queues bound to it."""
+"""An address: the name to which messages are published, and the queues bound to it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from brokerproof.reference_broker.kernel.queue import Queue
 
 
 class Pages(Protocol):
-    """The pages that take the messages of an address when its memory is full."""
+    """The pages that store an address's messages when its memory is full."""
 
     @property
     def active(self) -> bool:
-        """True if what comes now is kept here."""
+        """True if new messages are stored here."""
 
     @property
     def files(self) -> int: ...
@@ -25,19 +25,18 @@ class Pages(Protocol):
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """True if ``message`` is kept here for ``queues``, so that it must not be put into them
+        """True if ``message`` was stored here for ``queues``, so that it must not be put into them
         now.
 
-        Asked for every message while the policy is PAGE. ``full`` is True if there was no room in
-        memory before the message. ``source_entry`` is the entry of a dead letter in its old queue.
-        """
+        Called for every message while the policy is PAGE. ``full``: there was no room in memory
+        before the message. ``source_entry`` is the entry of a dead letter in its old queue."""
 
 
 class Keeper(Protocol):
     """The store of messages that must survive a restart."""
 
     def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
-        """True if ``message`` is one that has to be kept for any of ``queues``."""
+        """True if ``message`` must be stored for any of ``queues``."""
 
     def keep(
         self,
@@ -46,17 +45,16 @@ class Keeper(Protocol):
         source_entry: Entry | None,
         charge: ResourceClaim,
     ) -> Iterable[tuple[Queue, ResourceClaim]]:
-        """Keeps it; returns for each queue what is to be released when the message has left it,
-        ``charge`` included."""
+        """Store it; return for each queue the claim to release when the message leaves it,
+        including ``charge``."""
 
 
 class Address:
-    """One address. ``routing`` holds the ways in which it may be used; ``configured`` ones are
-    never deleted.
+    """One address. ``routing`` has its permitted routing types; ``configured`` addresses are never
+    deleted.
 
-    ``account`` counts its memory. ``pages`` is None where everything is kept in memory, ``keeper``
-    where nothing survives a restart.
-    """
+    ``account`` counts its memory. ``pages`` is None if everything stays in memory, ``keeper`` if
+    nothing survives a restart."""
 
     def __init__(
         self, name: str, routing: set[RoutingType], configured: bool, account: MemoryAccount
@@ -79,7 +77,7 @@ class Address:
             self.multicast[queue] = None
 
     def unbind(self, queue: Queue) -> None:
-        """Removes ``queue`` and forgets what is in it. It must be bound here."""
+        """Remove ``queue``, which must be bound here, with its messages."""
         if queue.routing is RoutingType.ANYCAST:
             self.anycast.remove(queue)
         else:
@@ -96,17 +94,15 @@ class Address:
     def route(
         self, message: Message, routing: RoutingType | None, source_entry: Entry | None = None
     ) -> bool:
-        """Puts ``message`` into one of the anycast queues, in turn, and into every multicast queue,
-        if their filters let it.
+        """Put ``message`` into one of the anycast queues, in turn, and into every multicast queue,
+        if their filters match.
 
-        A ``routing`` limits that to one of the two sides. Without a queue there the message is
-        dropped, as it must be for a topic without subscribers (ARTEMIS-STOMP-routing-5).
-        ``source_entry`` is the entry of a dead letter in its old queue. A dead letter has no
-        producer that could wait or get an answer, so a full address drops it under DROP and takes
-        it otherwise.
+        ``routing`` limits this to one of the two kinds. Without a queue of that kind the message is
+        dropped, as for a topic without subscribers (ARTEMIS-STOMP-routing-5). ``source_entry`` is
+        the entry of a dead letter in its old queue. A dead letter has no producer that could wait
+        or be answered, so a full address drops it under DROP and accepts it otherwise.
 
-        False if any of these queues refused it.
-        """
+        Return False if any of these queues refused it."""
         chosen = self._chosen(message, routing)
         queues = [queue for queue in chosen if not queue.refuses(message)]
         taken = len(queues) == len(chosen)

@@ -1,9 +1,8 @@
-"""All addresses and queues of a broker by name: how they come and go.
+"""All addresses and queues of a broker by name, with their creation and deletion.
 
-Queues made on demand go when their last consumer has gone and nothing is left in them
-(``auto-delete-queues``), and addresses made on demand go with their last queue
-(``auto-delete-addresses``).
-"""
+Queues created on demand are deleted once they are empty and without consumers
+(``auto-delete-queues``), and addresses created on demand with their last queue
+(``auto-delete-addresses``)."""
 
 from __future__ import annotations
 
@@ -29,14 +28,13 @@ class NoRoute(Exception):
 
 
 class AddressBook:
-    """``by_name`` are all addresses, ``on_demand`` the queues that go when they are unused, and
+    """``by_name`` has all addresses, ``on_demand`` the queues that are deleted when unused, and
     ``durable`` those of durable subscriptions, with their addresses.
 
-    ``clock`` names the connection whose input creates an address. ``expires`` returns the
-    nanoseconds since 1970 by which the messages of all queues expire; None where they do not.
-    ``dead_letter`` takes what a queue of an address gives up. ``special`` makes the address of a
-    name that stands for something else than queues, None for all others.
-    """
+    ``clock`` knows the connection whose input creates an address. ``expires`` returns the current
+    time (ns since 1970) by which messages expire; None if they do not. ``dead_letter`` receives
+    messages that a queue gives up. ``special`` creates the address for a name with special meaning,
+    None for all others."""
 
     def __init__(
         self,
@@ -93,8 +91,8 @@ class AddressBook:
         return self._rules.of(name)
 
     def anycast_queue(self, name: str) -> Queue | None:
-        """The anycast queue that has the name of its address, which is what protocols with queues
-        call a queue."""
+        """The anycast queue with the name of its address, which protocols with queues call a
+        queue."""
         address = self.by_name.get(name)
         return None if address is None else address.anycast_queue(name)
 
@@ -114,11 +112,11 @@ class AddressBook:
         return first
 
     def is_on_demand(self, queue: Queue) -> bool:
-        """True if ``queue`` goes when it is of no more use."""
+        """True if ``queue`` is deleted when unused."""
         return queue in self.on_demand
 
     def open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
-        """Make the address ``name``, of which there is none. Raises :class:`NoRoute`."""
+        """Create the address ``name``, which must not exist. Raises :class:`NoRoute`."""
         creator = None if configured else self._clock.conn
         if creator is not None:
             excess = self._quotas.exceeded("addresses", self._creators.count(creator))
@@ -132,8 +130,8 @@ class AddressBook:
         return address
 
     def create(self, name: str, routing: set[RoutingType]) -> Address:
-        """The address ``name``, which may be used in these ways too; made without a queue. Raises
-        :class:`NoRoute`."""
+        """Return the address ``name``, created without a queue if missing, and permit these routing
+        types. Raises :class:`NoRoute`."""
         address = self.by_name.get(name)
         if address is None:
             if not self._rules.of(name).auto_create_addresses:
@@ -145,8 +143,8 @@ class AddressBook:
         return address
 
     def declare(self, name: str, queue: Callable[..., Queue]) -> Queue:
-        """A new anycast queue that stays until it is dropped; there is none of that name. ``queue``
-        makes it."""
+        """Create an anycast queue, with a new name, that stays until it is dropped. ``queue``
+        creates it."""
         address = self.by_name.get(name) or self.open(name, {RoutingType.ANYCAST}, configured=False)
         address.routing.add(RoutingType.ANYCAST)
         attempts = self._rules.of(name).max_delivery_attempts
@@ -180,8 +178,8 @@ class AddressBook:
             )
 
     def tidy(self, queue: Queue) -> None:
-        """Deletes ``queue`` if it was made on demand and is of no more use: to be called when a
-        consumer has left it."""
+        """Delete ``queue`` if it was created on demand and is unused. Call it when a consumer has
+        left."""
         address = self.on_demand.get(queue)
         if address is None:
             return
@@ -190,7 +188,7 @@ class AddressBook:
         self.delete(address, queue)
 
     def drop(self, queue: Queue) -> None:
-        """Deletes the anycast ``queue`` of the address of its name, and what is in it."""
+        """Delete the anycast ``queue`` of the address with its name, and its messages."""
         self.delete(self.by_name[queue.name], queue)
 
     def _forget(self, address: Address, queue: Queue) -> None:
@@ -220,8 +218,7 @@ class AddressBook:
                 self._stored.address_closed(address)
 
     def remove(self, name: str) -> None:
-        """Deletes the address ``name`` with its queues and what is in them; nothing happens if
-        there is none."""
+        """Delete the address ``name``, if it exists, with its queues and their messages."""
         address = self.by_name.get(name)
         if address is not None:
             for queue in address.queues:
@@ -229,5 +226,5 @@ class AddressBook:
             self._close(address)
 
     def forget_creator(self, conn: int) -> None:
-        """``conn`` is over: its addresses stay, and count for nobody."""
+        """Note the end of ``conn``: its addresses stay but no longer count for a connection."""
         self._creators.forget(conn)

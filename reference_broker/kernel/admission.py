@@ -1,5 +1,5 @@
-"""The question of producers whether an address takes more messages, asked before they get credit
-and before each message."""
+"""Decides whether an address accepts more messages, before producers receive credit and before each
+message."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ class Verdict(enum.Enum):
 
 class Disk(Protocol):
     def judge(self, address: str) -> Verdict:
-        """Return the verdict of the disk on a message for ``address``."""
+        """Return whether the disk accepts a message for ``address``."""
 
     def problem(self) -> str:
-        """Return why the disk stores nothing."""
+        """Return why the disk cannot store anything."""
 
 
 class AdmissionControl:
-    """Admits everything that the disk can take. Families with limits of memory override it.
+    """Admits everything that the disk can store. Families with memory limits override it.
 
-    Asked by the name of an address; the empty name is a producer that has not named one yet.
-    """
+    Addresses are given by name; the empty name is for a producer that has not named one yet."""
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.storing = None if disk is None else disk.judge
         self._disk = disk
 
     def disk_problem(self) -> str:
-        """Return why the disk stores nothing; empty without a disk."""
+        """Return why the disk cannot store anything; empty without a disk."""
         return "" if self._disk is None else self._disk.problem()
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
-        """Return True if a producer may go on at ``address``. If not, ``on_room`` is called once
+        """Return True if a producer may continue at ``address``. If not, ``on_room`` is called once
         when it may, unless it asks again."""
         return True
 
@@ -51,13 +50,13 @@ class AdmissionControl:
         """Call ``on_room`` once when ``address`` has room and its size has changed."""
 
     def forget(self, on_room: Callable[[], None]) -> None:
-        """Do not call ``on_room`` any more: its producer is gone, or waits no longer."""
+        """Cancel ``on_room``: its producer has left or no longer waits."""
 
     def judge(self, address: str, *, by_credit: bool) -> Verdict:
-        """Return what becomes of a message for ``address``; ``by_credit`` if its producer was held
-        back by credit alone."""
+        """Return what happens to a message for ``address``; ``by_credit``: only credit held its
+        producer back."""
         return Verdict.TAKE if self.storing is None else self.storing(address)
 
     def next(self) -> Callable[[], None] | None:
-        """Return one of those that waited and may go on now; it waits no longer."""
+        """Remove and return a waiting callback that may now continue."""
         return None

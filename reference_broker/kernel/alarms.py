@@ -1,12 +1,11 @@
-"""Alarms: a resource of the broker is short, and who publishes has to wait until none is.
+"""Alarms: while a resource of the broker is short, publishers must wait.
 
-An alarm does not reach for connections. One that is about to take a message in asks, and waits; all
-who wait go on when the last alarm is cleared, in the order in which they began to wait. Who only
-consumes never asks.
+An alarm does not act on connections. A connection checks for alarms before it accepts a message,
+and waits if there are any. When the last alarm is cleared, all continue in the order in which they
+began to wait. Connections that only consume never check.
 
-Brokers that are linked share their alarms: one that is raised by any of them counts for all
-(RABBITMQ-FLOW-cluster-1).
-"""
+Linked brokers share their alarms: an alarm raised by any of them applies to all
+(RABBITMQ-FLOW-cluster-1)."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ with."""
 
 
 class Alarms:
-    """The alarms of one broker. ``tell`` is called when an alarm of our own is raised or cleared,
-    for the brokers that are linked with this one."""
+    """The alarms of one broker. ``tell`` is called when our own alarm is raised or cleared, to
+    notify linked brokers."""
 
     def __init__(self, tell: Callable[[str, bool], None] = lambda resource, short: None) -> None:
         self._raised: dict[tuple[str, str], None] = {}
@@ -31,14 +30,14 @@ class Alarms:
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """The resources that are short, here or elsewhere, in the order in which they became so."""
+        """The resources that are short, here or elsewhere, in the order of their alarms."""
         if not self._raised:
             return ()
         return tuple(dict.fromkeys(resource for _, resource in self._raised))
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Those that are short here."""
+        """The resources that are short here."""
         return tuple(resource for node, resource in self._raised if node == HERE)
 
     @property
@@ -47,7 +46,7 @@ class Alarms:
         return tuple(self._raised)
 
     def set(self, resource: str, short: bool, node: str = HERE) -> None:
-        """``resource`` is short at ``node``, or is not any more."""
+        """Note that ``resource`` is short at ``node``, or has recovered."""
         if short is not ((node, resource) in self._raised) and node == HERE:
             self._tell(resource, short)
         before = bool(self._raised)
@@ -64,9 +63,9 @@ class Alarms:
                 go_on()
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """``go_on`` is called once when no alarm is left."""
+        """Call ``go_on`` once when no alarm is left."""
         self._waiting[go_on] = None
 
     def forget(self, go_on: Callable[[], None]) -> None:
-        """``go_on`` is not to be called any more."""
+        """Cancel ``go_on``."""
         self._waiting.pop(go_on, None)

@@ -1,9 +1,8 @@
-"""The broker: inputs in, effects out, time as an argument.
+"""The broker: takes inputs with their times and returns effects.
 
-Nothing here (nor in anything it imports) reads a clock, opens a socket or a file, or draws a random
-number: the same inputs at the same instants give the same effects. A list of ``(now, input)`` is
-therefore a recording.
-"""
+Neither this module nor its imports read a clock, open sockets or files, or draw random numbers: the
+same inputs at the same instants give the same effects. So a list of ``(now, input)`` is a
+recording."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ FLUSH_WITHIN = 30 * NS_PER_S
 
 
 class Broker:
-    """One broker. ``connect`` makes a connection that has just arrived, ``store`` is where messages
-    are kept that do not fit into memory or must survive a restart (None: nothing does)."""
+    """One broker. ``connect`` creates the object for a new connection. ``store`` holds messages
+    that exceed memory or must survive a restart; None: no store."""
 
     def __init__(
         self, context: BrokerContext, connect: Become, store: BrokerStorage | None
@@ -63,10 +62,9 @@ class Broker:
     def handle(self, now: Instant, event: Input) -> list[Effect]:
         """Return the effects of ``event`` at ``now``, which never goes backwards.
 
-        Never raises for what a peer did: that is answered. Input for a connection that is closed or
-        unknown is ignored. Raises ``KeyError`` for a :class:`Connected` that names an acceptor
-        which the settings do not have.
-        """
+        A peer's errors are answered and never raise an exception. Input for a closed or unknown
+        connection is ignored. Raises ``KeyError`` for a :class:`Connected` with an unknown
+        acceptor."""
         shared, clock = self._shared, self._clock
         clock.now = now
         clock.conn = getattr(event, "conn", None)
@@ -113,11 +111,9 @@ class Broker:
         return self._outbox.drain() if self._store is None else self._with_files(now, self._store)
 
     def end(self) -> list[Effect]:
-        """The broker ends in order: everybody is parted from, and the last of what is durable is to
-        be stored.
+        """Shut down cleanly: end all connections and store the remaining durable data.
 
-        Answers of files are still to be handed in afterwards, until ``is_idle``.
-        """
+        Results of file operations must still be passed in afterwards, until ``is_idle``."""
         for conn in list(self._connections):
             self._connections.pop(conn).on_peer_gone()
         self._shared.router.ending()
@@ -129,7 +125,7 @@ class Broker:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing waits to be stored, or nothing can be."""
+        """True if nothing is waiting to be stored, or nothing can be."""
         return self._store is None or self._store.is_idle or self._store.refuses
 
     # --- files ------------------------------------------------------------------------------------
@@ -175,9 +171,8 @@ class Broker:
         """Return when to call ``handle`` with :class:`TimerFired` unless another input comes first;
         None for never.
 
-        May be earlier than the next thing that really happens (a connection that has been heard
-        since is looked at and left alone), never later.
-        """
+        May be earlier than the next actual event (a connection heard from meanwhile needs no
+        action), never later."""
         return self._deadlines.next()
 
     def _try_files_again(self) -> None:
@@ -205,7 +200,7 @@ class Broker:
                     self._forget(conn)
 
     def _cut_if_stalled(self, conn: int, now: Instant) -> None:
-        """Cut ``conn`` off if its peer has taken nothing since it ended, or since the last look."""
+        """Cut ``conn`` off if its peer has read nothing since it ended or since the last check."""
         if self._outbox.streams.stalled(conn):
             self._cut(conn)
         elif conn in self._outbox.streams:
@@ -239,7 +234,7 @@ class Broker:
         self._shared.certificates.pop(conn, None)
 
     def _cut(self, conn: int) -> None:
-        """Close ``conn`` at once: the rest of what was queued for it cannot be sent."""
+        """Close ``conn`` at once, discarding its queued output."""
         self._outbox.on_peer_gone(conn)
         connection = self._connections.get(conn)
         if connection is not None:

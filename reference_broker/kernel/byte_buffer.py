@@ -1,13 +1,12 @@
-"""The bytes of one connection that no frame was cut from yet."""
+"""The bytes of one connection that have not been parsed into frames yet."""
 
 from __future__ import annotations
 
 
 class ByteBuffer:
-    """Keeps chunks apart until a reader needs bytes across their borders.
+    """Keeps chunks separate until a reader needs bytes across chunk boundaries.
 
-    So a frame costs time linear in its length, however many pieces it arrives in.
-    """
+    So parsing a frame takes time linear in its length, however many pieces it arrives in."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -24,7 +23,7 @@ class ByteBuffer:
             self._waiting += len(data)
 
     def has(self, count: int) -> bool:
-        """True if ``count`` bytes have arrived; they are in ``_data`` then, in one piece."""
+        """True if ``count`` bytes have arrived; they are then contiguous in ``_data``."""
         left = len(self._data) - self._at
         if left >= count:
             return True
@@ -44,12 +43,12 @@ class ByteBuffer:
         return self._data[self._at - count : self._at]
 
     def peek(self, count: int) -> bytes:
-        """Return up to ``count`` of the next bytes, and keep them."""
+        """Return up to ``count`` of the next bytes without removing them."""
         self.has(min(count, len(self._data) - self._at + self._waiting))
         return self._data[self._at : self._at + count]
 
     def clear(self) -> None:
-        """Forget what was not read."""
+        """Discard unread bytes."""
         self._data = b""
         self._at = 0
         self._waiting = 0

@@ -6,9 +6,8 @@ from brokerproof.harness.model.time import Duration, Instant
 
 
 class Clock:
-    """``now`` is the instant of the input being handled, and ``conn`` the connection that it
-    arrived on, None for a timer. ``epoch`` is what has to be added to an instant to have
-    nanoseconds since 1970."""
+    """``now`` is the instant of the input being handled and ``conn`` its connection (None for a
+    timer). ``epoch`` plus an instant gives nanoseconds since 1970."""
 
     __slots__ = ("conn", "epoch", "now")
 
@@ -18,7 +17,7 @@ class Clock:
         self.conn: int | None = None
 
     def instant(self) -> Instant:
-        """Return ``now``, for callers that keep a function."""
+        """Return ``now``, for callers that need a function."""
         return self.now
 
     def unix(self) -> Instant:

@@ -8,19 +8,19 @@ from brokerproof.harness.model.time import Instant
 
 
 class Connection(Protocol):
-    """A connection, whatever protocol it speaks."""
+    """A connection of any protocol."""
 
     @property
     def is_open(self) -> bool:
-        """True if input for this connection still means anything."""
+        """True if this connection still handles input."""
 
     def receive(self, now: Instant, data: bytes) -> None: ...
 
     def pause_delivery(self, paused: bool) -> None:
-        """True if the peer gets no messages because it does not read."""
+        """True if deliveries are paused because the peer does not read."""
 
     def on_peer_gone(self) -> None:
-        """The peer is gone; nothing can be sent."""
+        """The peer has disconnected; nothing can be sent."""
 
     def on_store_failed(self, reason: str) -> None:
         """Refuse the peer's request, which cannot be stored, and close the connection."""

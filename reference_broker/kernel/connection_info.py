@@ -1,4 +1,4 @@
-"""Facts about connections for the management API
+"""Connection facts for the management API
 (:mod:`brokerproof.reference_broker.protocols.management_http`)."""
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ BY_NOTHING, BY_RESOURCE, BY_FLOW = "none", "resource", "flow"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One open connection. ``timeout_s`` is its heart-beat interval, 0 without; ``blocked_at`` when
-    it was held back last."""
+    """One open connection. ``timeout_s`` is its heartbeat interval (0: none); ``blocked_at`` is
+    when it was last blocked."""
 
     protocol: str
     user: str
@@ -44,7 +44,7 @@ class Described:
 @runtime_checkable
 class Describes(Protocol):
     def describe(self) -> Described | None:
-        """Return the connection's facts; None before it is open."""
+        """Return the connection's facts; None until it is open."""
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
         """Return its unsettled deliveries."""
@@ -52,7 +52,7 @@ class Describes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The remote and the local end of a connection, each as HOST:PORT, and when it was accepted."""
+    """The remote and local ends of a connection, as HOST:PORT, and when it was accepted."""
 
     remote: str
     local: str

@@ -1,4 +1,4 @@
-"""The state that all connections of one broker share."""
+"""The state shared by all connections of one broker."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ State = TypeVar("State")
 
 @dataclass(slots=True)
 class BrokerContext:
-    """``start`` is the instant from which check passes are counted, ``check_interval`` the time
+    """``start`` is the instant from which periodic checks are counted, ``check_interval`` the time
     between them.
 
-    ``large`` takes large bodies, where there is a disk for them. ``certificates`` has, by
-    connection, the subject of the certificate that the transport knows the peer by. ``connections``
-    are all there are, ``arrivals`` where they came from.
-    """
+    ``large`` stores large bodies if there is a disk. ``certificates`` has the client certificate's
+    subject by connection. ``connections`` has all connections, ``arrivals`` their endpoints."""
 
     settings: Settings
     family: BrokerFamily
@@ -52,8 +50,7 @@ class BrokerContext:
     _states: dict[type, object] = field(default_factory=dict)
 
     def state(self, kind: type[State]) -> State:
-        """Return the one ``kind`` of this broker: what a protocol's connections share among
-        themselves."""
+        """Return this broker's single ``kind`` object, which a protocol's connections share."""
         state = self._states.get(kind)
         if state is None:
             state = self._states[kind] = kind()
@@ -61,8 +58,8 @@ class BrokerContext:
         return state
 
     def certified(self, conn: int) -> str | None:
-        """The user that the peer's certificate belongs to. Where security is off, that is anybody
-        with a certificate."""
+        """The user to whom the peer's certificate belongs. With security off, any certificate is
+        accepted."""
         subject = self.certificates.get(conn)
         if subject is None:
             return None

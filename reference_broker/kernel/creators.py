@@ -1,4 +1,4 @@
-"""Number of things of one kind that each connection has created and that still exist."""
+"""Counts the existing things of one kind that each connection has created."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Creators(Generic[Thing]):
         self._of: dict[Thing, int] = {}
 
     def count(self, conn: int) -> int:
-        """Return how many things of ``conn`` exist."""
+        """Return how many existing things ``conn`` has created."""
         return self._counts[conn]
 
     def add(self, conn: int, thing: Thing) -> None:
@@ -25,11 +25,11 @@ class Creators(Generic[Thing]):
         self._of[thing] = conn
 
     def remove(self, thing: Thing) -> None:
-        """Note that ``thing`` exists no more."""
+        """Note that ``thing`` no longer exists."""
         conn = self._of.pop(thing, None)
         if conn is not None and conn in self._counts:
             self._counts[conn] -= 1
 
     def forget(self, conn: int) -> None:
-        """``conn`` is over: its things stay, and count for nobody."""
+        """Note the end of ``conn``: its things stay but no longer count for a connection."""
         self._counts.pop(conn, None)

@@ -8,53 +8,51 @@ Bytes
 The arithmetic of ``consumer-window-size`` (ARTEMIS-STOMP-window-1 to -5), in bytes of whole
 encoded frames:
 
-1. A window of size W starts with a credit of W. Two sizes are special: -1 is no flow control at
+1. A window of size W starts with a credit of W. Two sizes are special: -1 means no flow control at
    all, and 0 starts with a credit of 1.
-2. There is room while the credit is above zero. Room is asked *before* the frame's length is known.
+2. There is room while the credit is above zero. Room is checked *before* the frame's length is
+known.
 3. A delivery charges the length L of the whole encoded frame. The credit may become negative: a
    window never stops a frame that starts with credit left, so up to L - 1 bytes more than W can be
    outstanding.
-4. A settlement gives back exactly what was charged for the deliveries that it settles; never an
-   estimate, and never the same charge twice.
+4. A settlement restores exactly what was charged for the deliveries it settles: never an estimate,
+   and never the same charge twice.
 
 From 2 and 3: without settlements, frames of equal length L are delivered ceil(W / L) times for W >=
 1. From 1 to 4: a window of 0 delivers strictly one at a time, because 1 - L is not above zero for
-any frame and giving back L restores exactly 1. That is why 0 can start with 1 and needs no rule of
-its own.
+any frame and giving back L restores exactly 1. So 0 can start with 1 and needs no special rule.
 
-An ``auto`` subscription settles nothing, so a window that was asked for there is used up and never
-comes back.
+An ``auto`` subscription settles nothing, so a window requested for it is used up and never
+restored.
 
 Deliveries
 ----------
 Link credit (2.6.7 of AMQP 1.0). The two ends of a link keep the same two numbers, and each changes
 one of them:
 
-1. ``delivery-count`` is the sender's. It starts where the sender says, goes up by one for each
-   delivery, wraps at 2^32, and is not a count of anything in particular: only differences mean
-   something (AMQP10-CREDIT-01, -13).
-2. ``link-credit`` is the receiver's, and says how many deliveries more it will take
+1. ``delivery-count`` is the sender's. It starts at the sender's choice, increases by one per
+   delivery and wraps at 2^32. Only differences are meaningful (AMQP10-CREDIT-01, -13).
+2. ``link-credit`` is the receiver's, and says how many more deliveries it will accept
   (AMQP10-CREDIT-02, -23).
-3. What both really agree on is their sum, the count at which the sender must stop. The receiver
-   chooses that limit; a delivery moves the count by one and the credit by minus one and leaves the
-   limit alone (AMQP10-CREDIT-05).
-4. A flow from the receiver says the limit in terms of the last count it knew. Deliveries sent since
-   then are already in the sender's count, so the sender subtracts them (AMQP10-CREDIT-03)::
+3. Their sum is the count at which the sender must stop. The receiver chooses that limit; a delivery
+   adds one to the count, subtracts one from the credit, and leaves the limit unchanged
+   (AMQP10-CREDIT-05).
+4. A flow from the receiver states the limit relative to the last count it knew. The sender's count
+   already includes later deliveries, so the sender subtracts them (AMQP10-CREDIT-03)::
 
        credit := count_receiver + credit_receiver - count_sender
 
-   The result can be below zero when credit was taken back while deliveries were on their way. It
+   The result can be negative if credit was withdrawn while deliveries were in flight. It then
    counts as zero.
-5. Without a count in the flow the receiver did not know one yet: the sender's first count takes its
-   place (AMQP10-CREDIT-04).
-6. With drain the sender sends what it has, then *advances the count by the rest of the credit*
-   (AMQP10-CREDIT-12). It may not just set the credit to zero: credit is the receiver's number, and
-   a smaller credit at the same count would be a smaller limit, which only the receiver can choose.
-   Using up the limit is something the sender may always do, and the count is how it says so. The
-   receiver sees the count arrive at the limit and knows both that nothing more comes and that
-   nothing is under way, without any message that could be lost or late.
-7. The receiver takes over the sender's count from its flows, and pays for the difference with
-   credit (AMQP10-CREDIT-05). A count beyond the limit is a lie.
+5. A flow without a count means that the receiver did not know one yet: the sender's initial count
+   is used (AMQP10-CREDIT-04).
+6. On drain the sender sends what it has, then *advances the count by the remaining credit*
+   (AMQP10-CREDIT-12). It must not just set the credit to zero: credit belongs to the receiver, and
+   less credit at the same count would lower the limit, which only the receiver can choose. The
+   sender may always use up the limit, and reports that through the count. When the receiver sees
+   the count at the limit, it knows that nothing more will be sent and nothing is in flight.
+7. The receiver adopts the sender's count from its flows and reduces the credit by the difference
+   (AMQP10-CREDIT-05). A count beyond the limit is an error.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ UNLIMITED = -1
 
 
 class ByteWindow:
-    """The credit of one subscription. ``size`` is -1 (no limit) or at least 0, in bytes."""
+    """The credit of one subscription. ``size`` is -1 (unlimited) or at least 0, in bytes."""
 
     __slots__ = ("credit", "size")
 
@@ -74,7 +72,7 @@ class ByteWindow:
         self.credit = 1 if size == 0 else size
 
     def has_room(self) -> bool:
-        """True if one more frame, of whatever length, may be sent."""
+        """True if one more frame, of any length, may be sent."""
         return self.credit > 0 or self.size == UNLIMITED
 
     def cost(self, size: int) -> int:
@@ -86,14 +84,14 @@ class ByteWindow:
             self.credit -= size
 
     def give_back(self, size: int) -> None:
-        """Deliveries that were charged ``size`` together have been settled."""
+        """Restore ``size``, the total charge of deliveries now settled."""
         if self.size != UNLIMITED:
             self.credit += size
 
 
 class MessageWindow(ByteWindow):
-    """The prefetch of one subscription: how many messages it may have that are not acknowledged. 0
-    is none at all."""
+    """The prefetch of one subscription: its maximum of unacknowledged messages. 0: it receives
+    none."""
 
     __slots__ = ()
 
@@ -117,8 +115,8 @@ class SenderCredit:
         self.drain = False
 
     def flow(self, count: int | None, credit: int, drain: bool) -> bool:
-        """The receiver's flow. False, and nothing changed, if it knows a count that we never
-        had."""
+        """Apply the receiver's flow. Return False, without changes, if it states a count that we
+        never had."""
         known = self.first if count is None else count
         if serial_numbers.before(self.count, known):
             return False
@@ -127,12 +125,12 @@ class SenderCredit:
         return True
 
     def spend(self) -> None:
-        """A delivery was begun."""
+        """Note that a delivery has begun."""
         self.count = (self.count + 1) & serial_numbers.MASK
         self.credit -= 1
 
     def drained(self) -> None:
-        """There is nothing to send: the rest of the credit is used up (rule 6)."""
+        """Use up the remaining credit, because there is nothing to send (rule 6)."""
         self.count = serial_numbers.add(self.count, self.credit)
         self.credit = 0
 
@@ -148,12 +146,12 @@ class ReceiverCredit:
         self.credit = 0
 
     def grant(self, deliveries: int) -> None:
-        """``deliveries`` more may be sent."""
+        """Permit ``deliveries`` more."""
         self.credit += deliveries
 
     def spend(self) -> bool:
-        """A delivery began to arrive. False, and nothing changed, if there was no credit for it
-        (AMQP10-CREDIT-09)."""
+        """Note the start of an incoming delivery. Return False, without changes, if there was no
+        credit for it (AMQP10-CREDIT-09)."""
         if self.credit <= 0:
             return False
         self.count = (self.count + 1) & serial_numbers.MASK
@@ -161,10 +159,10 @@ class ReceiverCredit:
         return True
 
     def flow(self, count: int) -> bool:
-        """The sender's flow. False, and nothing changed, if its count is beyond the limit (rule 7).
+        """Apply the sender's flow. Return False, without changes, if its count is beyond the limit
+        (rule 7).
 
-        A count behind ours is no news: nothing on a connection overtakes, so it can only be a
-        mistake.
+        A count behind ours is ignored: a connection preserves order, so it can only be a mistake.
         """
         skipped = serial_numbers.ahead(self.count, count)
         if skipped > self.credit:

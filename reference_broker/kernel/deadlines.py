@@ -1,5 +1,5 @@
-"""A heap of deadlines, each of which carries its action. Moving one is cheap: its old place in the
-heap is skipped when it surfaces."""
+"""A heap of deadlines with actions. Moving one is cheap: its old heap entry is skipped when it
+surfaces."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ Action: TypeAlias = Callable[[Instant], object]
 
 
 class Deadline:
-    """An action, and the instant at which it is due (None: not now).
+    """An action, and the instant at which it is due (None: not scheduled).
 
-    ``conn`` is the connection that the action serves: it is not run once that is forgotten, and may
-    end it.
-    """
+    ``conn`` is the connection that the action serves. The action does not run once the connection
+    is forgotten, and may end it."""
 
     __slots__ = ("_deadlines", "action", "at", "conn", "ticket")
 
@@ -30,16 +29,16 @@ class Deadline:
         self.ticket = 0
 
     def move(self, at: Instant) -> None:
-        """Make the action due at ``at``, instead of at any instant it was due before."""
+        """Reschedule the action to ``at``."""
         self._deadlines.push(self, at)
 
     def cancel(self) -> None:
-        """Make the action due no more; nothing happens if it was not."""
+        """Unschedule the action, if scheduled."""
         self._deadlines.remove(self)
 
 
 class Deadlines:
-    """All pending deadlines. Equal instants come due in the order in which they were set."""
+    """All pending deadlines. At equal instants they run in the order in which they were set."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, int, Deadline]] = []
@@ -56,14 +55,14 @@ class Deadlines:
         return deadline
 
     def divert(self, conn: int, action: Action | None) -> None:
-        """Run ``action`` instead of any other that serves ``conn``; None ends that."""
+        """Run ``action`` in place of all others that serve ``conn``; None ends this."""
         if action is None:
             self._diverted.pop(conn, None)
         else:
             self._diverted[conn] = action
 
     def push(self, deadline: Deadline, at: Instant) -> None:
-        """Put ``deadline`` into the heap, behind others of the same instant."""
+        """Put ``deadline`` into the heap, after others of the same instant."""
         self._ticket += 1
         self._pending += deadline.at is None
         deadline.at = at
@@ -91,8 +90,7 @@ class Deadlines:
         return None
 
     def pop_due(self, now: Instant) -> Deadline | None:
-        """Remove and return the deadline that has been due longest at ``now``, None if nothing is
-        due."""
+        """Remove and return the earliest deadline due at ``now``, None if nothing is due."""
         at = self.next()
         if at is None or at > now:
             return None
@@ -101,7 +99,7 @@ class Deadlines:
         return deadline
 
     def run(self, deadline: Deadline, now: Instant) -> None:
-        """Run the action of ``deadline``, or the one that its connection's are diverted to."""
+        """Run the action of ``deadline``, or the one to which its connection is diverted."""
         action = deadline.action
         if self._diverted and deadline.conn is not None:
             action = self._diverted.get(deadline.conn, action)

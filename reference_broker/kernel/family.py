@@ -1,5 +1,5 @@
-"""The behaviour of a family of brokers: one strategy object per broker, chosen from the settings
-when the broker is assembled."""
+"""The behaviour of a broker family: one strategy object per broker, chosen by the settings at
+assembly."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from brokerproof.reference_broker.kernel.router import Router
 
 
 class BrokerFamily:
-    """The defaults are those of a broker that limits nothing and raises no alarms. ``large`` takes
-    large bodies, None where they stay in memory."""
+    """By default a broker has no limits and raises no alarms. ``large`` stores large bodies; None:
+    they stay in memory."""
 
     nack_is_final = False
     """True if NACK dead-letters a message at once; False if the message is delivered again."""
@@ -44,16 +44,16 @@ class BrokerFamily:
         self.large = large
 
     def prefetch(self, address: str, durable: bool) -> int:
-        """Return how many unacknowledged messages a STOMP subscription to ``address`` may have,
-        unless it asks for another number."""
+        """Return how many unacknowledged messages a STOMP subscription to ``address`` may have by
+        default."""
         return 0
 
     def next_producer(self) -> Callable[[], None] | None:
-        """Return how one of the producers that waited goes on now; it waits no longer."""
+        """Remove and return the callback of a waiting producer that may now continue."""
         return self.admission.next()
 
     def on_resources_read(self, now: Instant, reading: ResourcesRead) -> None:
-        """Take note of how much memory and disk space there is."""
+        """Note the available memory and disk space."""
 
     def on_limits_set(self, now: Instant, limits: LimitsSet) -> None:
-        """Apply limits of resources that were set while the broker runs."""
+        """Apply resource limits that were set while the broker is running."""

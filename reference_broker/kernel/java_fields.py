@@ -1,5 +1,4 @@
-"""Values of a fixed size one after the other, as Java's data streams write them: what CORE and
-OpenWire have in common."""
+"""Fixed-size values in the encoding of Java's data streams, which CORE and OpenWire share."""
 
 from __future__ import annotations
 
@@ -10,12 +9,11 @@ int32, int64 = _INT.pack, _LONG.pack
 
 
 class Malformed(Exception):
-    """Bytes that are not what a protocol has there; one sentence."""
+    """Bytes that a protocol does not permit there; one sentence."""
 
 
 class FieldReader:
-    """Reads fields one after the other. Each method raises :class:`Malformed` where there is no
-    such value."""
+    """Reads fields in sequence. Each method raises :class:`Malformed` if there is no such value."""
 
     __slots__ = ("at", "buffer")
 

@@ -1,14 +1,12 @@
-"""Large messages: bodies that lie in files of their own while everything else of the message is in
-memory.
+"""Large messages: the body is in its own file, the rest of the message in memory.
 
-A :class:`LargeBody` is there as long as somebody holds it: the places of its message in queues, a
-transaction, the page that its message lies on, a frame that waits, a delivery that is on its way.
-When the last of them is done with it, its file goes, at the end of the input in which that was: so
-it may pass from hand to hand without being held between.
+A :class:`LargeBody` exists as long as it is held: by its message's places in queues, a transaction,
+a page with its message, a waiting frame or a delivery in progress. Its file is deleted at the end
+of the input in which the last holder releases it, so it may be passed on within an input without
+being held.
 
-Its bytes do not count for the memory of its address (manual, chapter on large messages), and are
-never in memory as a whole.
-"""
+Its bytes do not count towards its address's memory (manual, chapter on large messages), and are
+never all in memory."""
 
 from __future__ import annotations
 
@@ -28,16 +26,16 @@ class Files(Protocol):
     def read(
         self, body: LargeBody, begin: int, count: int, then: Callable[[bytes | None], None]
     ) -> None:
-        """Calls ``then`` later with these bytes, or with None if they cannot be read."""
+        """Call ``then`` later with these bytes, or with None if they cannot be read."""
 
     def idle(self, body: LargeBody) -> None:
-        """Nobody holds ``body`` now."""
+        """Note that nobody holds ``body`` now."""
 
 
 class LargeBody:
-    """``length`` is its length, of which ``written`` are in its file, which may be there once it
-    has ``begun``; ``is_text`` says that it is UTF-8 as a whole, where that was asked for. A body
-    that was found ``damaged`` cannot be delivered to anybody any more."""
+    """``length`` is its length, of which ``written`` bytes are in its file, which may exist once it
+    has ``begun``. ``is_text``: it is valid UTF-8, if that was checked. A ``damaged`` body can no
+    longer be delivered."""
 
     __slots__ = (
         "begun",
@@ -67,15 +65,15 @@ class LargeBody:
         self.holders += 1
 
     def drop(self) -> None:
-        """One less needs it."""
+        """Release one hold."""
         self.holders -= 1
         if not self.holders:
             self.files.idle(self)
 
 
 class LargeBodySlice:
-    """The ranges of a large body that are the body of a message, as a protocol sees it. It has a
-    length and no bytes."""
+    """The ranges of a large body that form a message's body in a protocol. It has a length but no
+    bytes."""
 
     __slots__ = ("ranges", "whole")
 
@@ -88,8 +86,7 @@ class LargeBodySlice:
 
 
 class SliceReader:
-    """Reads an extract piece by piece, and holds its body meanwhile. One piece is under way at a
-    time."""
+    """Reads a slice piece by piece, one at a time, and holds its body meanwhile."""
 
     def __init__(self, extract: LargeBodySlice) -> None:
         self._body = extract.whole
@@ -105,8 +102,8 @@ class SliceReader:
         return self._next is None
 
     def ask(self, then: Callable[[bytes | None], None]) -> None:
-        """``then`` is called later with the next piece, None if it cannot be read; not if this is
-        closed by then."""
+        """Call ``then`` later with the next piece (None: unreadable), unless the reader is closed
+        by then."""
         assert self._next is not None
         begin, count = self._next
         self._next = next(self._pieces, None)
@@ -120,7 +117,7 @@ class SliceReader:
             then(data)
 
     def close(self) -> None:
-        """Nothing more is wanted. May be called again."""
+        """Stop reading. May be called repeatedly."""
         if not self.closed:
             self.closed = True
             self._body.drop()
@@ -141,14 +138,14 @@ class ArrivingBody(Protocol):
         """Add the next bytes."""
 
     def finish(self) -> LargeBody:
-        """Return the body, which is complete. It is removed again unless it is held at the end of
-        this input."""
+        """Return the complete body. It is deleted unless held at the end of this input."""
 
     def abandon(self) -> None:
-        """The rest will not arrive. May be called again, and after the end."""
+        """Give up the body: the rest will not arrive. May be called repeatedly, and after the
+        end."""
 
 
 class LargeBodies(Protocol):
     def begin(self, *, text: bool, failed: Callable[[str], None]) -> ArrivingBody:
-        """Return a new body; with ``text`` it is noted whether it is UTF-8. ``failed`` is called
-        with a sentence if it cannot be stored."""
+        """Return a new body; ``text``: check whether it is UTF-8. ``failed`` is called with a
+        sentence if it cannot be stored."""

@@ -1,4 +1,4 @@
-"""Watching a peer for silence. Each family has its own rule for when that is too long."""
+"""Watches peers for silence. Each family has its own rule for the limit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ NEVER: Instant = 2**63 - 1
 class SilenceMonitor(ABC):
     """Watches what one connection receives.
 
-    ``start`` is the broker's start, ``interval`` the time between its check passes, ``ttl`` how
-    long the connection may be silent, ``now`` when it was opened, ``last_heard`` when the last
-    bytes arrived.
-    """
+    ``start`` is the broker's start, ``interval`` the time between checks, ``ttl`` how long the
+    connection may be silent, ``now`` when it was opened, ``last_heard`` when the last bytes
+    arrived."""
 
     def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
         self.start = start
@@ -24,14 +23,14 @@ class SilenceMonitor(ABC):
         self.last_heard = now
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:
-        """Count ``data``, which arrived. Any byte is a sign of life, also those that are not a
-        frame (STOMP11-HB-08, STOMP12-HB-08)."""
+        """Note the arrival of ``data``. Any byte counts as a sign of life, even outside a frame
+        (STOMP11-HB-08, STOMP12-HB-08)."""
         self.last_heard = now
 
     @abstractmethod
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
-        """Apply ``ttl``, which the peer has agreed on, from ``now`` on; ``first`` is for monitors
-        that look at times of their own."""
+        """Apply the agreed ``ttl`` from ``now`` on; ``first`` is for monitors with their own check
+        times."""
 
     @abstractmethod
     def deadline(self) -> Instant:
@@ -39,8 +38,8 @@ class SilenceMonitor(ABC):
 
 
 class IntervalMonitor(SilenceMonitor):
-    """Looks for silence once an interval, ``ttl``, at instants that are computed and not walked.
-    Nothing is watched before :meth:`agreed`, nor with a ``ttl`` of 0."""
+    """Checks for silence once per ``ttl`` at calculated instants. It is inactive before
+    :meth:`agreed` and with a ``ttl`` of 0."""
 
     def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
         super().__init__(start, interval, 0, now)
@@ -51,25 +50,22 @@ class IntervalMonitor(SilenceMonitor):
         self._first = now + first
 
     def _look(self, at: Instant) -> Instant:
-        """Return the look that sees what arrived ``at``."""
+        """Return the check that detects bytes received ``at``."""
         return self._first + max(0, -(-(at - self._first) // self.ttl)) * self.ttl
 
 
 class Beats:
-    """Our own signs of life: one every ``period`` ns after ``now``, whatever else was sent
-    meanwhile (STOMP12-HB-09).
+    """Our own heartbeats: one every ``period`` ns after ``now``, whatever else was sent
+    (STOMP12-HB-09).
 
-    The rhythm is counted from the agreement and not from the last beat, so a host that wakes late
-    does not drift.
-    """
+    They are timed from the agreement, not from the last beat, so a late host causes no drift."""
 
     def __init__(self, period: Duration, now: Instant) -> None:
         self.period = period
         self.deadline: Instant = now + period
 
     def beat(self, now: Instant) -> bytes:
-        """Return the bytes to send at ``now``, the instant of the deadline or later, and move
-        the deadline."""
+        """Return the bytes to send at ``now``, on or after the deadline, and move the deadline."""
         self.deadline += self.period
         if self.deadline <= now:
             self.deadline = now + self.period

@@ -1,10 +1,9 @@
 """Messages, and their places in queues.
 
-A :class:`Message` is what a producer handed over and never changes. What many messages of one
-producer have in common (destination, headers) is an :class:`Envelope`, shared between them, so that
-an encoder can do its work once per envelope and not once per message. An :class:`Entry` is one
-message's place in one queue; a message sent to three subscriptions has three entries.
-"""
+A :class:`Message` is what a producer sent and never changes. An :class:`Envelope` has what many
+messages of a producer have in common (destination, headers); they share it, so encoders work once
+per envelope rather than once per message. An :class:`Entry` is a message's place in one queue; a
+message sent to three subscriptions has three entries."""
 
 from __future__ import annotations
 
@@ -22,10 +21,9 @@ class Envelope:
     """A message's header fields, without its body and its number.
 
     ``destination`` is what the producer wrote, ``address`` the same without the acceptor's prefix;
-    ``routing`` is None when the producer asked for none. ``text`` says that the producer gave no
-    content-length (ARTEMIS-STOMP-jms-1). ``size`` are the bytes of the names and values of the
-    headers. ``wire`` belongs to the encoders: bytes already encoded, by the encoder's key.
-    """
+    ``routing`` is None if the producer requested none. ``text``: the producer gave no
+    content-length (ARTEMIS-STOMP-jms-1). ``size`` is the bytes of header names and values. ``wire``
+    caches encoded bytes by the encoder's key."""
 
     __slots__ = (
         "_durable",
@@ -90,10 +88,9 @@ Section = tuple[int, int, int, int]
 class Message:
     """One message: its number (unique in the broker, from 1), its envelope and its body.
 
-    ``route`` says where it was sent, and is the envelope unless a protocol keeps the rest elsewhere
-    until it is asked for (see :mod:`brokerproof.reference_broker.protocols.amqp10.message`).
-    ``arrived`` is when it came, in ns since 1970.
-    """
+    ``route`` says where it was sent; it is the envelope unless a protocol decodes the rest on
+    demand (see :mod:`brokerproof.reference_broker.protocols.amqp10.message`). ``arrived`` is its
+    arrival, in ns since 1970."""
 
     __slots__ = ("arrived", "body", "envelope", "number", "route")
 
@@ -113,7 +110,7 @@ class Message:
         self.arrived = arrived
 
     def size(self) -> int:
-        """Bytes, as the memory of its address counts them (see
+        """Its size in bytes for its address's memory (see
         :mod:`brokerproof.reference_broker.families.artemis.accounting`)."""
         return self.envelope.size + len(self.body)
 
@@ -124,16 +121,16 @@ class Message:
 
     @property
     def expires(self) -> int:
-        """The end of the message's life, in milliseconds since 1970; never, if not above 0."""
+        """The message's expiry in milliseconds since 1970; 0 or less: never."""
         return self.envelope.expires
 
     def content(self) -> int | None:
-        """Return the bytes of content and properties; None if only the headers tell."""
+        """Return the bytes of content and properties; None if the headers determine them."""
         return None
 
     def paged_out(self, write: Callable[[bytes], LargeBody]) -> Message | None:
-        """Return the message with its body in the file that ``write`` makes; None if its protocol
-        keeps it whole."""
+        """Return the message with its body in the file that ``write`` creates; None if its protocol
+        needs it whole."""
         return None
 
     def property(self, name: str) -> Value:
@@ -173,18 +170,17 @@ class LargeMessage(Message):
 
 
 class ResourceClaim(Protocol):
-    """A resource that an entry holds while it is in its queue: memory, a place in the journal or
-    on a page."""
+    """A resource held by an entry in its queue: memory, or a place in the journal or on a page."""
 
     def release(self) -> None:
-        """The entry has left its queue for good. Called once."""
+        """The entry has left its queue permanently. Called once."""
 
     def failed(self, failures: int) -> None:
-        """The entry came back to its queue, as a failed delivery, for the time ``failures``."""
+        """The entry returned to its queue as a failed delivery, number ``failures``."""
 
 
 class LargeBodyClaim:
-    """The claim of a large message's places in queues: ``charge``, and its body as long as any of
+    """The claim of a large message's queue entries: ``charge``, and the body while any of
     ``holders`` has it."""
 
     __slots__ = ("_body", "_charge", "_holders")
@@ -196,7 +192,7 @@ class LargeBodyClaim:
         body.retain()
 
     def release(self) -> None:
-        """One holder has it no more."""
+        """Release one holder's share."""
         self._charge.release()
         self._holders -= 1
         if not self._holders:
@@ -209,15 +205,13 @@ class LargeBodyClaim:
 class Entry:
     """A message's place in one queue.
 
-    ``order`` grows with every message put into the queue and never changes, so a message that comes
-    back finds its old place. ``deliveries`` counts how often it was sent out, ``failures`` how
-    often it came back as a failed delivery, and ``earlier`` the failures in the queue that gave it
-    up. ``barred`` has the consumers that must not get it any more, None for nobody. ``notes``
-    belongs to the protocol sides: what was said about the message when it came back. ``charge`` is
-    what has to be released when the entry has left its queue for good, None for nothing. ``batch``
-    is the batch that stores what put the entry into its queue, 0 for none: no delivery leaves
-    before it is stored.
-    """
+    ``order`` grows with every message put into the queue and never changes, so a returned message
+    regains its place. ``deliveries`` counts deliveries, ``failures`` failed ones, and ``earlier``
+    the failures in the queue that dead-lettered it. ``barred`` has the consumers that must not
+    receive it again (None: none). ``notes`` is for protocols: annotations made when the message was
+    returned. ``charge`` must be released when the entry leaves its queue permanently (None:
+    nothing). ``batch`` is the storage batch that added the entry (0: none): no delivery is sent
+    before it is stored."""
 
     __slots__ = (
         "barred",

@@ -1,5 +1,4 @@
-"""Collects the effects of one ``handle`` call, so that each connection gets at most one
-``SendBytes``."""
+"""Collects the effects of one ``handle`` call, with at most one ``SendBytes`` per connection."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from brokerproof.reference_broker.kernel.streamed_sends import Layer, Streams
 
 
 class PauseReason(enum.Enum):
-    """Why a connection is not read, although it is open."""
+    """Why an open connection is not read."""
 
     FILES = enum.auto()
     """Its broker is behind with writing files."""
@@ -34,16 +33,15 @@ class PauseReason(enum.Enum):
 
 
 class Outbox:
-    """Order of what comes out: observations as they were made, then for each connection its bytes,
-    whether it is read, and its close.
+    """Effects are in this order: observations as made, then for each connection its bytes, whether
+    it is read, and its close.
 
-    No confirmation before its data: a connection *waits for* the batch that stores what its own
-    input did, or what another's did for it, and for the batch of every entry delivered to it. Until
-    that batch is stored nothing leaves to the connection. This holds for the connection and not for
-    single frames: so it does not matter through which queues a frame passes before it gets here
-    (an AMQP session's window, a body in pieces, a socket that is full), nor in which input it
-    arrives. Nothing overtakes.
-    """
+    No confirmation is sent before its data is stored: a connection *waits for* the batch with the
+    changes made by its own input, or for it by another's, and for the batch of every entry
+    delivered to it. Until that batch is stored nothing is sent to the connection. This applies to
+    the whole connection rather than single frames, so it does not matter which buffers a frame
+    passes through first (an AMQP session's window, a body in pieces, a full socket), or in which
+    input it arrives. Order is always preserved."""
 
     def __init__(self) -> None:
         self.streams = Streams(self._put_now, self._close_now, self._layers_of)
@@ -65,29 +63,29 @@ class Outbox:
 
     @property
     def closed(self) -> Sequence[int]:
-        """The connections whose transport is closed with what is drained next."""
+        """The connections whose transport closes with the next drain."""
         return self._closed
 
     def wrap(self, conn: int, layer: Layer) -> None:
-        """From here on ``layer`` stands between ``conn`` and its transport."""
+        """Insert ``layer`` between ``conn`` and its transport."""
         self._layers[conn] = layer
 
     def unwrap(self, conn: int) -> None:
-        """Nothing stands there any more."""
+        """Remove the layer of ``conn``."""
         self._layers.pop(conn, None)
 
     def concern(self, conn: int) -> None:
-        """This input does something for ``conn``: if that is durable, ``conn`` waits for it."""
+        """Note that this input affects ``conn``, which waits for it if it is durable."""
         self._concerned.add(conn)
 
     def wait_for(self, conn: int, batch: int) -> None:
-        """Nothing leaves to ``conn`` before ``batch`` and what this input does are stored."""
+        """Hold output to ``conn`` until ``batch`` and this input's changes are stored."""
         self._concerned.add(conn)
         if batch > self._stored:
             self._waits_for[conn] = max(batch, self._waits_for.get(conn, 0))
 
     def send(self, conn: int, data: bytes) -> None:
-        """``data`` goes to ``conn`` behind everything sent before."""
+        """Send ``data`` to ``conn`` after everything sent before."""
         if self._layers:
             layer = self._layers.get(conn)
             if layer is not None:
@@ -102,23 +100,23 @@ class Outbox:
         self._put_now(conn, data)
 
     def stream(self, conn: int, head: bytes, body: LargeBodySlice, tail: bytes) -> None:
-        """``head``, the bytes of ``body`` and ``tail`` go to ``conn``, as one whole, as the peer
-        takes them."""
+        """Send ``head``, the bytes of ``body`` and ``tail`` to ``conn`` contiguously, as fast as
+        the peer reads."""
         self._concerned.add(conn)
         self.streams.begin(conn, head, body, tail)
 
     def gather(self, conn: int, body: LargeBodySlice, made_of: Callable[[bytes], bytes]) -> None:
-        """Send what ``made_of`` returns for the bytes of ``body`` when they are read, for a
-        protocol that needs a body as a whole."""
+        """Read ``body`` and send the result of ``made_of`` for its bytes, for protocols that need a
+        whole body."""
         self._concerned.add(conn)
         self.streams.begin(conn, b"", body, b"", made_of)
 
     def watch(self, conn: int, streams: Callable[[bool], None]) -> None:
-        """Call ``streams`` with whether something leaves piece by piece to ``conn``."""
+        """Call ``streams`` whenever streaming to ``conn`` starts or ends."""
         self.streams.watchers[conn] = streams
 
     def pause_writing(self, conn: int, paused: bool) -> None:
-        """Stop or resume what leaves piece by piece: the peer of ``conn`` does not read."""
+        """Pause or resume streaming to ``conn``, whose peer does not read."""
         self.streams.pause(conn, paused)
 
     def on_peer_gone(self, conn: int) -> None:
@@ -128,7 +126,7 @@ class Outbox:
         return self._layers.get(conn)
 
     def _put_now(self, conn: int, data: bytes) -> bool:
-        """Returns whether it waits for something to be stored."""
+        """Return whether it waits for storage."""
         chunks = self._chunks.get(conn)
         if chunks is None:
             self._chunks[conn] = [data]
@@ -137,7 +135,7 @@ class Outbox:
         return conn in self._held
 
     def close(self, conn: int) -> None:
-        """``conn`` is closed behind everything that was sent."""
+        """Close ``conn`` after everything sent."""
         layer = self._layers.get(conn)
         if layer is not None:
             layer.close_asked()
@@ -145,15 +143,15 @@ class Outbox:
             self._close_now(conn)
 
     def cut(self, conn: int) -> None:
-        """``conn`` is closed as it is, whatever stands between."""
+        """Close ``conn`` immediately, ignoring its layer."""
         self._close_now(conn)
 
     def _close_now(self, conn: int) -> None:
         self._closed.append(conn)
 
     def stop_reading(self, conn: int, reason: PauseReason) -> None:
-        """``conn`` is not to be read until every ``reason`` is gone: its peer is held back by its
-        transport."""
+        """Stop reading ``conn`` until every ``reason`` is gone, so that the transport applies
+        back-pressure."""
         reasons = self._unread.setdefault(conn, set())
         if not reasons:
             self._reading[conn] = False
@@ -170,18 +168,17 @@ class Outbox:
             self._reading[conn] = True
 
     def forget(self, conn: int) -> None:
-        """``conn`` is over; whether it is read does not matter any more."""
+        """Forget ``conn``, which has ended."""
         self._unread.pop(conn, None)
         self._reading.pop(conn, None)
         self.streams.watchers.pop(conn, None)
 
     def observe(self, conn: int, requirement: str, detail: str) -> None:
-        """A branch was taken that exists because of ``requirement``."""
+        """Note that a branch implementing ``requirement`` was taken."""
         self._observed.append(Observe(conn, requirement, detail))
 
     def alarm(self, resource: str, short: bool) -> None:
-        """An alarm of ours was raised or cleared, and the brokers that this one is linked with are
-        to know."""
+        """Notify linked brokers that our own alarm was raised or cleared."""
         self._observed.append(AlarmChanged(resource, short))
 
     def drain(self, batch: int = 0) -> list[Effect]:
@@ -217,8 +214,8 @@ class Outbox:
         return effects
 
     def release(self, batch: int) -> None:
-        """All batches up to ``batch`` are stored: what waited for them goes out with the next
-        drain."""
+        """Note that all batches up to ``batch`` are stored: output that waited for them is sent
+        with the next drain."""
         self._stored = batch
         self._waits_for = {conn: last for conn, last in self._waits_for.items() if last > batch}
         for conn, held in list(self._held.items()):
@@ -241,12 +238,11 @@ class Outbox:
             self._free.append(SendBytes(conn, b"".join(chunks)))
 
     def give_up(self) -> list[int]:
-        """Drop all effects that waited for a batch, which cannot be stored. Returns the connections
+        """Drop all effects that waited for a batch that cannot be stored. Return the connections
         concerned.
 
-        One that was to be closed behind that is closed at once, and one that lacks a part of a
-        large body now is cut.
-        """
+        A connection due to close after them is closed at once; one with an incomplete large body is
+        cut."""
         held, self._held = self._held, {}
         waited, self._waits_for = self._waits_for, {}
         self._free += [Close(conn) for conn, data in held.items() if data[-1][1] is None]

@@ -1,9 +1,8 @@
-"""Comparison of a password with the one in a users file, plain or hashed.
+"""Compares a password with a plain or hashed one from a users file.
 
 A hash is ``ENC(ITERATIONS:SALT:HASH)`` with salt and hash in hexadecimal digits: PBKDF2 with
-HMAC-SHA-1 (RFC 8018), which is what ``artemis mask --hash`` prints, in the parentheses that
-artemis-users.properties wants around it.
-"""
+HMAC-SHA-1 (RFC 8018), as printed by ``artemis mask --hash``, in the parentheses that
+artemis-users.properties requires."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _NOBODYS = (
 
 
 def is_hash(stored: str) -> bool:
-    """True if ``stored`` is a hash that :func:`admitted` can compare with."""
+    """True if ``stored`` is a hash that :func:`admitted` supports."""
     match = _HASH.fullmatch(stored)
     return match is not None and 1 <= int(match["iterations"]) <= MOST_ITERATIONS
 
@@ -33,9 +32,7 @@ def is_hash(stored: str) -> bool:
 def admitted(users: Mapping[str, str], name: str, password: bytes) -> bool:
     """True if ``name`` is a user with that password.
 
-    In constant time, also for a name that nobody has: that takes as long as a hash where anybody
-    has one.
-    """
+    Takes constant time, even for an unknown name: as long as a hash, if any user has one."""
     stored = users.get(name)
     if stored is None:
         stored = _NOBODYS if any(map(is_hash, users.values())) else ""

@@ -1,11 +1,9 @@
-"""Detection of a connection's protocol by its first bytes.
+"""Detects a connection's protocol by its first bytes.
 
-An acceptor that speaks one protocol knows. Others look at the first bytes: each protocol that is
-registered begins in its own way, and the one that begins in no particular way (STOMP) is what
-remains. That one may be wrapped in another (STOMP over WebSocket, ARTEMIS-STOMP-ws-1), which has
-first bytes of its own too. As soon as a byte differs the choice is made, so a peer that sends
-little is not kept waiting.
-"""
+An acceptor with a single protocol needs no detection. Otherwise, each registered protocol has its
+own first bytes, except one (STOMP), which is the fallback. The fallback may be wrapped in a
+transport with its own first bytes (STOMP over WebSocket, ARTEMIS-STOMP-ws-1). The choice is made at
+the first differing byte, so a peer that sends little need not wait."""
 
 from __future__ import annotations
 
@@ -32,8 +30,8 @@ Wrap: TypeAlias = Callable[[int, Acceptor, BrokerContext, Connection], Connectio
 
 @dataclass(frozen=True, slots=True)
 class Detectable:
-    """The protocols of an acceptor: those known by their first bytes, the one that remains, and
-    the transport that this may be wrapped in, known by its first bytes."""
+    """The protocols of an acceptor: those with known first bytes, the fallback, and the transport
+    that may wrap it, also with known first bytes."""
 
     by_first_bytes: Mapping[bytes, Become]
     otherwise: Become
@@ -45,8 +43,7 @@ class DelegatingConnection:
     """Buffers a connection's first bytes until its protocol is known, then delegates every call to
     that protocol's connection.
 
-    A peer that says nothing at all for the time of a handshake is closed without a word.
-    """
+    A peer that sends nothing for the duration of a handshake is disconnected silently."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self._conn = conn
@@ -60,7 +57,7 @@ class DelegatingConnection:
 
     @property
     def _serving(self) -> Connection | None:
-        """The connection that answers for this one already."""
+        """The detected protocol's connection."""
         return self._became
 
     def _become(self, became: Connection, now: Instant, data: bytes) -> None:
@@ -71,7 +68,7 @@ class DelegatingConnection:
             became.receive(now, data)
 
     def _wait_for_words(self, silent_ms: int) -> None:
-        """Sets the time limit: that of the acceptor, else ``silent_ms``."""
+        """Set the time limit: the acceptor's, else ``silent_ms``."""
         within = ms(self._acceptor.handshake_timeout_ms or silent_ms)
         self._silence.move(self._opened + within)
 
@@ -110,9 +107,8 @@ class DelegatingConnection:
 class ProtocolDetector(DelegatingConnection):
     """A connection whose first bytes are still to arrive.
 
-    Where only one protocol is possible, wrapped or not, its connection is there from the start and
-    its time limits rule.
-    """
+    If only one protocol is possible, wrapped or not, its connection exists from the start and its
+    time limits apply."""
 
     def __init__(
         self,

@@ -1,23 +1,22 @@
-"""An ordered store of messages, and the rule by which its consumers get them.
+"""An ordered store of messages, and the rules for delivering them to consumers.
 
-Order: every entry has a number that never changes; the ready entries are sorted by it, always.
-Entries that come back are merged into their old places, so the next consumer gets the oldest
-message first. Invariant between calls: if entries are ready, no consumer has room that may have
-them. Therefore a new message either goes straight to a consumer or to the end. An entry may wait
-although a consumer has room only if the consumer's selector does not select it, or if it came back
-as undeliverable to that consumer.
+Every entry has a fixed number, and the ready entries are always sorted by it. Returned entries are
+merged into their old places, so the next consumer receives the oldest message first. Invariant
+between calls: no consumer that may receive a ready entry has room. So a new message goes either
+straight to a consumer or to the end. An entry waits despite a consumer with room only if the
+consumer's selector rejects it, or if it was returned as undeliverable to that consumer.
 
-A queue in which consumers may not have everything is choosy. There each entry goes to the next
-consumer in turn who has room and may have it, and a new one is treated like those that wait. What
-each consumer has looked at is remembered, so that nothing is looked at again unless it comes back.
+A queue is selective ("choosy") if some consumer may not receive every message. Then each entry goes
+to the next consumer in turn that has room and may receive it, and a new entry is treated like
+waiting ones. The queue remembers which entries each consumer has examined, so that none is examined
+again unless it is returned.
 
-A delivery ends in one of four ways (:class:`brokerproof.harness.model.enums.Outcome`):
-ACCEPTED is gone; RELEASED comes back and does not count against the message; MODIFIED comes back as
-a failed delivery; REJECTED goes to the dead letters at once. A message with as many failures as
-``max_attempts`` (above 0) goes to the dead letters too.
+A delivery ends in one of four ways (:class:`brokerproof.harness.model.enums.Outcome`): ACCEPTED
+removes the message; RELEASED returns it without counting a failure; MODIFIED returns it as a failed
+delivery; REJECTED dead-letters it at once. A message with ``max_attempts`` failures (if above 0) is
+also dead-lettered.
 
-A browser sees what waits, oldest first and each entry once, and takes nothing away.
-"""
+A browser sees each waiting entry once, oldest first, and removes nothing."""
 
 from __future__ import annotations
 
@@ -48,8 +47,8 @@ more for each 4 KiB of its size, not of its body: an AMQP message decodes that w
 
 
 class Serving:
-    """The share of an input that queues may hand out. A consumer may have room for all of a deep
-    queue; what it does not get at once follows in turns of its own, at the same instant."""
+    """Limits how many messages queues deliver per input. A consumer may have room for all of a deep
+    queue; the rest follows in separate turns at the same instant."""
 
     def __init__(self, most: int = sys.maxsize) -> None:
         self._most = most
@@ -58,11 +57,11 @@ class Serving:
         """Queues that may have more to hand out."""
 
     def begin(self) -> None:
-        """The next input has a share of its own."""
+        """Start the next input with a full share."""
         self.left = self._most
 
     def go_on(self) -> None:
-        """Let interrupted queues hand out more, in turn."""
+        """Let interrupted queues continue delivering, in turn."""
         while self.interrupted and self.left > 0:
             queue = next(iter(self.interrupted))
             del self.interrupted[queue]
@@ -74,15 +73,15 @@ class Consumer(Protocol):
         """True if one more message can be taken now."""
 
     def deliver(self, entry: Entry) -> None:
-        """Takes a message. Called only right after ``has_room()`` was true."""
+        """Deliver a message. Called only right after ``has_room()`` was true."""
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored (see :meth:`Outbox.wait_for`)."""
 
 
 class Browser(Protocol):
-    """A reader of a queue that takes nothing away. ``cursor`` is the order of the last entry it
-    saw, 0 before the first."""
+    """Reads a queue without removing messages. ``cursor`` is the order of the last entry seen, 0
+    before the first."""
 
     cursor: int
 
@@ -90,14 +89,14 @@ class Browser(Protocol):
         """True if one more message can be shown now."""
 
     def show(self, entry: Entry) -> None:
-        """Sees a message. Called only right after ``has_room()`` was true."""
+        """Show a message. Called only right after ``has_room()`` was true."""
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored (see :meth:`Outbox.wait_for`)."""
 
 
 class PagedTail(Protocol):
-    """The part of a queue that is on pages, behind all that is in memory
+    """The part of a queue on pages, after everything in memory
     (:class:`brokerproof.reference_broker.persistence.cursor.PageCursor`)."""
 
     left: int
@@ -105,46 +104,46 @@ class PagedTail(Protocol):
 
     @property
     def is_coming(self) -> bool:
-        """True if what comes next is on its way."""
+        """True if the next messages are being read."""
 
     def read_on(self, most: int = 128) -> bool:
-        """Appends the next few to the queue, ``most`` at most. False if there are none, or none can
-        be had now."""
+        """Append at most ``most`` messages to the queue. Return False if there are none or none
+        available now."""
 
     def browse(self, browser: Browser) -> None:
-        """Shows ``browser``, which has seen all that waits in memory, what is behind that."""
+        """Show ``browser`` the paged messages after it has seen all those in memory."""
 
     def stop_browsing(self, browser: Browser) -> None:
-        """``browser`` sees nothing more."""
+        """Stop showing messages to ``browser``."""
 
 
 class Numbered(Protocol):
-    """Something that is on disk when ``batch`` is stored."""
+    """Something that is on disk once ``batch`` is stored."""
 
     batch: int
 
 
 class RoundRobin:
-    """Chooses the next consumer: the first with room after the one served last (ties go by order
-    of arrival)."""
+    """Chooses the next consumer: the first with room after the one served last (ties by order of
+    arrival)."""
 
     def __init__(self) -> None:
-        # Not a list: a peer that leaves takes up to 20,000 consumers out, from anywhere.
+        # Not a list: a peer that leaves may remove up to 20,000 consumers from any position.
         self._turns: OrderedDict[Consumer, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._turns)
 
     def add(self, consumer: Consumer) -> None:
-        """``consumer`` joins, as the last in turn."""
+        """Add ``consumer`` as the last in turn."""
         self._turns[consumer] = None
 
     def remove(self, consumer: Consumer) -> None:
-        """``consumer`` leaves; the turn of the others does not change."""
+        """Remove ``consumer``; the order of the others does not change."""
         del self._turns[consumer]
 
     def pick(self) -> Consumer | None:
-        """The consumer to serve now, or None when none has room."""
+        """The consumer to serve now, or None if none has room."""
         for consumer in self._turns:
             if consumer.has_room():
                 self._end_turn(consumer)
@@ -161,7 +160,7 @@ class RoundRobin:
         return None
 
     def _end_turn(self, consumer: Consumer) -> None:
-        """Put ``consumer``, and those that it was preferred to, behind all others."""
+        """Move ``consumer``, and those skipped in its favour, to the end."""
         first = None
         while first is not consumer:
             first = next(iter(self._turns))
@@ -172,7 +171,7 @@ class RoundRobin:
 
 
 class ReadyEntries(deque[Entry]):
-    """The entries in memory that wait for a consumer, sorted by their order."""
+    """The waiting entries in memory, sorted by order."""
 
     __slots__ = ()
 
@@ -184,7 +183,7 @@ class ReadyEntries(deque[Entry]):
         if not back or not self or back[-1].order < self[0].order:
             self.extendleft(reversed(back))
         elif len(back) <= _FEW:
-            # A merge would cost each single entry that comes back the length of the queue.
+            # A merge for each single returned entry would cost the length of the queue.
             for entry in back:
                 self.insert(self.behind(entry.order), entry)
         else:
@@ -194,8 +193,8 @@ class ReadyEntries(deque[Entry]):
 
 
 class Selection:
-    """Who of the consumers may have which entry. ``choosy`` is true if not everybody may have
-    everything; ``looked`` has up to which order a consumer has looked at what waits then."""
+    """Which consumers may receive which entries. ``choosy``: some consumer may not receive every
+    entry; ``looked`` has the order up to which each consumer has then examined waiting entries."""
 
     def __init__(self, dispatcher: RoundRobin) -> None:
         self.choosy = False
@@ -222,17 +221,17 @@ class Selection:
         return selector is None or selector.matches(entry.message)
 
     def note_looked(self, order: int) -> None:
-        """Consumers with room have looked at all that waits up to ``order``."""
+        """Note that consumers with room have examined all waiting entries up to ``order``."""
         for consumer in self._dispatcher.with_room():
             self.looked[consumer] = order
 
     def look_again(self, order: int) -> None:
-        """Have consumers look at what waits behind ``order``."""
+        """Make consumers examine waiting entries after ``order`` again."""
         for consumer, looked in self.looked.items():
             self.looked[consumer] = min(looked, order)
 
     def came_back(self, back: list[Entry]) -> None:
-        """``back``, which is sorted, waits again."""
+        """Note that the entries ``back``, which are sorted, wait again."""
         if not self._barring and any(entry.barred is not None for entry in back):
             self._barring = self.choosy = True
         if back and self.choosy:
@@ -240,7 +239,7 @@ class Selection:
 
 
 class Browsers:
-    """The browsers of ``queue``, of which ``ready`` waits in memory."""
+    """The browsers of ``queue``, whose waiting entries in memory are ``ready``."""
 
     def __init__(self, queue: Queue, ready: ReadyEntries) -> None:
         self.joined: dict[Browser, None] = {}
@@ -248,19 +247,19 @@ class Browsers:
         self._ready = ready
 
     def add(self, browser: Browser) -> None:
-        """``browser`` joins and sees what waits."""
+        """Add ``browser`` and show it waiting messages."""
         self.joined[browser] = None
         self.offer(browser)
 
     def remove(self, browser: Browser) -> None:
-        """``browser`` sees nothing more."""
+        """Stop showing messages to ``browser``."""
         del self.joined[browser]
         if self._queue.behind is not None:
             self._queue.behind.stop_browsing(browser)
 
     def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
-        """Return the number of waiting messages that ``browser`` has not seen and ``selector``
-        selects. Messages on pages are counted as for :meth:`Queue.available`."""
+        """Return the number of waiting messages that ``selector`` selects and ``browser`` has not
+        seen. Messages on pages are counted as for :meth:`Queue.available`."""
         place = self._ready.behind(browser.cursor)
         if selector is None:
             return max(0, len(self._queue) - place - max(0, browser.cursor - self._queue.order))
@@ -268,7 +267,7 @@ class Browsers:
         return sum(selector.matches(entry.message) for entry in unseen)
 
     def offer(self, browser: Browser) -> None:
-        """Shows ``browser`` what it has not seen, as long as it has room."""
+        """Show ``browser`` unseen messages while it has room."""
         queue, ready = self._queue, self._ready
         place = ready.behind(browser.cursor)
         while place < len(ready) and browser.has_room():
@@ -283,16 +282,15 @@ class Browsers:
 
 
 class Queue:
-    """One queue. ``dead_letter`` takes a message that failed ``max_attempts`` times; 0 or less is
+    """One queue. ``dead_letter`` receives messages that failed ``max_attempts`` times; 0 or less:
     no limit.
 
-    ``filter`` says which messages may enter; who puts messages in asks it before. ``durable``
-    queues are there again after a restart. ``id`` is the store's number for the queue, 0 where
-    there is no store; ``behind`` is what lies on pages. ``unstored`` gathers what an input brought
-    into being, for the store to number with the input's batch; None where nothing survives a
-    restart. ``batch`` is the batch that stores the queue itself, or that it had a consumer.
-    ``clock`` returns the nanoseconds since 1970; None where messages do not expire.
-    """
+    ``filter`` decides which messages may enter; callers check it first. ``durable`` queues survive
+    a restart. ``id`` is the store's number for the queue (0: no store); ``behind`` is its part on
+    pages. ``unstored`` collects what an input created, for the store to number with the input's
+    batch; None if nothing survives a restart. ``batch`` is the batch that stores the queue itself,
+    or that it had a consumer. ``clock`` returns nanoseconds since 1970; None if messages do not
+    expire."""
 
     new_ready: type[ReadyEntries] = ReadyEntries
 
@@ -335,12 +333,12 @@ class Queue:
 
     @property
     def size_waiting(self) -> int:
-        """Bytes of the bodies in memory that wait for a consumer; looks at each of them."""
+        """Total bytes of the waiting bodies in memory; iterates over all."""
         return sum(len(entry.message.body) for entry in self._ready)
 
     @property
     def order(self) -> int:
-        """The number of the last message that came into memory."""
+        """The number of the last message added to memory."""
         return self._order
 
     @property
@@ -353,7 +351,7 @@ class Queue:
 
     @property
     def in_use(self) -> bool:
-        """True if anybody consumes, or any message is here or may come back."""
+        """True if there are consumers, or messages that are here or may be returned."""
         used = len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0
         return used or bool(self.browsers.joined)
 
@@ -366,8 +364,7 @@ class Queue:
         """Add a new message at the end.
 
         ``source_entry`` is the entry of a dead letter in its old queue. ``charge`` is released when
-        the message has left the queue for good.
-        """
+        the message leaves the queue permanently."""
         self._order += 1
         entry = Entry(message, self._order, charge)
         if source_entry is not None:
@@ -385,14 +382,13 @@ class Queue:
             self.dispatch()
 
     def refuses(self, message: Message) -> bool:
-        """True if ``message`` is not to be put here, for want of room; asked before."""
+        """True if there is no room for ``message``; called before adding it."""
         return False
 
     def append_paged(
         self, message: Message, source_entry: Entry | None, charge: ResourceClaim
     ) -> Entry:
-        """A message that has been in this queue comes back into memory, behind all that is there.
-        It is not dispatched."""
+        """Append a message read back into memory, without dispatching it."""
         self._order += 1
         entry = Entry(message, self._order, charge)
         if source_entry is not None:
@@ -402,7 +398,7 @@ class Queue:
         return entry
 
     def add_consumer(self, consumer: Consumer, selector: Selector | None = None) -> None:
-        """``consumer`` joins and gets what waits, of that what ``selector`` selects."""
+        """Add ``consumer`` and deliver the waiting messages that ``selector`` selects."""
         if self.on_consumer is not None:
             self.on_consumer()
         if self.unstored is not None:
@@ -413,8 +409,7 @@ class Queue:
         self.dispatch()
 
     def get(self, consumer: Consumer) -> None:
-        """Give ``consumer``, which does not join, the oldest message that waits, if there is
-        one."""
+        """Deliver the oldest waiting message, if any, to ``consumer`` without adding it."""
         if self.on_consumer is not None:
             self.on_consumer()
         if not self._ready and self.behind is not None and self.behind.left:
@@ -423,20 +418,20 @@ class Queue:
             self.hand(consumer, self._ready.popleft())
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """``consumer`` gets nothing more. What it holds must be settled separately."""
+        """Remove ``consumer``. Messages that it holds must be settled separately."""
         self._dispatcher.remove(consumer)
         self._selection.remove(consumer)
 
     def dispatch(self) -> None:
-        """Serves consumers until nothing waits or none has room. To be called whenever room may
-        have grown."""
+        """Serve consumers until nothing waits or none has room. Call it whenever room may have
+        grown."""
         self._serve()
         self.read_on()
         for browser in tuple(self.browsers.joined):
             self.browsers.offer(browser)
 
     def read_on(self) -> None:
-        """Serves consumers who have room from what is behind memory."""
+        """Serve consumers with room from messages outside memory."""
         if self.behind is not None and self.behind.left:
             while self._dispatcher.with_room():
                 if self._interrupted() or not self.behind.read_on():
@@ -444,9 +439,9 @@ class Queue:
                 self._serve()
 
     def hand(self, consumer: Consumer, entry: Entry) -> None:
-        """``consumer``, who has room, gets ``entry``: on the wire when both are stored. A message
-        whose body is damaged leaves the queue: it would disconnect one consumer after the other. So
-        does one whose life is over: that is seen when its turn comes, not before."""
+        """Deliver ``entry`` to ``consumer``, which has room; it is sent once both are stored. A
+        message with a damaged body leaves the queue, since it would disconnect every consumer in
+        turn. So does an expired message, which is noticed only when its turn comes."""
         large = entry.message.large
         if (large is not None and large.damaged) or self._has_expired(entry.message):
             self.discard(entry)
@@ -476,15 +471,15 @@ class Queue:
         self.hand(consumer, entry)
 
     def _interrupted(self) -> bool:
-        """True if the rest has to wait: what may be handed out within this input has been."""
+        """True if this input's share is used up and the rest must wait."""
         if self.serving.left > 0:
             return False
         self.serving.interrupted[self] = None
         return True
 
     def _choose(self) -> None:
-        """Dispatches where not everybody may have everything. Who delivers may put an entry back,
-        in its old place."""
+        """Dispatch for a choosy queue. A consumer may return an entry to its old place during
+        delivery."""
         ready, selection, dispatcher = self._ready, self._selection, self._dispatcher
         looked = (selection.looked.get(consumer, 0) for consumer in dispatcher.with_room())
         place = ready.behind(min(looked, default=self._order))
@@ -505,8 +500,8 @@ class Queue:
         selection.note_looked(self._order)
 
     def available(self, consumer: Consumer) -> int:
-        """Return the number of waiting messages that ``consumer`` may have. With a selector this
-        is counted among the first :data:`_MOST_COUNTED` in memory."""
+        """Return how many waiting messages ``consumer`` may receive. With a selector only the first
+        :data:`_MOST_COUNTED` in memory are counted."""
         if not self._selection.choosy:
             return len(self)
         may_have = self._selection.may_have
@@ -514,19 +509,19 @@ class Queue:
 
     @property
     def is_untouched(self) -> bool:
-        """True if nothing of what waits was ever delivered."""
+        """True if no waiting message was ever delivered."""
         return not self.unsettled and not any(entry.deliveries for entry in self._ready)
 
     def read(self) -> None:
-        """Dispatch again: messages of the paged tail have been read, or the rest has its turn."""
+        """Dispatch again, after reading paged messages or when the rest has its turn."""
         self.dispatch()
         waiting, self._on_read = self._on_read, []
         for callback in waiting:
             callback()
 
     def when_read(self, then: Callable[[], None]) -> bool:
-        """True if messages are on their way, from the disk or in a later turn; ``then`` is called
-        when they are here."""
+        """True if messages will follow from disk or in a later turn; ``then`` is called when they
+        arrive."""
         from_disk = self.behind is not None and self.behind.left and self.behind.is_coming
         if not from_disk and self not in self.serving.interrupted:
             return False
@@ -534,8 +529,8 @@ class Queue:
         return True
 
     def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
-        """Ends deliveries. What comes back is *not* dispatched: a caller may have more to give back
-        first."""
+        """End deliveries. Returned messages are *not* dispatched, because the caller may return
+        more first."""
         self.unsettled -= len(entries)
         if outcome is Outcome.ACCEPTED:
             for entry in entries:
@@ -559,13 +554,13 @@ class Queue:
             self._take_back(back)
 
     def discard(self, entry: Entry) -> None:
-        """``entry`` has left for good. A consumer calls it itself for what it takes and will not
+        """Remove ``entry`` permanently. Consumers call this for messages they take and will not
         settle."""
         if entry.charge is not None:
             entry.charge.release()
 
     def delete(self) -> None:
-        """The queue is of no more use: what waits is gone, and so is whatever still comes back."""
+        """Delete the queue: waiting messages are discarded, and so are messages returned later."""
         self._discarded = True
         self.purge()
 

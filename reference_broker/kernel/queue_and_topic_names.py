@@ -1,4 +1,4 @@
-"""Names of places where a queue and a topic of one name are two places: ``queue://NAME`` and
+"""Qualified names, which distinguish a queue and a topic of the same name: ``queue://NAME`` and
 ``topic://NAME``."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ DEAD_LETTERS = "ActiveMQ.DLQ"
 
 
 def qualified(name: str, routing: RoutingType | None) -> str:
-    """The address of the place ``name``; without a ``routing`` it is a queue."""
+    """The qualified address of ``name``; without a ``routing`` it is a queue."""
     return (TOPIC if routing is RoutingType.MULTICAST else QUEUE) + name
 
 
@@ -20,5 +20,5 @@ def is_topic(address: str) -> bool:
 
 
 def plain(address: str) -> str:
-    """The name without what says which kind of place it is."""
+    """The name without its qualifier."""
     return address.partition("://")[2] if address.startswith((QUEUE, TOPIC)) else address

@@ -1,5 +1,4 @@
-"""The release that the broker names to its peers: the distribution's, which stands in
-pyproject.toml."""
+"""The release that the broker announces to its peers: the distribution's, from pyproject.toml."""
 
 from importlib.metadata import version
 

@@ -1,20 +1,19 @@
-"""From a name to an address and its queues: creation on demand, publishing, subscribing, dead
+"""Resolves names to addresses and queues: creation on demand, publishing, subscribing, dead
 letters, deletion.
 
-How a destination is used is decided in this order (ARTEMIS-STOMP-routing-1 to -6): what the frame
-says (header, then prefix: the protocol side has done that before it calls us); what the address is,
-if it exists; the address setting's ``default-address-routing-type``; MULTICAST, the documented
-default.
+The routing type of a destination is decided in this order (ARTEMIS-STOMP-routing-1 to -6): the
+frame (header, then prefix, both resolved by the protocol side); the existing address; the address
+setting's ``default-address-routing-type``; MULTICAST, the documented default.
 
-An address that exists for the other way only learns the new one if ``auto-create-addresses`` allows
-it. An anycast destination also needs the queue of its name, if ``auto-create-queues`` allows it. A
-multicast one needs no queue: each subscription makes its own, and takes it along when it goes.
+An existing address of the other routing type gains the new one only if ``auto-create-addresses``
+allows it. An anycast destination also needs the queue of its name, created if
+``auto-create-queues`` allows it. A multicast destination needs no queue: each subscription creates
+its own, which is deleted with it.
 
-A durable subscription is a multicast queue that stays when its consumer goes. Its name is known
-beforehand (ARTEMIS-STOMP-durable-4), so it may be one that the settings made. It has one consumer
-at a time, and it belongs to one address and keeps the selector it was made with: who asks for the
-same name and something else is refused, not given something else than was asked for.
-"""
+A durable subscription is a multicast queue that stays when its consumer leaves. Its name is known
+beforehand (ARTEMIS-STOMP-durable-4), so the settings may have created it. It has one consumer at a
+time, belongs to one address and keeps its original selector: a request with the same name but other
+properties is refused."""
 
 from __future__ import annotations
 
@@ -41,11 +40,9 @@ Special: TypeAlias = Callable[["Router", MemoryAccount], Address | None]
 class Router:
     """Routes messages to the queues of ``addresses``.
 
-    ``clock`` names the connection whose input creates an address. ``expires`` returns the
-    nanoseconds since 1970 by which the messages of all queues expire; None where they do not.
-    ``special`` makes the address of a name that stands for something else than queues, None for all
-    others.
-    """
+    ``clock`` knows the connection whose input creates an address. ``expires`` returns the current
+    time (ns since 1970) by which messages expire; None if they do not. ``special`` creates the
+    address for a name with special meaning, None for all others."""
 
     def __init__(
         self,
@@ -80,12 +77,12 @@ class Router:
         self._subscriptions = 0
 
     def begin_input(self) -> None:
-        """The next input has a share of its own of what queues may hand out."""
+        """Start the next input with a full delivery share."""
         self.addresses.within_unit = False
         self.serving.begin()
 
     def restore(self) -> None:
-        """Put back what an earlier broker left. Called once, before the first input."""
+        """Restore an earlier broker's state. Called once, before the first input."""
         stored = self._stored
         if stored is None:
             return
@@ -120,14 +117,13 @@ class Router:
             self.addresses.tidy(queue)
 
     def begin_atomic_unit(self) -> None:
-        """Store the changes of this input as a whole or not at all, even if the broker ends
-        meanwhile."""
+        """Store this input's changes atomically, even if the broker ends meanwhile."""
         self.addresses.within_unit = True
         if self._stored is not None:
             self._stored.begin_atomic_unit()
 
     def ending(self) -> None:
-        """The broker ends in order."""
+        """Note that the broker is shutting down cleanly."""
         if self._stored is not None:
             self._stored.ending(
                 queue for address in self._addresses.values() for queue in address.queues
@@ -143,7 +139,7 @@ class Router:
         return self._messages
 
     def get_or_create(self, name: str, routing: RoutingType | None) -> Address:
-        """The address ``name``, usable in the way asked for; created on demand. Raises
+        """The address ``name`` with the requested routing type, created on demand. Raises
         :class:`NoRoute`."""
         rule = self._rules.of(name)
         address = self._addresses.get(name)
@@ -185,12 +181,12 @@ class Router:
         return address
 
     def enqueue(self, message: Message, queue: Queue) -> None:
-        """Puts ``message`` into the anycast ``queue`` of the address of its name, whatever its
+        """Put ``message`` into the anycast ``queue`` of the address with its name, whatever its
         envelope says."""
         queue.enqueue(message, None, self._addresses[queue.name].account.charge(message, 1))
 
     def multicast(self, message: Message, name: str) -> None:
-        """Puts ``message`` into the multicast queues of the address ``name``, if there are any."""
+        """Put ``message`` into the multicast queues, if any, of the address ``name``."""
         address = self._addresses.get(name)
         if address is not None and address.multicast:
             address.route(message, RoutingType.MULTICAST)
@@ -205,8 +201,7 @@ class Router:
         durable: bool,
         on_demand: bool,
     ) -> None:
-        """Makes the queue ``name`` at the address ``at``, of which there is none. Raises
-        :class:`NoRoute`."""
+        """Create the new queue ``name`` at the address ``at``. Raises :class:`NoRoute`."""
         address = self.addresses.create(at, {routing})
         queue = self.addresses.make(address, name, routing)
         queue.filter = filter
@@ -219,16 +214,16 @@ class Router:
         self.addresses.record(address, queue)
 
     def delete(self, at: str, queue: Queue) -> None:
-        """Deletes ``queue`` of the address ``at``, and what is in it."""
+        """Delete ``queue`` of the address ``at`` with its messages."""
         self.addresses.delete(self._addresses[at], queue)
 
     def charge_transaction(self, message: Message) -> ResourceClaim:
-        """Charges ``message`` to its address until it is published, or not."""
+        """Charge ``message`` to its address until its transaction ends."""
         return self._accounting.find(message.route.address).charge_transaction(message)
 
     def publish(self, message: Message) -> bool:
-        """Puts ``message`` where its envelope says; False if any queue there refused it. Raises
-        :class:`NoRoute`."""
+        """Put ``message`` where its envelope says; return False if any queue there refused it.
+        Raises :class:`NoRoute`."""
         envelope = message.route
         address = self._addresses.get(envelope.address)
         routing = envelope.routing
@@ -249,12 +244,11 @@ class Router:
     def subscription(
         self, name: str, routing: RoutingType | None, selector: Selector | None = None
     ) -> Queue:
-        """The queue that a subscription to ``name`` consumes: the anycast queue, or a new one.
-        Raises :class:`NoRoute`.
+        """The queue consumed by a subscription to ``name``: the anycast queue, or a new one. Raises
+        :class:`NoRoute`.
 
-        A new queue lets in only what ``selector`` selects. From the anycast queue the consumer must
-        select for itself.
-        """
+        A new queue accepts only what ``selector`` selects. On the anycast queue the consumer itself
+        must select."""
         address = self.get_or_create(name, routing)
         if routing is RoutingType.ANYCAST or (
             routing is None and RoutingType.ANYCAST in address.routing
@@ -269,8 +263,8 @@ class Router:
         return queue
 
     def _dead_letter(self, address: str, entry: Entry) -> None:
-        """A message given up goes to the dead letter address as it was sent; without one it is
-        dropped."""
+        """Send a given-up message, as originally sent, to the dead letter address; without one,
+        drop it."""
         dead_letter_address = self._rules.of(address).dead_letter_address
         if dead_letter_address is None:
             return
@@ -289,10 +283,10 @@ class DurableSubscriptions:
     def open(
         self, name: str, routing: RoutingType | None, called: str, selector: Selector | None
     ) -> Queue:
-        """The queue ``called`` of a durable subscription to ``name``, made if there is none. Raises
+        """The queue ``called`` of a durable subscription to ``name``, created if missing. Raises
         :class:`NoRoute`.
 
-        An anycast destination has the one queue that all its consumers share, and keeps it anyway.
+        For an anycast destination it is the queue that all its consumers share, which stays anyway.
         """
         address = self._router.get_or_create(name, routing)
         if routing is not RoutingType.MULTICAST and RoutingType.ANYCAST in address.routing:
@@ -325,8 +319,7 @@ class DurableSubscriptions:
         return queue
 
     def delete(self, called: str) -> None:
-        """Deletes the durable subscription ``called`` and what is in it; nothing happens if there
-        is none.
+        """Delete the durable subscription ``called``, if it exists, with its messages.
 
         Raises :class:`NoRoute` while it has a consumer.
         """

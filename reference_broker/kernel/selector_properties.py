@@ -1,4 +1,4 @@
-"""The names that selectors know, besides those of headers (ARTEMIS-STOMP-selector-1).
+"""The names available to selectors in addition to headers (ARTEMIS-STOMP-selector-1).
 
 ===============  ======================================================================================
 name             value
@@ -12,9 +12,8 @@ AMQTimestamp     when the message arrived, milliseconds since 1970
 AMQSize          bytes: the body, and the names and values of the headers
 ===============  ======================================================================================
 
-Other names are those of headers, and their values are strings; of a header that is repeated the
-first counts (STOMP12-REPEAT-02). ``AMQUserID`` is NULL: STOMP has no such thing.
-"""  # noqa: E501
+Other names are headers with string values; the first of repeated headers counts
+(STOMP12-REPEAT-02). ``AMQUserID`` is NULL, because STOMP has no equivalent."""  # noqa: E501
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 def of_headers(address: str, headers: Headers) -> dict[str, Value]:
-    """Return the properties that messages with equal headers share: all but AMQSize and
+    """Return the properties shared by messages with equal headers: all except AMQSize and
     AMQTimestamp."""
     properties: dict[str, Value] = dict(reversed(headers))
     priority, expires = (_whole(properties.get(name)) for name in ("priority", "expires"))
@@ -43,7 +42,7 @@ def of_headers(address: str, headers: Headers) -> dict[str, Value]:
 
 
 def expires(headers: Headers) -> int:
-    """Return the first header ``expires``, 0 where it is absent or no whole number."""
+    """Return the first header ``expires``, 0 if absent or not an integer."""
     values = (value for name, value in headers if name == "expires")
     return _whole(next(values, None)) or 0
 

@@ -1,9 +1,8 @@
-"""Serial numbers of 32 bits (RFC 1982): counters that wrap, and are compared all the same.
+"""32-bit serial numbers (RFC 1982): wrapping counters that can still be compared.
 
-AMQP counts transfers, deliveries and link credit with them (AMQP10-WIN-01, AMQP10-CREDIT-13,
-AMQP10-DISP-06). Two numbers are compared by the shorter way round the circle: ``a`` is before ``b``
-if going up from ``a`` reaches ``b`` in fewer than 2^31 steps. At exactly 2^31 steps neither is
-before the other; RFC 1982 leaves that pair undefined, and here it counts as *not before*.
+AMQP uses them for transfers, deliveries and link credit (AMQP10-WIN-01, AMQP10-CREDIT-13,
+AMQP10-DISP-06). ``a`` is before ``b`` if counting up from ``a`` reaches ``b`` in fewer than 2^31
+steps. At exactly 2^31 steps RFC 1982 leaves the order undefined; here neither is before the other.
 """
 
 from __future__ import annotations
@@ -42,17 +41,16 @@ def between(first: int, number: int, last: int) -> bool:
 
 
 class NumberIndex:
-    """Serial numbers in their order, so that those of a range are found without a look at others.
+    """Serial numbers in order, so that a range is found without examining others.
 
-    Numbers that are over need not be removed: a range that meets them drops them, so each costs one
-    step, however often ranges are asked for.
-    """
+    Finished numbers need not be removed: the first range that meets them drops them, so each costs
+    one step in total."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
 
     def append(self, number: int, live: Iterable[int], count: int) -> None:
-        """Add ``number``, the highest. ``live`` has the ``count`` numbers that are not over."""
+        """Add ``number``, the highest. ``live`` has the ``count`` unfinished numbers."""
         if len(self._numbers) > 2 * count + 64:
             self._numbers = list(live)
         self._numbers.append(number)

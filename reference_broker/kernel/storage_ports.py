@@ -1,5 +1,5 @@
-"""Ports to the place where messages are stored that do not fit into memory or must survive a
-restart. The kernel knows no file."""
+"""Ports to the storage of messages that exceed memory or must survive a restart. The kernel does
+not know files."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class StoredQueue(Protocol):
 
 
 class RouterStorage(Protocol):
-    """The store as a router sees it: it records changes, and returns queues and messages after a
-    restart."""
+    """The router's view of the store, which records changes and restores queues and messages after
+    a restart."""
 
     @property
     def last_message(self) -> int:
-        """The highest number of a message that an earlier broker left."""
+        """The highest message number of an earlier broker."""
 
     @property
     def queues(self) -> Sequence[StoredQueue]:
         """The queues that an earlier broker had."""
 
     def begin_atomic_unit(self) -> None:
-        """Store what this input does as a whole or not at all."""
+        """Store this input's changes atomically."""
 
     def address_opened(self, address: Address) -> None:
         """``address`` exists now."""
@@ -67,29 +67,29 @@ class RouterStorage(Protocol):
     def queue_deleted(self, queue: Queue, address: Address) -> None: ...
 
     def back(self, queue: Queue, id: int, address: Address) -> None:
-        """``queue`` is the one that an earlier broker had under this number."""
+        """Note that ``queue`` is the one that had this number in an earlier broker."""
 
     def fill(self) -> None:
-        """Put back what was in the queues, all of which are back."""
+        """Restore the messages, after all queues have been restored."""
 
     def ending(self, queues: Iterable[Queue]) -> None:
-        """The broker ends in order, with these queues."""
+        """Note that the broker is shutting down cleanly with these queues."""
 
 
 class BrokerStorage(Protocol):
-    """Files to write and read, as effects; one batch at a time is under way."""
+    """File writes and reads as effects; one batch at a time is in progress."""
 
     @property
     def unfinished(self) -> dict[Queue, None]:
-        """Queues with more to read from pages than one input may."""
+        """Queues with more on pages than one input may read."""
 
     @property
     def batch(self) -> int:
-        """The number of the batch that was sealed last."""
+        """The number of the last sealed batch."""
 
     @property
     def done(self) -> int:
-        """The number up to which batches are stored."""
+        """The number of the last stored batch."""
 
     @property
     def problem(self) -> str:
@@ -101,11 +101,11 @@ class BrokerStorage(Protocol):
 
     @property
     def much_waits(self) -> bool:
-        """True if connections must not be read, since files are behind."""
+        """True if connections must not be read, because storage has fallen behind."""
 
     @property
     def little_waits(self) -> bool:
-        """True if they may be read again."""
+        """True if connections may be read again."""
 
     @property
     def is_idle(self) -> bool:
@@ -113,18 +113,18 @@ class BrokerStorage(Protocol):
 
     @property
     def wants_another_try(self) -> bool:
-        """True if what could not be written must be tried again later."""
+        """True if a failed write must be retried later."""
 
     def seal(self) -> bool:
-        """End the batch; return True if what leaves now must wait for it."""
+        """Seal the batch; return True if current output must wait for it."""
 
     def effects(self) -> list[Effect]: ...
 
     def loaded(self, event: FileLoaded) -> None:
-        """Take what was read."""
+        """Accept the bytes read."""
 
     def stored(self, event: FilesStored) -> bool:
-        """Take note of a batch; return False if it could not be stored."""
+        """Note the result of a batch; return False if it could not be stored."""
 
     def try_again(self) -> None:
-        """Write once more what could not be written."""
+        """Retry a failed write."""

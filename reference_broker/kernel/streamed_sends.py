@@ -1,9 +1,8 @@
-"""Sends of large bodies in pieces, read from their files no faster than the peer takes them.
+"""Sends large bodies in pieces, read from their files no faster than the peer reads.
 
-While something is on its way to a connection, all else for it waits behind, in order: a frame is
-not interrupted. The next piece is read when the last is with the transport, the transport is not
-full, and nothing of it waits for the disk; so there is never more than a piece or two in memory.
-"""
+While a body is being streamed to a connection, all other output to it waits in order, since a frame
+must not be interrupted. The next piece is read when the transport has accepted the last one and is
+not full, and no output waits for the disk. So at most a piece or two is in memory."""
 
 from __future__ import annotations
 
@@ -16,21 +15,21 @@ from brokerproof.reference_broker.kernel.large_body import LargeBodySlice, Slice
 
 
 class Layer(Protocol):
-    """Something between a connection and its transport."""
+    """A layer between a connection and its transport."""
 
     def outgoing(self, data: bytes) -> bytes:
-        """Return the bytes that go to the transport for ``data``."""
+        """Return the bytes to write to the transport for ``data``."""
 
     def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
-        """Likewise, for some bytes of something that leaves in parts."""
+        """Likewise, for part of a streamed frame."""
 
     def close_asked(self) -> None:
-        """The connection wants to be closed; the layer does it when it is time."""
+        """The connection asks to be closed; the layer closes it in due course."""
 
 
 @dataclass(slots=True, eq=False)
 class _Stream:
-    """One thing that leaves in pieces."""
+    """One streamed frame."""
 
     head: bytes
     reading: SliceReader
@@ -45,8 +44,8 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Line:
-    """The sends waiting for one connection; the first is under way. None stands for the close of
-    the connection."""
+    """The sends waiting for one connection; the first is in progress. None means the connection's
+    close."""
 
     waiting: deque[_Stream | bytes | None] = field(default_factory=deque)
     moved: bool = False
@@ -54,8 +53,8 @@ class _Line:
 
 
 class Streams:
-    """``put`` takes bytes for a connection and says whether they have to wait for the disk;
-    ``close`` closes one; ``layer`` is what stands between one and its transport."""
+    """``put`` accepts bytes for a connection and returns whether they must wait for the disk;
+    ``close`` closes one; ``layer`` returns its layer."""
 
     def __init__(
         self,
@@ -84,8 +83,8 @@ class Streams:
         tail: bytes,
         made_of: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """One more thing is to leave: ``head``, the bytes of ``body`` and ``tail``, or what is
-        ``made_of`` them as a whole."""
+        """Queue another stream: ``head``, the bytes of ``body`` and ``tail``, or what ``made_of``
+        returns for the whole."""
         stream = _Stream(head, SliceReader(body), tail, self._layer(conn), made_of)
         line = self.lines.get(conn)
         if line is not None:
@@ -96,8 +95,7 @@ class Streams:
         self.go_on(conn)
 
     def behind(self, conn: int, data: bytes | None) -> bool:
-        """Puts ``data``, or the end of the connection, behind what is on its way; False if nothing
-        is."""
+        """Queue ``data``, or the close, after current streams; return False if there are none."""
         line = self.lines.get(conn)
         if line is None:
             return False
@@ -113,7 +111,7 @@ class Streams:
             self.go_on(conn)
 
     def go_on(self, conn: int) -> None:
-        """Reads the next piece for ``conn``, if it may."""
+        """Read the next piece for ``conn`` if permitted."""
         line = self.lines.get(conn)
         if line is None or conn in self._paused:
             return
@@ -173,7 +171,7 @@ class Streams:
             watcher(streams)
 
     def on_peer_gone(self, conn: int) -> None:
-        """``conn`` can carry nothing more."""
+        """Note that ``conn`` is dead."""
         self._paused.discard(conn)
         line = self.lines.pop(conn, None)
         for send in () if line is None else line.waiting:
@@ -181,8 +179,7 @@ class Streams:
                 send.reading.close()
 
     def stalled(self, conn: int) -> bool:
-        """True if nothing has left to ``conn`` since this was asked last, although something
-        waits."""
+        """True if nothing was sent to ``conn`` since the last call although output is waiting."""
         line = self.lines.get(conn)
         if line is None:
             return False

@@ -1,12 +1,10 @@
-"""Transactions: sends and settlements that happen together at COMMIT, or not at all.
+"""Transactions: sends and settlements that take effect together at COMMIT, or not at all.
 
-A send is held back until COMMIT. A settlement has left its subscription at once, and its window
-with it: the client has finished with the message, so its buffer is free (ARTEMIS-STOMP-window-2
-speaks of *sending* the ACK). But the queue learns of it only at COMMIT. What is held back occupies
-the memory of its address meanwhile. After ABORT, which DISCONNECT and a lost connection imply
-(STOMP12-BEGIN-04), every message whose settlement was undone returns to its queue as a failed
-delivery and is delivered again.
-"""
+A send is held back until COMMIT. A settlement frees its subscription's window at once: the client
+has finished with the message, so its buffer is free (ARTEMIS-STOMP-window-2 speaks of *sending* the
+ACK). But the queue learns of it only at COMMIT. Messages held back count towards their address's
+memory. After ABORT, implied by DISCONNECT and a lost connection (STOMP12-BEGIN-04), every message
+whose settlement was undone returns to its queue as a failed delivery and is redelivered."""
 
 from __future__ import annotations
 
@@ -25,22 +23,21 @@ class Transaction:
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
 
     def send(self, message: Message, charge: ResourceClaim) -> None:
-        """Holds ``message`` until COMMIT, and what it occupies until the end."""
+        """Hold ``message`` until COMMIT, and its memory until the end."""
         self._sends.append((message, charge))
 
     def settle(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
-        """Holds the settlement of ``entries`` until COMMIT."""
+        """Hold the settlement of ``entries`` until COMMIT."""
         self._settlements.append((queue, entries, outcome))
 
     def commit(self, publish: Callable[[Message], object]) -> list[Queue]:
-        """Settles and publishes everything, in the order it was asked for; returns the queues to
-        dispatch."""
+        """Settle and publish everything in the requested order; return the queues to dispatch."""
         for queue, entries, outcome in self._settlements:
             queue.settle(entries, outcome)
         sends = iter(self._sends)
         try:
             for message, charge in sends:
-                charge.release()  # from here on it is charged to the queues that it reaches
+                charge.release()  # from now on it is charged to the queues that it reaches
                 publish(message)
         finally:
             for _, charge in sends:
@@ -48,7 +45,8 @@ class Transaction:
         return self._queues()
 
     def undo(self) -> list[Queue]:
-        """Forgets the sends and takes the settled messages back; returns the queues to dispatch."""
+        """Drop the sends and return the settled messages to their queues; return the queues to
+        dispatch."""
         for _, charge in self._sends:
             charge.release()
         undone: dict[Queue, list[Entry]] = {}

@@ -1,1 +1,1 @@
-"""Sockets, clocks and processes: the only place of the broker that knows them."""
+"""The only part of the broker that uses sockets, clocks and processes."""

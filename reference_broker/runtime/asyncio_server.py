@@ -1,17 +1,14 @@
-"""The only place of the broker that knows connected sockets, a clock and asyncio: it drives one
-sans-I/O broker over TCP, with TLS between (:mod:`brokerproof.reference_broker.runtime.tls`) where
-an acceptor has it.
+"""Drives one sans-I/O broker over TCP, with TLS (:mod:`brokerproof.reference_broker.runtime.tls`)
+if an acceptor has it. The only part of the broker that uses connected sockets, a clock and asyncio.
 
-Inputs go in with ``time.monotonic_ns()``; effects come out and are carried out in order. One timer
-serves ``next_deadline()``. What a broker sends within one turn of the loop to one connection leaves
-in one write.
+Inputs are stamped with ``time.monotonic_ns()``; effects are carried out in order. One timer serves
+``next_deadline()``. Everything sent to a connection within one turn of the loop is written at once.
 
-A slow reader: what a connection has not taken waits here. Above :data:`WRITE_HIGH` bytes the
-broker is told, so that messages stay in their queues, until it is below :data:`WRITE_LOW`. Its
-bytes are still read, since its heart-beats and acknowledgements are among them. Only a peer that
-asks for more and more answers and reads none comes to :data:`WRITE_STOP`; from there on it is not
-read either. A connection with more than :data:`WRITE_MOST` waiting is cut.
-"""
+Output to a slow reader waits here. Above :data:`WRITE_HIGH` bytes the broker is notified, so that
+messages stay in their queues, until it falls below :data:`WRITE_LOW`. The peer's bytes are still
+read, because they include heartbeats and acknowledgements. Only a peer that requests ever more
+answers without reading them reaches :data:`WRITE_STOP`; then it is no longer read. A connection
+with more than :data:`WRITE_MOST` waiting is cut."""
 
 from __future__ import annotations
 
@@ -98,12 +95,11 @@ class SansIoBroker(Protocol):
 class _Connection(asyncio.Protocol):
     """One accepted connection, known to the broker as ``conn``.
 
-    A turn of the loop gives each connection a share of its time, whatever it sends
-    (:class:`brokerproof.reference_broker.runtime.turns.Turns`): one that took longer is read half
-    as much at once from then on; one that took less than half of it, twice as much. A
-    ``BufferedProtocol`` with a shared buffer was measured and is no quicker: the broker wants
-    ``bytes``, so what its buffer saves in allocation it spends on a copy.
-    """
+    Each turn of the loop gives every connection a share of its time
+    (:class:`brokerproof.reference_broker.runtime.turns.Turns`). The read size of a connection that
+    took longer is halved; that of one that took less than half is doubled. A ``BufferedProtocol``
+    with a shared buffer was measured to be no faster: the broker needs ``bytes``, so the saved
+    allocation is spent on a copy."""
 
     transport: asyncio.Transport
 
@@ -112,7 +108,7 @@ class _Connection(asyncio.Protocol):
         self.conn = 0
         self.remote = self.local = ""
         self.out: list[bytes] = []
-        # The broker knows that it ended, or ended it, or knows nothing of it yet.
+        # The broker knows that it ended, ended it itself, or has not seen it yet.
         self.gone = tls is not None
         self.close_asked = self.closing = False
         self.stopped = self.choked = False
@@ -180,13 +176,13 @@ class _Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.server.turns.depart(self._on_eof)
-        return True  # the transport is closed when it is this connection's turn to depart
+        return True  # the transport closes when it is this connection's turn to depart
 
     def _on_eof(self) -> None:
         self.end(CloseHow.EOF)
         self.server.flush_one(self)
         if not self.closing and self.transport.get_write_buffer_size() > 0:
-            # The transport writes the rest before it closes, but not for ever.
+            # The transport writes the rest before it closes, but not forever.
             self._expect_end(FLUSH_S)
         self.transport.close()
 
@@ -220,7 +216,7 @@ class _Connection(asyncio.Protocol):
             self.server.feed(PeerGone(self.conn, how))
 
     def flush(self) -> None:
-        """Hand over to the socket what was collected for it."""
+        """Write the collected output to the socket."""
         data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
         self.out.clear()
         if data and self.tls is not None:
@@ -254,11 +250,10 @@ class _Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def close(self) -> None:
-        """Write what is left, say that nothing follows, and give the peer time to read it.
+        """Write the rest, signal the end, and give the peer time to read it.
 
-        Closing at once while the peer still sends would answer its bytes with a reset, and a reset
-        makes the peer's host throw away what it has not read yet: the ERROR frame that says why.
-        """
+        Closing at once while the peer is still sending would trigger a reset, which makes the
+        peer's host discard unread data: the ERROR frame that explains the close."""
         if self.closing or self.transport.is_closing():
             return
         self.gone = self.closing = True
@@ -270,7 +265,7 @@ class _Connection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=0)
         try:
             self.transport.write_eof()
-        except OSError:  # the peer has reset the connection, and asyncio has not read that yet
+        except OSError:  # the peer has reset the connection, which asyncio has not noticed yet
             self.transport.abort()
             return
         self._expect_end(FLUSH_S)
@@ -278,7 +273,7 @@ class _Connection(asyncio.Protocol):
             self._flushed()
 
     def take_leave(self) -> None:
-        """Say, where TLS wants it, that nothing follows."""
+        """Send TLS's closing alert, if there is TLS."""
         if self.tls is not None:
             self.tls.close()
             self._write(self.tls.outgoing())
@@ -317,11 +312,9 @@ class _Server:
         self.connections[connection.conn] = connection
 
     def feed(self, event: Input) -> None:
-        """Hand one input to the broker and carry out what it asks for.
+        """Pass one input to the broker and carry out its effects.
 
-        An exception from the broker is a mistake of ours: it costs the connection that met it, and
-        nobody else.
-        """
+        An exception from the broker is our bug: it costs only the connection that triggered it."""
         try:
             effects = self.broker.handle(time.monotonic_ns(), event)
         except Exception as problem:
@@ -341,7 +334,7 @@ class _Server:
                     self.files.carry_out(effect)
                 continue
             if isinstance(effect, AlarmChanged):
-                continue  # a broker that is a process of its own is linked with no other
+                continue  # a broker process is not linked with others
             connection = connections.get(effect.conn)
             if connection is None or connection.close_asked:
                 continue
@@ -357,8 +350,7 @@ class _Server:
                 case ResumeReading():
                     connection.pause(False)
         if (self._dirty or self._to_close) and not self._flushing:
-            # At the end of this turn, so that what several peers cause for one connection leaves
-            # together.
+            # At the end of this turn, so that output caused by several peers is written together.
             self._flushing = True
             self.loop.call_soon(self.flush)
 
@@ -375,7 +367,7 @@ class _Server:
             f" ({place})"
         )
         if conn is None:
-            # The deadline may still stand: not again at once.
+            # The deadline may be unchanged: do not retry at once.
             self._not_before = time.monotonic_ns() + NS_PER_S
         if conn is None or isinstance(event, PeerGone):
             return
@@ -392,7 +384,7 @@ class _Server:
             self.loop.call_soon_threadsafe(self.feed, event)
 
     async def end_files(self) -> None:
-        """Write durable data before the broker ends, for at most :data:`END_FILES_S`."""
+        """Write durable data before the broker ends, taking at most :data:`END_FILES_S`."""
         if self.files is None:
             return
         self._apply(self.broker.end())
@@ -416,7 +408,7 @@ class _Server:
             connection.flush()
 
     async def shut(self) -> None:
-        """End every connection in order, and after :data:`SHUT_S` without mercy."""
+        """End every connection cleanly, and forcibly after :data:`SHUT_S`."""
         self.flush()
         for connection in list(self.connections.values()):
             connection.gone = True
@@ -432,15 +424,14 @@ class _Server:
             connection.transport.abort()
 
     def read(self, readings: Readings) -> None:
-        """Tell the broker how the machine stands, now and from now on."""
+        """Send the broker readings of the machine now and periodically."""
         self.feed(readings.read())
         self._reading = self.loop.call_later(EVERY_S, self.read, readings)
 
     # the timer
 
     def arm(self) -> None:
-        """The timer stands at or before the next deadline; when it comes too early it is armed
-        again then."""
+        """Set the timer to the next deadline or earlier; if it fires too early it is set again."""
         due = self.broker.next_deadline()
         if due is None or (self._timer is not None and self._armed <= due):
             return
@@ -460,7 +451,7 @@ class _Server:
 
 
 def _hear(loop: asyncio.AbstractEventLoop, control: int, control_input: Control) -> None:
-    """Something can be read where limits are told; at its end nobody tells more."""
+    """Read from the control input; stop at its end."""
     data = os.read(control, 65536)
     if data:
         control_input.read(data)
@@ -479,11 +470,10 @@ async def serve(
 ) -> None:
     """Open the acceptors, call ``ready`` with their ports by name, and serve until ``stop`` is set.
 
-    Acceptors that name no protocol of :data:`SPOKEN` stay closed. Raises :class:`CannotListen`
-    before anything was accepted when one of the others cannot be opened. ``readings`` are what the
-    broker is told of the machine, ``control`` is where limits may be read
-    (:mod:`brokerproof.reference_broker.runtime.control_input`).
-    """
+    Acceptors without a protocol of :data:`SPOKEN` stay closed. Raises :class:`CannotListen`, before
+    accepting anything, if one of the others cannot be opened. ``readings`` reports the machine's
+    state, ``control`` is a source of limits
+    (:mod:`brokerproof.reference_broker.runtime.control_input`)."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(LoopComplaints())
     server = _Server(broker, loop, disk)
@@ -512,7 +502,7 @@ async def serve(
         for listener in listeners:
             await listener.start_serving()
         for listening in sockets:
-            # asyncio has one number for how many may wait and for how many a turn accepts.
+            # asyncio uses one number for the backlog and for how many connections a turn accepts.
             listening.listen(BACKLOG)
         server.arm()
         ready(ports)
@@ -559,20 +549,19 @@ def epoch() -> Duration:
 
 
 def now() -> Instant:
-    """The instant on the clock that :func:`serve` uses."""
+    """The current instant on the clock of :func:`serve`."""
     return time.monotonic_ns()
 
 
 async def _watch(pid: int, stop: asyncio.Event) -> None:
     """Set ``stop`` when the process ``pid`` ends.
 
-    A pidfd becomes readable then. It is asked for instead of a death signal because that one comes
-    when the *thread* that started us ends, and a harness may well start brokers from a short-lived
-    one. Without pidfd: look every second.
-    """
+    A pidfd becomes readable then. A death signal would be sent when the *thread* that started us
+    ends, and a harness may start brokers from a short-lived thread. Without pidfd it polls every
+    second."""
     try:
         handle = os.pidfd_open(pid)
-    except (AttributeError, OSError):  # also where the process has ended
+    except (AttributeError, OSError):  # also if the process has ended
         while _lives(pid):
             await asyncio.sleep(1)
         stop.set()

@@ -1,11 +1,10 @@
-"""Linked brokers on one clock: what a cluster of RabbitMQ shares of them is alarms
+"""Linked brokers on one clock, which share alarms like a RabbitMQ cluster
 (RABBITMQ-FLOW-cluster-1).
 
-Driven like one broker. The first node's acceptors keep their names, those of the others get the
-node's name in front, as in ``b.amqp``. What one node tells the others of its alarms
-(:class:`brokerproof.harness.model.broker_io.AlarmChanged`) reaches them at the same
-instant. Queues are not shared: each node has its own.
-"""
+They are driven like one broker. The first node's acceptors keep their names; those of the others
+are prefixed with the node's name, as in ``b.amqp``. Alarm changes
+(:class:`brokerproof.harness.model.broker_io.AlarmChanged`) reach the other nodes at the same
+instant. Queues are not shared."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ NODES = ("a", "b")
 
 
 class Cluster:
-    """``nodes`` are the brokers by their names, each made with ``linked=True``; the first is who is
-    meant without a name."""
+    """``nodes`` are the brokers by name, each created with ``linked=True``; the first is the
+    default."""
 
     def __init__(self, nodes: Mapping[str, Broker]) -> None:
         self._nodes = dict(nodes)
@@ -40,7 +39,7 @@ class Cluster:
         self._at: dict[int, str] = {}
 
     def handle(self, now: Instant, event: Input) -> Sequence[Effect]:
-        """Return the effects of ``event`` on its node, and of those on the other nodes."""
+        """Return the effects of ``event`` on its node and, in turn, on the other nodes."""
         if isinstance(event, TimerFired):
             return [effect for name in self._nodes for effect in self._handled(now, name, event)]
         if isinstance(event, Connected):

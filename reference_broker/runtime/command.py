@@ -1,20 +1,19 @@
-"""``brokerproof broker``: the reference broker as a process of its own.
+"""``brokerproof broker``: the reference broker as a separate process.
 
-When it is ready it prints one JSON line on standard output and nothing else ever::
+When it is ready it prints one JSON line on standard output, and never anything else::
 
     {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "openwire": null,
      "stomp+ssl": null, "amqps": null, "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [],
      "closed": [], "broker": "brokerproof reference broker", "version": "…"}
 
-``stomp``, ``amqp``, ``core`` and ``openwire`` are the ports of the first acceptors that speak each
-in the clear, ``stomp+ssl`` and ``amqps`` those of the first that speak it over TLS, null where none
-does; ``acceptors`` has the port of each by its name, ``tls`` the names of those with TLS,
-``closed`` the names of those that speak nothing this broker does and are therefore not opened.
+``stomp``, ``amqp``, ``core`` and ``openwire`` are the ports of the first plain acceptor for each
+protocol, ``stomp+ssl`` and ``amqps`` those of the first with TLS; null: none. ``acceptors`` has all
+ports by acceptor name, ``tls`` the names of those with TLS, ``closed`` the names of those not
+opened because this broker speaks none of their protocols.
 
 Exit: 0 stopped by SIGTERM, SIGINT or the end of ``--parent-pid``; 3 an acceptor could not be
-opened; 4 bad options or a bad configuration file. Imports are kept small and late: a harness starts
-many of these.
-"""
+opened; 4 bad options or a bad configuration file. Imports are few and late, because a harness
+starts many brokers."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ SET_UP_FAILED, USAGE = 3, 4
 
 
 class Refusal(click.ClickException):
-    """Why the broker does not run, in one sentence: what it was given is wrong."""
+    """The broker cannot start because its options or configuration are wrong: one sentence."""
 
     exit_code = USAGE
 
@@ -57,8 +56,8 @@ class Refusal(click.ClickException):
 
 
 class SetUpFailed(Refusal):
-    """Why the broker cannot run here: what it was given is right, but an acceptor cannot be
-    opened."""
+    """The broker cannot start because an acceptor cannot be opened, though its configuration is
+    right."""
 
     exit_code = SET_UP_FAILED
 
@@ -254,7 +253,7 @@ def _settings(
         )
     else:
         from brokerproof.reference_broker.config.artemis import (
-            broker_xml,  # lxml is needed for this alone
+            broker_xml,  # only this needs lxml
         )
 
         settings = broker_xml.read(config)
@@ -274,7 +273,7 @@ def _ports_by_acceptor(
 ) -> dict[str, int]:
     chosen_ports: dict[str, int] = {}
     for protocol, port in named.items():
-        # An acceptor in the clear if there is one: that is what these options are about.
+        # Prefer a plain acceptor, which these options are meant for.
         speaking = sorted(
             (acceptor for acceptor in settings.acceptors if protocol in acceptor.protocols),
             key=_has_tls,
@@ -294,10 +293,9 @@ def _ports_by_acceptor(
 
 
 def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
-    """``settings`` with the ports of the named acceptors replaced; 0 is any free port.
+    """``settings`` with the ports of the named acceptors replaced; 0: any free port.
 
-    Raises :class:`BadSetting` for a name that no acceptor has and a port outside 0 to 65535.
-    """
+    Raises :class:`BadSetting` for an unknown acceptor or a port outside 0 to 65535."""
     known = {acceptor.name for acceptor in settings.acceptors}
     for name, port in ports.items():
         if name not in known:

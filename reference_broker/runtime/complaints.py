@@ -1,4 +1,4 @@
-"""What people read on the broker's standard error."""
+"""Messages for people on the broker's standard error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COMPLAIN_EVERY_S = 10.0
 
 
 def complain(sentence: str) -> None:
-    """One line for people on standard error."""
+    """Print one line for people on standard error."""
     sys.stderr.write(f"brokerproof broker: {' '.join(sentence.split())}\n")
     sys.stderr.flush()
 
@@ -20,11 +20,10 @@ class Clock(Protocol):
 
 
 class LoopComplaints:
-    """The loop's exception handler: one line for a problem, and for the same one again after
-    :data:`COMPLAIN_EVERY_S`, with how often it happened meanwhile.
+    """The loop's exception handler: prints one line per problem, and a repeat after
+    :data:`COMPLAIN_EVERY_S` with the number of occurrences.
 
-    Without file descriptors asyncio reports every accept that fails: many of them each second.
-    """
+    Without free file descriptors asyncio reports every failed accept, many times a second."""
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}

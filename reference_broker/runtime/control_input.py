@@ -1,10 +1,9 @@
-"""Orders to a running broker of RabbitMQ's kind on its standard input (``--control``).
+"""Commands to a running RabbitMQ-like broker on its standard input (``--control``).
 
-A JSON object a line, with any of ``memory``, ``disk`` and ``paging``: the limits of
-:class:`brokerproof.harness.model.broker_io.LimitsSet`, a fraction with a decimal
-point or a number of bytes without. That stands for what rabbitmqctl does to a node. A line that is
-none of this is reported and changes nothing.
-"""
+Each line is a JSON object with any of ``memory``, ``disk`` and ``paging``: the limits of
+:class:`brokerproof.harness.model.broker_io.LimitsSet`, as a fraction with a decimal point or an
+integer number of bytes. They replace rabbitmqctl's commands. Invalid lines are reported and
+ignored."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ NAMES = ("memory", "disk", "paging")
 
 
 class Control:
-    """Reads lines; ``tell`` gets what they say, ``complain`` a sentence about those that say
-    nothing."""
+    """Reads lines; ``tell`` receives valid ones, ``complain`` a sentence about each invalid one."""
 
     def __init__(self, tell: Callable[[LimitsSet], None], complain: Callable[[str], None]) -> None:
         self._tell, self._complain = tell, complain

@@ -1,4 +1,4 @@
-"""The listening ends of acceptors: which are opened, on what socket, and with what TLS."""
+"""Opens acceptors: which ones, on what socket, and with what TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CannotListen(Exception):
 
 
 def opened(settings: Settings) -> tuple[Acceptor, ...]:
-    """The acceptors that are opened: those that name a protocol which this broker speaks."""
+    """The acceptors to open: those with a protocol that this broker speaks."""
     spoken = SPOKEN if settings.activemq is None else SPOKEN | {"OPENWIRE"}
     return tuple(acceptor for acceptor in settings.acceptors if spoken & set(acceptor.protocols))
 

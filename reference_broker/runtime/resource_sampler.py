@@ -1,9 +1,7 @@
-"""Memory of this process and this machine, and free disk space: readings for
-the broker's alarms.
+"""Reads process memory, machine memory and free disk space for the broker's alarms.
 
-Beside ``serve_asyncio.py`` the only place that asks the machine anything; the broker gets what is
-read here as an input.
-"""
+Only this module and ``asyncio_server.py`` query the machine; the broker receives the readings as an
+input."""
 
 from __future__ import annotations
 
@@ -23,8 +21,7 @@ documentation on memory): 2 GiB with 32 bits, 256 TiB with 64."""
 
 
 class Readings:
-    """Reads for the process we are in; ``folder`` is on the disk that is looked at, and need not
-    exist."""
+    """Reads for this process; ``folder`` selects the disk and need not exist."""
 
     def __init__(self, folder: Path) -> None:
         self._process = psutil.Process()
@@ -36,7 +33,7 @@ class Readings:
         try:
             free: int | None = psutil.disk_usage(str(self._folder)).free
         except OSError:
-            free = None  # the folder is gone, or its disk: nobody knows
+            free = None  # the folder or its disk is gone: unknown
         return ResourcesRead(
             memory_used=self._process.memory_info().rss,
             memory_total=psutil.virtual_memory().total,

@@ -1,21 +1,19 @@
-"""TLS between the bytes of a socket and a connection: OpenSSL on memory, so that it is the adapter
-which sends and waits.
+"""TLS between a socket and a connection: OpenSSL on memory buffers, so that only the adapter sends
+and waits.
 
-A connection on an acceptor with TLS is known to the broker once the handshake is done, with the
-subject of the client's certificate if it has shown one. asyncio's own TLS transport is not used: it
-has no half-close, and it cannot begin behind bytes that were read already, which AMQP wants. There
-are two ways into AMQP over TLS, and both lead in at any acceptor that has TLS and speaks AMQP:
+The broker learns of a TLS connection once the handshake is done, with the subject of the client's
+certificate, if any. asyncio's own TLS transport is not used: it has no half-close, and cannot begin
+after bytes already read, which AMQP requires. AMQP over TLS can begin in two ways, both available
+on any acceptor with TLS and AMQP:
 
 * TLS from the first byte (AMQP10-TLS-02).
-* The protocol header of TLS in the clear; it is answered with the same, and TLS begins behind it
-  (AMQP10-TLS-01). A header that asks for something else is answered with the one for TLS, and the
-  connection is closed (AMQP10-VER-12).
+* A plain TLS protocol header, which is echoed; TLS begins after it (AMQP10-TLS-01). Any other
+  header is answered with the TLS header, and the connection is closed (AMQP10-VER-12).
 
-The end of a connection is said by a close_notify and then by TCP. Either from the peer ends it: a
-peer that only said close_notify reads nothing more, as one that shut down its direction of a plain
-connection. A TCP end without close_notify counts as an end too. STOMP and AMQP say themselves where
-a frame ends, so nothing that was cut off is taken for whole.
-"""
+We end a connection with close_notify and then TCP. Either from the peer ends it: after close_notify
+alone the peer reads nothing more, as after a half-close of a plain connection. A TCP end without
+close_notify also counts: STOMP and AMQP frames mark their own ends, so a truncated frame is never
+taken as complete."""
 
 from __future__ import annotations
 
@@ -58,19 +56,18 @@ _SPECIAL = frozenset(',+=\n<>#;\\"')
 
 
 class BadTls(OneSentence):
-    """The files of an acceptor cannot be used: one sentence with the file and what would be
-    right."""
+    """The files of an acceptor are unusable: one sentence with the file and what is expected."""
 
 
 def context(tls: Tls) -> ssl.SSLContext:
-    """Return the context that every connection of an acceptor shares. Raises :class:`BadTls`."""
+    """Return the context shared by all connections of an acceptor. Raises :class:`BadTls`."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     for name, off in _VERSIONS.items():
         if name not in tls.versions:
             made.options |= off
-    # Tickets would wait, unread, for a client that leaves at once, and its host would answer them
-    # with a reset.
+    # A client that leaves at once would not read the tickets, so its host would answer with a
+    # reset.
     made.num_tickets = 0
     certificates, key = (
         (tls.key_store, None) if tls.key_store_type == "PEM" else _sources(tls.key_store)
@@ -78,7 +75,7 @@ def context(tls: Tls) -> ssl.SSLContext:
     for path in (certificates, key, tls.trust_store):
         _check_regular(path)
     try:
-        # Without a password OpenSSL would ask for one on the terminal.
+        # Without a password OpenSSL would prompt on the terminal.
         made.load_cert_chain(certificates, key, password=tls.key_password or "")
     except FileNotFoundError:
         missing = next(
@@ -117,7 +114,7 @@ def _check_regular(path: Path | None) -> None:
 
 
 def _sources(path: Path) -> tuple[Path, Path]:
-    """The files of certificates and key that a PEMCFG file names in its properties
+    """The certificate and key files that a PEMCFG file names in its properties
     ``source.ANYTHING``."""
     try:
         lines = input_file.read_text(path, MOST_BYTES).splitlines()
@@ -146,8 +143,8 @@ def _sources(path: Path) -> tuple[Path, Path]:
 
 
 class TlsLayer:
-    """One connection's TLS, on the server's side. Bytes go in by :meth:`receive` and
-    :meth:`write`; whatever the peer should get is in :meth:`outgoing` afterwards."""
+    """One connection's TLS, on the server's side. Pass bytes to :meth:`receive` and :meth:`write`;
+    then :meth:`outgoing` returns the bytes for the peer."""
 
     def __init__(self, shared: ssl.SSLContext, acceptor: Acceptor) -> None:
         self.established = False
@@ -161,7 +158,7 @@ class TlsLayer:
         self._first: bytes | None = b"" if "AMQP" in acceptor.protocols else None
 
     def receive(self, data: bytes) -> bytes:
-        """Return the plaintext of ``data`` and of earlier bytes; may be empty."""
+        """Return the plaintext of ``data`` and earlier bytes; may be empty."""
         if self._first is not None:
             data = self._open(data)
         if not data or self.failed or self.ended:
@@ -199,30 +196,30 @@ class TlsLayer:
             self.ended = True
         except ssl.SSLWantReadError:
             return
-        except ssl.SSLZeroReturnError:  # said together with our own end
+        except ssl.SSLZeroReturnError:  # answered with our own close
             self.ended = True
-        except ssl.SSLError:  # what was good before it still counts
+        except ssl.SSLError:  # valid data before it still counts
             self.failed = True
 
     def write(self, data: bytes) -> None:
-        """``data`` goes to the peer, enciphered."""
+        """Encrypt ``data`` for the peer."""
         rest = memoryview(data)
         while rest:
             rest = rest[self._tls.write(rest) :]
 
     def close(self) -> None:
-        """Nothing more goes to the peer."""
+        """End output to the peer."""
         if self.established and not self.failed:
-            with contextlib.suppress(ssl.SSLError):  # the peer has not said so yet, and need not
+            with contextlib.suppress(ssl.SSLError):  # the peer has not closed yet, and need not
                 self._tls.unwrap()
 
     def outgoing(self) -> bytes:
-        """Return the bytes for the peer's socket."""
+        """Take the bytes to write to the peer's socket."""
         return self._out.read()
 
     def certificate(self) -> str | None:
-        """The subject of the client's certificate, as Java writes it: ``CN=ann, O=Example``. None
-        without one."""
+        """The subject of the client's certificate in Java's format, ``CN=ann, O=Example``; None
+        without a certificate."""
         shown: Any = self._tls.getpeercert()
         if not shown:
             return None

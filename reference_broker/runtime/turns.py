@@ -1,8 +1,7 @@
-"""How long each connection may keep the loop busy, so that none waits long for others.
+"""Limits how long each connection may keep the loop busy, so that none waits long.
 
-A turn is one pass of the loop over all that is ready. Its time is processor time: what the host
-ran meanwhile is not counted, for smaller shares would not win it back.
-"""
+A turn is one pass of the loop over everything ready. Its time is processor time: time used by other
+processes does not count, since smaller shares would not regain it."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ LEAST_NS, MOST_NS = NS_PER_MS // 4, 5 * NS_PER_MS
 
 
 class Turns:
-    """The turns of one loop; ``in_next_turn`` has it call something in the next."""
+    """The turns of one loop; ``in_next_turn`` schedules a call in the next one."""
 
     def __init__(self, in_next_turn: Callable[[Callable[[], None]], object]) -> None:
         self._in_next_turn = in_next_turn
@@ -40,8 +39,8 @@ class Turns:
         self._busy_before, self._busy = self._busy, 0
 
     def depart(self, action: Callable[[], None]) -> None:
-        """Carry out ``action``, the end of a connection, in this turn, or in a later one if those
-        before it took their share of this one: thousands of peers may leave at once."""
+        """Carry out ``action``, the end of a connection, in this turn, or in a later one if earlier
+        ones used up the share: thousands of peers may leave at once."""
         self._departures.append(action)
         self._let_depart()
 

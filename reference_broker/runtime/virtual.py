@@ -1,5 +1,4 @@
-"""The reference broker for a world of virtual time, which finds :func:`make` by its dotted name in
-a target file."""
+"""The reference broker in virtual time. A target file names :func:`make` by its dotted name."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ Overridden = TypeVar("Overridden", Acceptor, Settings, AddressSetting)
 
 
 class VirtualBroker(Protocol):
-    """A broker, or several that are linked, driven by a clock of the caller's."""
+    """A broker, or several linked ones, driven by the caller's clock."""
 
     def handle(self, now: Instant, event: Input) -> Sequence[Effect]: ...
 
@@ -96,15 +95,14 @@ class Made:
 
 
 def make(config: str | None, overrides: Mapping[str, object], *, start: Instant) -> Made:
-    """A broker whose clock begins at ``start`` (ns).
+    """Return a broker whose clock begins at ``start`` (ns).
 
-    ``config`` is the path of a broker.xml, an activemq.xml or a rabbitmq.conf; None means one
-    acceptor ``stomp`` with the defaults. ``overrides`` has, all optional, ``{"acceptor": {field:
-    value}, "broker": {field: value}, "address": {field: value}}``: fields of every
-    :class:`Acceptor`, of :class:`Settings`, and of every :class:`AddressSetting`, one for all
-    addresses included, to replace. Raises :class:`BadSetting` for a file that cannot be accepted,
-    and for an override that names no field, one that cannot be overridden, or has the wrong type.
-    """
+    ``config`` is the path of a broker.xml, an activemq.xml or a rabbitmq.conf; None: one acceptor
+    ``stomp`` with defaults. ``overrides`` may have ``{"acceptor": {field: value}, "broker": {field:
+    value}, "address": {field: value}}``, replacing fields of every :class:`Acceptor`, of
+    :class:`Settings`, and of every :class:`AddressSetting`, including one for all addresses. Raises
+    :class:`BadSetting` for an unacceptable file, and for an override of an unknown or fixed field
+    or with the wrong type."""
     settings = settled(config, overrides)
     limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
     limited = (
@@ -124,7 +122,7 @@ def made_of(broker: VirtualBroker, settings: Settings, disk: MemoryDisk | None) 
 
 
 def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
-    """Return a file's settings with the overrides, as for :func:`make`."""
+    """Return a file's settings with overrides, as for :func:`make`."""
     settings = _read(config)
     for name in overrides:
         if name not in ("acceptor", "broker", "address"):
@@ -155,8 +153,8 @@ def _is_limited(setting: AddressSetting) -> bool:
 
 
 def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSetting]:
-    """The settings of addresses with ``changed`` in each, and one for all addresses if there was
-    none."""
+    """The address settings with ``changed`` applied to each, and one for all addresses added if
+    missing."""
     everything = settings.wildcard_any_words
     for setting in settings.address_settings:
         yield _replaced(setting, changed, "address")
@@ -165,9 +163,9 @@ def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSettin
 
 
 def _read(config: str | None) -> Settings:
-    """A world is made for every example of a property, so a file is read again only when something
-    about it changed: it, the files beside it, or a variable of the environment that it names. The
-    others change all the time."""
+    """Every example of a property creates a world, so a file is read again only if it, the files
+    beside it, or an environment variable that it names has changed. Other variables change all the
+    time."""
     if config is None:
         return Settings()
     path = Path(config)
@@ -187,7 +185,7 @@ def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
         return rabbitmq_conf.read(path)
     from brokerproof.reference_broker.config.activemq import activemq_xml
     from brokerproof.reference_broker.config.artemis import (
-        broker_xml,  # lxml is needed for these alone
+        broker_xml,  # only these need lxml
     )
 
     if activemq_xml.is_one(path):
@@ -196,7 +194,7 @@ def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
 
 
 class _Environment(Mapping[str, str]):
-    """The variables of this process, which remembers what it was asked for."""
+    """The variables of this process, remembering which were requested."""
 
     def __init__(self) -> None:
         self._asked: dict[str, str | None] = {}
@@ -212,7 +210,7 @@ class _Environment(Mapping[str, str]):
         return len(os.environ)
 
     def same(self) -> bool:
-        """Return True if every variable that it was asked for has the same value now."""
+        """Return True if all requested variables still have the same values."""
         return all(os.environ.get(name) == value for name, value in self._asked.items())
 
 
@@ -288,7 +286,7 @@ def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
 
 
 def _member(value: object, hint: Any) -> object:
-    """A word as the member of the enumeration that is wanted; anything else as it is."""
+    """A word as a member of the expected enumeration; other values unchanged."""
     for kind in typing.get_args(hint):
         if (
             isinstance(value, str)

@@ -1,10 +1,10 @@
-"""Cursors: where the waiting messages of a queue are kept, and how they are charged
+"""Cursors decide where a queue's waiting messages are kept and how they are charged
 (ACTIVEMQ-PFC-7).
 
-A message is in memory, charged to the memory of its queue, or it lies on disk
-(:mod:`brokerproof.reference_broker.families.activemq.spool`) and has left memory. What is not
-persistent is charged to the temporary store meanwhile, by its bytes there; a persistent message is
-charged to the store in any case, where there is one. The cursor of a queue decides:
+A message is either in memory and charged to its queue's memory, or only on disk
+(:mod:`brokerproof.reference_broker.families.activemq.spool`). On disk, a non-persistent message is
+charged to the temporary store by its bytes there. A persistent message is always charged to the
+store, if there is one. The cursor of a queue decides:
 
 =========  =============================================================================================================
 cursor     a message that is added goes
@@ -16,22 +16,22 @@ STORE      like FILE if it is not persistent. A persistent one goes to memory as
            is left in the store, until nothing persistent waits
 =========  =============================================================================================================
 
-*Space* is less than ``cursorMemoryHighWaterMark`` percent of the queue's memory, and memory of the
-broker that is not full. Memory is cleared as soon as the mark is reached, by whatever. As long as
-anything of a queue lies on disk, whatever comes lies behind it, so everything stays in order. A
-broker without a store has no temporary one either: there FILE and STORE are like VM.
+There is *space* while less than ``cursorMemoryHighWaterMark`` percent of the queue's memory is used
+and the broker's memory is not full. Memory is cleared as soon as the mark is reached. While any
+message of a queue is on disk, new ones are stored after it, so the order is kept. A broker without
+a store has no temporary one either: FILE and STORE then behave like VM.
 
-While a queue has a consumer, ``maxPageSize`` messages or more of those that wait are *paged in*:
-whenever there are fewer, as many more are fetched as a page has. These, and what is with a
-consumer, are in memory, whatever the limits. So a consumer that is slow fills the memory in spite
-of FILE, and one whose selector selects nothing of a page on disk finds nothing behind it. What
-comes back from a consumer stays in memory.
+While a queue has a consumer, at least ``maxPageSize`` of the waiting messages are *paged in*:
+whenever there are fewer, another page is fetched. These, and the messages held by consumers, are in
+memory whatever the limits. So a slow consumer fills the memory despite FILE, and a consumer whose
+selector matches nothing in a page never reaches the messages after it. Messages returned by a
+consumer stay in memory.
 
 Sources: ``FilePendingMessageCursor``, ``StoreQueueCursor``, ``AbstractStoreCursor``,
-``VMPendingMessageCursor`` and ``Queue.doPageInForDispatch`` of ActiveMQ 6.3.1. Not taken over: a
-STORE without space does not page in there until a consumer has acknowledged something; there the
-order of persistent messages among others is not kept, so one kind may be in memory while the other
-lies on disk; and a persistent message is dropped like any other when FILE clears memory.
+``VMPendingMessageCursor`` and ``Queue.doPageInForDispatch`` of ActiveMQ 6.3.1. Three behaviours of
+ActiveMQ are not reproduced: STORE without space pages in only after a consumer has acknowledged
+something; the order between persistent and other messages is not kept, so one kind may be in memory
+while the other is on disk; and FILE drops persistent messages like any other when it clears memory.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ from brokerproof.reference_broker.settings.activemq import DestinationPolicy
 
 
 class ChargedEntry:
-    """One message of a queue that is in memory. ``gone`` is called when it has left; ``waits`` is
-    False once it was paged in.
+    """One message of a queue in memory. ``gone`` is called when it has left; ``waits`` is False
+    once it was paged in.
 
-    ``lies`` is its place on disk, of a message that was brought back from there.
-    """
+    ``lies`` is the place on disk of a message that was read back from there."""
 
     __slots__ = ("_gone", "cost", "cursor", "lies", "paged", "persistent", "waits")
 
@@ -78,36 +77,36 @@ class ChargedEntry:
         self.cursor.back(self)
 
     def release(self) -> None:
-        """It has left the queue for good."""
+        """Note that it has left the queue permanently."""
         self.cursor.remove(self)
         if self.lies is not None:
             self.lies.release()
         self._gone()
 
     def failed(self, failures: int) -> None:
-        """A delivery failed, which has to be known where it lies."""
+        """Note a failed delivery, also in its place on disk."""
         if self.lies is not None:
             self.lies.failed(failures)
 
 
 @dataclass(slots=True)
 class OnDisk:
-    """The messages of a queue that are on disk and not in memory: how many, and the bytes
-    charged to the two stores for them."""
+    """The messages of a queue that are only on disk: their number, and the bytes charged to both
+    stores."""
 
     messages: int = 0
     store: int = 0
     temp: int = 0
 
     def add(self, messages: int, store: int, temp: int) -> None:
-        """So much more, or less."""
+        """Add these amounts, which may be negative."""
         self.messages += messages
         self.store += store
         self.temp += temp
 
 
 class Cursor:
-    """The VM cursor, and what all have in common. ``memory`` is the queue's."""
+    """The VM cursor, and the base of the others. ``memory`` is the queue's."""
 
     def __init__(
         self, entry: DestinationPolicy, memory: Usage, usage: BrokerUsage, stored: bool
@@ -123,10 +122,10 @@ class Cursor:
         self._page = entry.max_page_size
         self._stored = stored
 
-    # --- what a kind of cursor decides ------------------------------------------------------------
+    # --- decided by each kind of cursor -----------------------------------------------------------
 
     def puts_aside(self, persistent: bool) -> bool:
-        """True if a message that comes now, and that nobody takes at once, goes to disk."""
+        """True if a new message that no consumer takes at once goes to disk."""
         return False
 
     def spools(self, persistent: bool) -> bool:
@@ -134,7 +133,7 @@ class Cursor:
         return False
 
     def may_clear(self, claim: ChargedEntry) -> bool:
-        """True if ``claim``, which waits, goes to disk when memory is cleared."""
+        """True if the waiting ``claim`` goes to disk when memory is cleared."""
         return False
 
     @property
@@ -142,16 +141,16 @@ class Cursor:
         return False
 
     def drops(self, claim: ChargedEntry) -> bool:
-        """True if there is no room on disk for ``claim`` when memory is cleared."""
+        """True if ``claim`` is dropped for lack of disk space when memory is cleared."""
         return not claim.persistent and self.usage.temp.full()
 
     def keep(self, claim: ChargedEntry) -> None:
-        """``claim`` waits in memory from now on."""
+        """Note that ``claim`` now waits in memory."""
         self._waiting[claim] = None
         claim.waits = True
 
     def leaves(self, claim: ChargedEntry) -> None:
-        """``claim`` does not wait in memory any more, or is paged in."""
+        """Note that ``claim`` no longer waits in memory, or is paged in."""
         del self._waiting[claim]
         claim.waits = False
 
@@ -170,11 +169,11 @@ class Cursor:
 
     @property
     def wants_page(self) -> bool:
-        """True if fewer messages are paged in than a page has."""
+        """True if less than a page of messages is paged in."""
         return self._paged < self._page
 
     def page_in(self, most: int | None = None) -> int:
-        """There is a consumer: pages in what waits in memory, and returns how many more belong to a
+        """Page in messages waiting in memory for a consumer; return how many are missing from a
         page (of ``most``)."""
         room = self._page if most is None else most
         for claim in list(islice(self._waiting, room)):
@@ -204,21 +203,21 @@ class Cursor:
     # --- on disk ----------------------------------------------------------------------------------
 
     def put_aside(self, persistent: bool, cost: int, size: int) -> None:
-        """A message that is added lies on disk, in so many ``size``."""
+        """Note that an added message is on disk, taking ``size`` bytes."""
         self._store(persistent, cost)
         self._lies(
             1, cost if persistent and self._stored else 0, size if self.spools(persistent) else 0
         )
 
     def clear_away(self, claim: ChargedEntry, size: int) -> None:
-        """``claim``, which waited, lies on disk from now on, in so many ``size``."""
+        """Note that the waiting ``claim`` moved to disk, taking ``size`` bytes."""
         self.leaves(claim)
         self.memory.add(-claim.cost)
         store = claim.cost if claim.persistent and self._stored else 0
         self._lies(1, store, size if self.spools(claim.persistent) else 0)
 
     def found(self, messages: int, size: int) -> None:
-        """So many persistent messages of an earlier broker lie on disk, in so many ``size``."""
+        """Note that persistent messages of an earlier broker are on disk, taking ``size`` bytes."""
         self._store(True, size)
         self._lies(messages, size, size if self.spools(persistent=True) else 0)
 
@@ -234,8 +233,7 @@ class Cursor:
         self.memory.add(claim.cost)
 
     def nothing_lies(self) -> int:
-        """Nothing lies on disk any more, whatever has become of it: returns how many messages were
-        not brought back."""
+        """Note that nothing is left on disk; return how many messages were not read back."""
         lost = self.on_disk.messages
         self.usage.store.add(-self.on_disk.store)
         self.usage.temp.add(-self.on_disk.temp)

@@ -1,5 +1,5 @@
-"""A queue that tells the cursor of its destination what is handed out and what comes back; so does
-the queue of a subscription to a topic."""
+"""A queue, or the queue of a topic subscription, that tells its destination's cursor which messages
+are delivered and returned."""
 
 from __future__ import annotations
 
@@ -18,17 +18,15 @@ from brokerproof.reference_broker.persistence.durable_queues import JournalRef
 
 
 def claim_of(charge: ResourceClaim | None) -> ResourceClaim | None:
-    """Return the claim of an entry, without the journal's wrapper if there is one."""
+    """Return the claim of an entry, unwrapped from the journal's claim if necessary."""
     return charge.charge if isinstance(charge, JournalRef) else charge
 
 
 class CursorQueue(Queue):
-    """A queue of which only persistent messages become dead letters
-    (``AbstractDeadLetterStrategy``).
+    """A queue whose persistent messages alone become dead letters (``AbstractDeadLetterStrategy``).
 
-    ``spool`` is where what its cursor puts aside lies; None for the queue of a subscription, and
-    without a disk.
-    """
+    ``spool`` holds the messages that its cursor moves to disk; None for a subscription's queue or
+    without a disk."""
 
     def __init__(self, *options: Any) -> None:
         super().__init__(*options)
@@ -40,7 +38,7 @@ class CursorQueue(Queue):
 
     @property
     def is_served(self) -> bool:
-        """True if a message that comes now goes straight to a consumer."""
+        """True if a new message goes straight to a consumer."""
         return not self._ready and not self._selection.choosy and bool(self._dispatcher.with_room())
 
     def enqueue(
@@ -64,8 +62,8 @@ class CursorQueue(Queue):
         return super().append_paged(message, source_entry, charge)
 
     def read_on(self) -> None:
-        """A page of what waits is fetched when there is less, and another as long as consumers take
-        it all."""
+        """Fetch pages of waiting messages until a full page is in memory or consumers stop taking
+        them all."""
         claim = claim_of(self._ready[-1].charge) if self._ready else None
         cursor = (
             claim.cursor
@@ -84,7 +82,7 @@ class CursorQueue(Queue):
                 return
 
     def bring_back(self, most: int = 1) -> bool:
-        """Up to so many messages come back from disk; False if none lie there, or none can be had
+        """Read back up to this many messages from disk; False if none are there or available
         now."""
         behind = self.behind
         if behind is None or self.spool is None or not behind.left:
@@ -95,8 +93,7 @@ class CursorQueue(Queue):
         return came
 
     def clear(self) -> None:
-        """Move waiting messages that may be cleared from memory to disk, and all that wait
-        behind them."""
+        """Move clearable waiting messages from memory to disk, and all that wait after them."""
         spool, ready = self.spool, self._ready
         if spool is None or spool.cursor.on_disk.messages:
             return
@@ -116,12 +113,12 @@ class CursorQueue(Queue):
         laid = sum(self._lay(spool, entry) for entry in cleared)
         if (
             laid == self._order - cleared[0].order + 1
-        ):  # they will have these numbers again, when they come back
+        ):  # they get these numbers again when read back
             self._order -= laid
             self._selection.look_again(self._order)
 
     def _lay(self, spool: Spool, entry: Entry) -> bool:
-        """``entry`` goes to disk, or is dropped where that has no room for it."""
+        """Move ``entry`` to disk, or drop it if there is no room."""
         charge = entry.charge
         claim = claim_of(charge)
         assert isinstance(claim, ChargedEntry)
@@ -137,7 +134,7 @@ class CursorQueue(Queue):
 
     @staticmethod
     def _waits(entry: Entry) -> bool:
-        """True if nobody has been given it, and its cursor has it in memory."""
+        """True if no consumer holds it and its cursor has it in memory."""
         claim = claim_of(entry.charge)
         return not entry.deliveries and isinstance(claim, ChargedEntry) and claim.waits
 
@@ -168,7 +165,7 @@ class CursorQueue(Queue):
     def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
         for entry in entries:
             if isinstance(claim := claim_of(entry.charge), ChargedEntry):
-                claim.back()  # what is settled for good leaves from there
+                claim.back()  # messages settled permanently leave from there
         super().settle(entries, outcome)
 
     def discard(self, entry: Entry) -> None:

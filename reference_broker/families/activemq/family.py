@@ -1,4 +1,4 @@
-"""ActiveMQ: the usage of memory and disk is limited, and each message waits for space by itself."""
+"""ActiveMQ: memory and disk usage is limited, and each message waits for space separately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from brokerproof.reference_broker.kernel.router import Router
 
 
 class ActiveMqFamily(BrokerFamily):
-    """``flow`` decides over each message."""
+    """``flow`` decides about each message."""
 
     nack_is_final = True
     prefetch_in_messages = True

@@ -1,18 +1,17 @@
 """Inactivity monitoring of STOMP peers as in ActiveMQ: one check per interval
 (``AbstractInactivityMonitor``).
 
-With R the interval, the client's own promise times the grace, and F the smaller of the two
-intervals agreed upon, looks come at A + F, A + F + R, A + F + 2 R … after the agreement at A. Each
-look asks in this order:
+Let R be the client's promised interval times the grace, and F the smaller of the two agreed
+intervals. After the agreement at A, checks happen at A + F, A + F + R, A + F + 2 R … Each check
+asks in this order:
 
-1. Did bytes arrive since the look before? Then all is well.
-2. Did a frame arrive since a look came this far? Then it is remembered that none has now.
-3. Otherwise the peer is gone.
+1. Have bytes arrived since the last check? Then all is well.
+2. Has a frame arrived since a check last reached this step? Then the peer is spared once.
+3. Otherwise the peer counts as dead.
 
-Ends of line between frames are bytes, but no frame. So a peer that falls silent is given up at the
-second or the third look after its last byte; that is R to 3 R later, and 2 R at least if its last
-bytes were a frame's or it never fell silent before.
-"""
+Ends of line between frames are bytes but not a frame. So a silent peer is disconnected at the
+second or third check after its last byte, that is R to 3 R later, and at least 2 R if its last
+bytes belonged to a frame or it was never silent before."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class InactivityMonitor(IntervalMonitor):
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:
         if self.ttl > 0 and self._look(self.last_heard) + self.ttl < now:
-            self._frame = False  # a look has found nothing new meanwhile
+            self._frame = False  # a check has found nothing new meanwhile
         super().on_bytes_received(now, data)
         self._frame = self._frame or bool(data.strip(b"\r\n"))
 

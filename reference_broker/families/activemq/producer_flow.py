@@ -1,17 +1,17 @@
 """Producer flow control: a producer without space for its message waits, or gets an error
 (ACTIVEMQ-PFC).
 
-A message has to pass two gates, each looked at before it is added:
+A message must pass two gates before it is added:
 
-1. *Memory*: that of its destination is not full, or the destination's policy has
+1. *Memory*: its destination's memory is not full, or the destination's policy has
   ``producerFlowControl="false"``.
 2. *Store*: for a queue, and a persistent message, the store is not full
    (``storeUsageHighWaterMark``); for a queue and any other message the temporary store is not full.
-   Flow control cannot be switched off here: whoever does not want it is taken until the disk is
+   This gate cannot be switched off: producers without flow control are accepted until the disk is
    full (ACTIVEMQ-PFC-12).
 
-At a gate that is closed, with ``sendFailIfNoSpace`` the message fails at once. Otherwise it waits,
-and fails when ``sendFailIfNoSpaceAfterTimeout`` has gone by, if that is not 0:
+At a closed gate, a message fails at once with ``sendFailIfNoSpace``. Otherwise it waits, and fails
+after ``sendFailIfNoSpaceAfterTimeout`` unless that is 0:
 
 ======  ==================================================================  ===========================================
 gate    the producer waits for an answer, or has a window                   it does neither
@@ -20,15 +20,15 @@ memory  PARKED: the answer is withheld, its connection goes on              STAL
 store   PARKED, or STALLED with ``stalls_at_the_store``                     STALLED
 ======  ==================================================================  ===========================================
 
-The document has producers of one connection slowed down one by one, at every limit
-(ACTIVEMQ-PFC-1). In release 6.3.1 that is so for memory alone: at the store the thread of the
-connection waits. ``stalls_at_the_store`` is that.
+According to the documentation, producers of one connection are slowed down individually at every
+limit (ACTIVEMQ-PFC-1). In release 6.3.1 this holds only for memory: at the store the connection's
+thread waits, which ``stalls_at_the_store`` reproduces.
 
-A message that is parked at a topic waits without a time limit: there nobody looks for one. When
-there is space those who wait for the same destination go on in the order in which they came. One
-that is parked stays so when its connection ends, and is added in its turn.
+A message parked at a topic waits without a time limit, because nothing checks for one. When space
+appears, messages waiting for the same destination continue in order of arrival. A parked message
+stays parked when its connection ends, and is added in its turn.
 
-A queue with ``vmQueueCursor`` looks at the broker's own ``sendFailIfNoSpace``, whatever its policy
+A queue with ``vmQueueCursor`` uses the broker's own ``sendFailIfNoSpace``, whatever its policy
 says.
 
 Sources: ``Queue.send``, ``Queue.checkUsage``, ``Topic.send``, ``BaseDestination.waitForSpace`` and
@@ -56,7 +56,7 @@ from brokerproof.reference_broker.settings.activemq import Cursor, DestinationPo
 
 
 class NoSpace(Exception):
-    """A message is not taken; one sentence."""
+    """A message is refused; one sentence."""
 
 
 class SendOutcome(enum.Enum):
@@ -71,16 +71,15 @@ def _lives() -> bool:
     return True
 
 
-# Not frozen: every message makes one, and each field of a frozen one costs a call.
+# Not frozen: every message creates one, and each field of a frozen class costs a call.
 @dataclass(slots=True, eq=False)
 class PendingSend:
-    """A message on its way to ``destination``, whose name is qualified.
+    """A message being sent to ``destination``, a qualified name.
 
-    ``answered``: its producer waits for an answer; ``windowed``: it is told when it may send more.
-    ``publish`` adds it, and may raise ``NoRoute``. ``settled`` is called once if the message had to
-    wait: with None when it was added, else with why not. ``is_live`` is asked before it is added
-    late: a transaction may be over by then.
-    """
+    ``answered``: its producer waits for an answer; ``windowed``: the producer learns when it may
+    send more. ``publish`` adds the message and may raise ``NoRoute``. If the message had to wait,
+    ``settled`` is called once: with None when it was added, else with the reason. ``is_live`` is
+    checked before adding late, because a transaction may have ended."""
 
     message: Message
     destination: str
@@ -101,8 +100,8 @@ class _Waiting:
 
 
 class ProducerFlow:
-    """Asked for every message of every producer. ``is_question`` returns True if messages to a
-    destination are answered, and not kept."""
+    """Decides about every message of every producer. ``is_question`` returns True if messages to a
+    destination are answered rather than stored."""
 
     def __init__(
         self,
@@ -130,8 +129,8 @@ class ProducerFlow:
         return self.accounting.find(message.route.address).cost(message)
 
     def send(self, sending: PendingSend) -> SendOutcome:
-        """Adds a message, or has it wait. Raises :class:`NoSpace`, and whatever ``publish``
-        does."""
+        """Add a message, or make it wait. Raises :class:`NoSpace` and the exceptions of
+        ``publish``."""
         account = self.accounting.find(sending.destination)
         disk = self._disk
         if disk is not None and disk.judge(account.name) is Verdict.UNSTORED:
@@ -148,7 +147,7 @@ class ProducerFlow:
         return SendOutcome.PARKED if parked else SendOutcome.STALLED
 
     def left(self, sending: PendingSend) -> None:
-        """The connection of ``sending``, which stalled it, has ended: the message is forgotten."""
+        """Forget ``sending``, because the connection that it stalled has ended."""
         for waiting in self._waiting.get(sending.destination, {}).values():
             if waiting.sending is sending:
                 self._forget(waiting)
@@ -169,12 +168,12 @@ class ProducerFlow:
         return account.usage.temp.full()
 
     def parks(self, account: UsageAccount, sending: PendingSend) -> bool:
-        """True if a message for which there is no space leaves its connection alone."""
+        """True if a message without space does not stall its connection."""
         waits = sending.answered or sending.windowed
         return waits and (self.memory_is_short(account) or not self._stalls_at_the_store)
 
     def _closed(self, account: UsageAccount, sending: PendingSend) -> str | None:
-        """Return a sentence naming the gate that is closed."""
+        """Return a sentence naming the closed gate."""
         if self.memory_is_short(account):
             own = account.memory
             what = (
@@ -193,8 +192,8 @@ class ProducerFlow:
         return None
 
     def _fails(self, account: UsageAccount) -> tuple[bool, int]:
-        """Return whether a message fails at once, and otherwise the milliseconds until it fails;
-        0 is never."""
+        """Return whether a message fails at once, and otherwise the milliseconds until it fails; 0:
+        never."""
         usage, entry = self.accounting.activemq.usage, account.entry
         at_once, after = usage.send_fail_if_no_space, usage.send_fail_after_ms
         if is_topic(account.name) or entry.cursor is not Cursor.VM:
@@ -224,7 +223,7 @@ class ProducerFlow:
             waiting.timeout.cancel()
 
     def next(self) -> Callable[[], None] | None:
-        """One of those who waited and may go on now; it waits no longer."""
+        """Remove and return a waiting message that may now continue."""
         for there in self._waiting.values():
             for waiting in there.values():
                 account = self.accounting.find(waiting.account.name)
@@ -250,7 +249,7 @@ class ProducerFlow:
         sending.settled(None)
 
     def _on_timeout(self, waiting: _Waiting, now: Instant) -> None:
-        """Fail a message that has waited for space for too long."""
+        """Fail a message that has waited too long for space."""
         self._forget(waiting)
         _, after_ms = self._fails(waiting.account)
         detail = f"no space at {waiting.account.name} within {after_ms} ms"

@@ -1,4 +1,4 @@
-"""The store of an ActiveMQ's queues: what their cursors put aside is stored on pages."""
+"""The store for ActiveMQ's queues: messages that their cursors move to disk are stored on pages."""
 
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
-"""The spool of a queue: messages that its cursor moved out of memory, on consecutive pages
+"""The spool of a queue: messages that its cursor moved from memory to consecutive pages
 (:mod:`brokerproof.reference_broker.persistence.pages`).
 
-A message that lies there has left memory; nothing is known of it but that there is one more. It
-comes back behind everything that is in memory, which is why nothing goes to memory past it. What
-waits in memory when that is cleared is written here; a persistent message that is in the journal is
-taken out of there, both at once or not at all.
+A spooled message has left memory and is only counted. It is read back after everything in memory,
+so no new message may bypass it into memory. Messages waiting in memory when that is cleared are
+written here. A persistent message in the journal is removed from there in the same atomic unit.
 
-After a restart what the journal has is taken for older than what pages have. So, as long as pages
-are not done with, what has to survive is written to them, even if it comes back into memory at
-once.
-"""
+After a restart messages in the journal count as older than those on pages. So while pages are in
+use, messages that must survive are written to them, even if they return to memory at once."""
 
 from __future__ import annotations
 
@@ -29,13 +26,13 @@ class SpooledQueue(Protocol):
 
     @property
     def is_served(self) -> bool:
-        """True if a message that arrives now goes straight to a consumer."""
+        """True if a new message goes straight to a consumer."""
 
     def clear(self) -> None:
-        """Lay on disk what waits in memory and may be cleared away."""
+        """Move clearable waiting messages to disk."""
 
     def bring_back(self, most: int = 1) -> bool:
-        """Bring up to so many messages back from disk; return False if none can be had now."""
+        """Read back up to this many messages from disk; return False if none are available now."""
 
     def dispatch(self) -> None:
         """Serve consumers."""
@@ -51,7 +48,7 @@ class Spool:
 
     @property
     def active(self) -> bool:
-        """True if anything lies here that is not done with."""
+        """True if the pages are still in use."""
         return self._pages.active
 
     @property
@@ -61,7 +58,7 @@ class Spool:
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """True if ``message`` is put aside; if not it is to be put into its queue, which is one of
+        """True if ``message`` was moved to disk; otherwise it must go into its queue, one of
         ``queues``."""
         queue: SpooledQueue = queues[0]  # type: ignore[assignment]
         persistent = message.durable
@@ -81,18 +78,18 @@ class Spool:
         return True
 
     def lay(self, queue: Queue, entry: Entry, claim: ChargedEntry) -> None:
-        """``entry``, which waited in memory, lies here from now on."""
+        """Move the waiting ``entry`` from memory to disk."""
         known = entry.earlier or entry.notes is not None
         size = self._pages.append(entry.message, [queue], entry if known else None)
         self.cursor.clear_away(claim, size)
 
     def begin_atomic_unit(self) -> None:
-        """Store all further writes and removals of this input as a whole or not at all."""
+        """Store all further writes and removals of this input atomically."""
         if self._pages.store.journaled:
             self._pages.store.journal.begin_atomic_unit()
 
     def claim(self, message: Message, place: PageRef) -> ResourceClaim:
-        """``message`` was read from ``place``: what it is charged from now on."""
+        """Return the charge for ``message``, which was read from ``place``."""
         persistent = message.durable
         claim = ChargedEntry(
             self.cursor,
@@ -106,13 +103,13 @@ class Spool:
         return claim
 
     def restored(self, queue: Queue) -> None:
-        """``queue`` is that of an earlier broker: what lies here for it is charged."""
+        """Charge the messages stored here for ``queue``, restored from an earlier broker."""
         for page in self._pages.pages.values():
             count = page.left.get(queue.id, 0)
             self._account.added(count)
             self.cursor.found(count, count * page.average)
 
     def nothing_lies(self) -> None:
-        """Discard the messages still on disk: they will not be read again."""
+        """Discard the messages still on disk."""
         for _ in range(self.cursor.nothing_lies()):
             self._account.forget_message()

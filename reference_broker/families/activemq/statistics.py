@@ -1,11 +1,9 @@
-"""Answers to messages that ask how much destinations hold (ActiveMQ documentation,
-"StatisticsPlugin").
+"""Answers queries about the usage of destinations (ActiveMQ documentation, "StatisticsPlugin").
 
-A message to ``ActiveMQ.Statistics.Destination.NAME``, a queue or a topic, asks about the
-destination of that name and kind; one to ``ActiveMQ.Statistics.Broker`` about the limits of all of
-the broker. The answer goes to its reply-to, with its correlation-id, and is a map; without a
-reply-to, or a destination of that name, there is none. Neither question nor answer waits for space.
-"""
+A message to the queue or topic ``ActiveMQ.Statistics.Destination.NAME`` queries the destination of
+that name and kind, one to ``ActiveMQ.Statistics.Broker`` the broker's limits. The answer, a map, is
+sent to its reply-to with its correlation-id; without a reply-to or such a destination there is no
+answer. Neither query nor answer waits for space."""
 
 from __future__ import annotations
 
@@ -34,10 +32,10 @@ DESTINATION, BROKER = f"{NAMES}Destination.", f"{NAMES}Broker"
 
 
 class AnswerCodec(Protocol):
-    """Reads questions of any protocol, and writes answers."""
+    """Reads queries in any protocol, and writes answers."""
 
     def asker(self, message: Message) -> tuple[str, Any]:
-        """Return the address of the answer, empty for none, and the question's correlation-id."""
+        """Return the reply address (empty: none) and the query's correlation-id."""
 
     def answer(
         self,
@@ -72,7 +70,7 @@ def _usage(what: str, usage: Usage) -> dict[str, int]:
 
 
 class StatisticsAddress(Address):
-    """An address without messages: each message sent to it is a question."""
+    """An address that holds no messages: each message sent to it is a query."""
 
     def __init__(
         self,
@@ -133,7 +131,7 @@ class StatisticsAddress(Address):
 
 
 def answering(accounting: UsageAccounting, codec: AnswerCodec) -> Special:
-    """Return what makes the addresses that answer questions."""
+    """Return the factory of addresses that answer queries."""
 
     def special(router: Router, account: MemoryAccount) -> Address | None:
         if not is_question(account.name) or not isinstance(account, UsageAccount):

@@ -1,10 +1,8 @@
 """Usage of a resource and its limit (ACTIVEMQ-PFC-2, -11).
 
-A usage has a limit and maybe a parent, which is charged whatever it is charged. In whole percent,
-rounded down, it has ``used * 100 // limit`` of its limit; it is full while that is 100 or more, or
-while its parent is full. The mark is the same on the way up and on the way down. A limit of 0 is
-none.
-"""
+A usage has a limit and possibly a parent, which gets the same charges. Its percentage is ``used *
+100 // limit``; it is full while that is 100 or more, or while its parent is full. The threshold is
+the same for rising and falling usage. A limit of 0 means unlimited."""
 
 from __future__ import annotations
 
@@ -30,11 +28,11 @@ class Usage:
         return self.used * 100 // self.limit if self.limit else 0
 
     def full(self, mark: int = 100) -> bool:
-        """True if ``mark`` percent are reached, here or at the parent."""
+        """True if ``mark`` percent is reached, here or at the parent."""
         return self.percent >= mark or (self.parent is not None and self.parent.full(mark))
 
     def add(self, size: int) -> None:
-        """``size`` more are used; a negative number is that much less."""
+        """Add ``size``, which may be negative."""
         self.used += size
         if self.parent is not None:
             self.parent.add(size)

@@ -1,25 +1,20 @@
-"""Charges of messages where a broker limits its usage of memory, store and temporary store
-(ACTIVEMQ-PFC).
+"""Charges messages to a broker's limited memory, store and temporary store (ACTIVEMQ-PFC).
 
-What is charged
----------------
-A message costs ``minimumMessageSize`` bytes of its destination, 1024 unless a policy says
-otherwise, and its own: the content, and the user's properties as OpenWire writes them. Of one that
-came by STOMP that is, for each header that is the user's, 5 bytes and those of name and value, and
-4 bytes for all of them; a body without content-length is text, with 4 bytes in front. Of one that
-came by AMQP it is what stands in its data, and whatever else is not its header as it came.
+What is charged --------------- A message costs its destination ``minimumMessageSize`` bytes (1024
+unless a policy says otherwise) plus its own size: the content, and the user's properties in
+OpenWire encoding. For a STOMP message, each user header costs 5 bytes plus those of name and value,
+and all headers together 4 bytes; a body without content-length is text and costs 4 bytes extra. For
+an AMQP message, it is the content of its data sections, and all other encoded sections except the
+header.
 
-Where
------
-A queue charges a message from when it is added until it is acknowledged or gone, to one of these,
-depending on its cursor (:mod:`brokerproof.reference_broker.families.activemq.cursor`): its memory,
-the temporary store, or nothing but the store. A persistent message is charged to the store besides,
-as long, where there is one. A topic charges its memory, once for each message, as long as any of
-its subscriptions has not been sent it. Without a subscription nothing is charged.
+Where ----- A queue charges a message from its addition until it is acknowledged or removed.
+Depending on the cursor (:mod:`brokerproof.reference_broker.families.activemq.cursor`) the charge
+goes to the queue's memory, the temporary store, or only the store. A persistent message is also
+charged to the store, if there is one. A topic charges its memory once per message until the message
+has been sent to all its subscriptions. Without a subscription nothing is charged.
 
-Memory of a destination has the broker's memory for its parent
-(:mod:`brokerproof.reference_broker.families.activemq.usage`).
-"""
+The parent of a destination's memory is the broker's memory
+(:mod:`brokerproof.reference_broker.families.activemq.usage`)."""
 
 from __future__ import annotations
 
@@ -67,7 +62,7 @@ def size_of(message: Message) -> int:
 
 
 class TopicClaim:
-    """A message of a topic; ``holders`` subscriptions have it, and have not been sent it yet."""
+    """A message of a topic, not yet sent to ``holders`` of its subscriptions."""
 
     __slots__ = ("_account", "_cost", "_holders", "_unsent")
 
@@ -79,7 +74,7 @@ class TopicClaim:
         account.messages += 1
 
     def sent(self) -> None:
-        """It is on its way to one of them, or gone without that. Called once for each."""
+        """Note that it was sent to one of them, or discarded. Called once for each."""
         self._unsent -= 1
         if not self._unsent:
             self._account.memory.add(-self._cost)
@@ -94,7 +89,7 @@ class TopicClaim:
 
 
 class HeldClaim:
-    """A message that was sent in a transaction: in memory until that ends."""
+    """A message sent in a transaction, in memory until that ends."""
 
     __slots__ = ("_account", "_cost")
 
@@ -114,7 +109,7 @@ class HeldClaim:
 
 
 class UsageAccount(MemoryAccount):
-    """The usage of one destination, whose name is qualified."""
+    """The usage of one destination, with a qualified name."""
 
     accounting: UsageAccounting
 
