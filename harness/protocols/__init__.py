@@ -1,2 +1,2 @@
-"""The harness's own codecs, dumb on purpose, and the vocabulary of conversations. Shares no parsing
-code with a broker."""
+"""The harness's own, deliberately simple codecs and the vocabulary of conversations. Shares no
+parsing code with a broker."""

@@ -1,4 +1,4 @@
-"""The bytes of one example, kept exactly and in memory: what a counterexample is made of.
+"""The exact bytes of one example, kept in memory for a counterexample.
 
 The trace cuts long bodies and says what a frame meant; a maintainer who wants to see a failure
 again needs what was written and when. Only raw STOMP over TCP is kept: real clients have sockets of
@@ -67,7 +67,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """An expectation that was not met, as far as it can be checked without the case.
+    """An unmet expectation, in a form that can be checked without the case.
 
     ``until`` is when the wait would have ended. By kind:
 
@@ -158,7 +158,7 @@ class ByteLog:
 
 
 class LoggedChannel(ForwardingChannel):
-    """Stands between a peer and its link, on both sides, and keeps what passes."""
+    """Sits between a peer and its link and keeps the bytes in both directions."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class LoggedChannel(ForwardingChannel):
         log.add(Opened(world.now(), conn, acceptor))
         self._channel: Channel = world.open(acceptor, self, certificate, plain=plain)
 
-    # what the link tells the peer
+    # from the link to the peer
 
     def bytes_arrived(self, at: Instant, data: bytes) -> None:
         self._log.add(Received(at, self._conn, bytes(data)))
@@ -187,7 +187,7 @@ class LoggedChannel(ForwardingChannel):
         self._log.add(ClosedByBroker(at, self._conn, how))
         self._receiver.channel_closed(at, how)
 
-    # what the peer asks of the link
+    # from the peer to the link
 
     def write(self, data: bytes) -> None:
         self._log.add(Sent(self._world.now(), self._conn, bytes(data)))

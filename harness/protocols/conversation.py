@@ -1,5 +1,5 @@
-"""The vocabulary of conversations: send, expect, expect nothing, expect the end; the same in both
-kinds of time.
+"""The vocabulary of conversations in virtual and real time: send, expect, expect nothing, expect
+the end.
 
 Rules every peer shares:
 
@@ -45,11 +45,12 @@ Requirements = str | tuple[str, ...]
 
 
 class Violated(Exception):
-    """The broker broke a requirement and the case cannot go on. The finding has been recorded."""
+    """The broker violated a requirement and the case cannot continue. The finding has been
+    recorded."""
 
 
 class Symptom(StrEnum):
-    """Reasons why a connection of the target failed."""
+    """Why a connection to the target failed."""
 
     ABSENT = "absent"
     """The target is not known to offer it: nothing was asked of the broker."""
@@ -64,8 +65,8 @@ class Symptom(StrEnum):
 
 
 class ControlFailed(Exception):
-    """Something the case relies on did not happen: its own set-up or positive control. Not the
-    requirement's fault."""
+    """Something on which the case relies failed: its setup or a positive control. It says nothing
+    about the requirement."""
 
     def __init__(self, detail: str, symptom: Symptom = Symptom.REFUSED) -> None:
         super().__init__(detail)
@@ -73,7 +74,7 @@ class ControlFailed(Exception):
 
 
 class Judge(Protocol):
-    """The part of the bench that a conversation needs: a place for events and findings."""
+    """The part of the bench that a conversation needs: it records events and findings."""
 
     world: World
 
@@ -169,7 +170,7 @@ class RecordedFaults(ForwardingChannel):
 
 
 class Conversation(Generic[F]):
-    """One connection, spoken over in frames of type ``F``. Subclasses turn bytes into frames."""
+    """A conversation over one connection in frames of type ``F``. Subclasses decode the bytes."""
 
     protocol = "octets"
     is_raw = True
@@ -191,7 +192,7 @@ class Conversation(Generic[F]):
         self._channel: Channel | None = None
         self._pieces: list[bytes] | None = None
 
-    # what a subclass provides
+    # provided by subclasses
 
     def decode(self, at: Instant, data: bytes) -> None:
         """Turn bytes into frames in :attr:`inbox` and events."""

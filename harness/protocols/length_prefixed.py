@@ -1,5 +1,4 @@
-"""Cutting what arrives into the frames of a binary protocol: what is the same for every one of
-them."""
+"""The common part of splitting incoming bytes into the frames of a binary protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ class Unreadable:
 
 
 class LengthPrefixedReader(Generic[F]):
-    """Buffer of bytes until they make a frame. Never raises for their content."""
+    """Buffers bytes until they form a frame. Never raises for their content."""
 
     unit: ClassVar[str] = "frame"
     """The protocol's word for a frame."""
@@ -32,11 +31,11 @@ class LengthPrefixedReader(Generic[F]):
 
     @property
     def pending(self) -> int:
-        """Bytes of an unfinished frame."""
+        """Bytes of an incomplete frame."""
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[F | Unreadable]:
-        """Return the frames that ``data`` completes; none behind bytes that were not a frame."""
+        """Return the frames that ``data`` completes; none after invalid bytes."""
         if self._broken:
             yield Unreadable(data, f"follows bytes that were no {self.unit}", lost=True)
             return

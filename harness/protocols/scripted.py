@@ -1,5 +1,5 @@
-"""What the scripted servers of all protocols can do: note when bytes arrived, write in pieces, and
-write at given instants."""
+"""Common abilities of scripted servers: record arrival times, write in pieces, and write at given
+instants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from brokerproof.harness.protocols.conversation import Conversation, F, Judge
 
 
 class Scripted(Conversation[F]):
-    """Mixed into a peer that plays the server of a client on trial."""
+    """Mixin for a peer that acts as the server of a client on trial."""
 
     def __init__(self, judge: Judge, conn: int, *about: str) -> None:
         super().__init__(judge, conn, *about)
@@ -22,7 +22,7 @@ class Scripted(Conversation[F]):
         super().bytes_arrived(at, data)
 
     def write_pieces(self, data: bytes, size: int = 1) -> None:
-        """Send ``data`` in pieces of ``size`` bytes, each written on its own."""
+        """Send ``data`` in separately written pieces of ``size`` bytes."""
         for start in range(0, len(data), size):
             self.write(data[start : start + size])
 

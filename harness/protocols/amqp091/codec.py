@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 frames, methods and contents: writes whatever it is given, reads what either side
+"""AMQP 0-9-1 frames, methods and contents: writes any given values and reads what either side
 sends.
 
 Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one byte type (1 method,
@@ -157,7 +157,7 @@ Read: TypeAlias = Frame | Unreadable
 
 
 class Reader(LengthPrefixedReader[Frame]):
-    """Cuts what arrives from one side into protocol headers and frames."""
+    """Splits the bytes from one side into protocol headers and frames."""
 
     def __init__(self, most: int = MOST_READ) -> None:
         super().__init__()
@@ -262,8 +262,7 @@ def _content_header(payload: bytes) -> tuple[str, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method with the content that it carries, or what else came as one piece (a protocol header,
-    a stray frame).
+    """A method with its content, or another unit (a protocol header, a stray frame).
 
     ``properties`` and ``body`` are the content's; not ``complete`` when something else came in its
     midst. ``size`` counts the bytes of all its frames, ``frames`` has those of each.
@@ -353,14 +352,14 @@ class _Open:
 
 
 class Contents:
-    """Assembler of the methods of one direction of one connection with their contents. A channel
-    has one at a time."""
+    """Assembles the methods of one direction of a connection with their contents, one at a time per
+    channel."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
 
     def feed(self, frame: Frame) -> Iterator[Method]:
-        """Return what ``frame`` completes: one method, or an interrupted one and then its
+        """Return the methods that ``frame`` completes: one, or an interrupted one followed by its
         interruption."""
         begun = self._open.get(frame.channel)
         if (

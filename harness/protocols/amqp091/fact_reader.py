@@ -78,7 +78,7 @@ class _Channel:
 
 @dataclass
 class Amqp091FactReader:
-    """One connection while it is read. Memory is what is under way."""
+    """Reads one connection. Memory holds only what is in flight."""
 
     conn: int
     _channels: dict[int, _Channel] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Amqp091FactReader:
     _ended: bool = False
 
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it decides."""
+        """Read one event; yield the facts it settles."""
         if self._ended:
             return
         if row.hides_bytes:

@@ -1,4 +1,4 @@
-"""A raw AMQP 0-9-1 peer: speaks correctly when asked to, and can send anything at all.
+"""A raw AMQP 0-9-1 peer: can speak correctly or send arbitrary bytes.
 
 Every verb fills in what a correct peer would say; :meth:`Amqp091Peer.send`,
 :meth:`Amqp091Peer.send_frame` and :meth:`Amqp091Peer.write` send what no verb would. What is

@@ -1,5 +1,5 @@
-"""The other side of an AMQP 0-9-1 connection, for clients on trial: a server that answers what asks
-for an answer, unless a case does so itself."""
+"""The server end of an AMQP 0-9-1 connection, for clients on trial: it answers all requests that a
+case does not answer itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEADER = method(codec.PROTOCOL_HEADER)
 
 
 class Amqp091Server(Scripted[Method], Amqp091Peer):
-    """One connection that a client opened. What it sends is not checked, as with any raw peer."""
+    """One connection opened by a client. As with any raw peer, what it sends is not checked."""
 
     protocol = "AMQP091.CLIENT"
 
@@ -61,7 +61,7 @@ class Amqp091Server(Scripted[Method], Amqp091Peer):
         self.send(f"{asked.name}-ok", fields, channel=asked.channel)
 
     def tag_of(self, consume: Method) -> str:
-        """The tag of a consumer: the client's, or one of ours."""
+        """The tag of a consumer: the client's, or a generated one."""
         return consume["consumer-tag"] or f"tag-{self.methods.index(consume)}"
 
     def propose(self) -> None:

@@ -1,4 +1,4 @@
-"""Turns the bytes of an AMQP 0-9-1 connection, in either direction, into events of the trace.
+"""Converts the bytes of an AMQP 0-9-1 connection, in both directions, to trace events.
 
 A method and the content frames that belong to it are one event: its command is the method's name,
 its headers are channel, fields and properties, its body is the content's, its size counts all the
@@ -21,7 +21,7 @@ UNREADABLE = "UNREADABLE"
 
 
 class Stream:
-    """One direction of one connection. A heartbeat is a method too, under its own name."""
+    """One direction of one connection. A heartbeat also counts as a method."""
 
     def __init__(self) -> None:
         self._reader = Reader()

@@ -1,4 +1,4 @@
-"""AMQP 1.0 frames, performatives and protocol headers: writes whatever it is given, reads what a
+"""AMQP 1.0 frames, performatives and protocol headers: writes any given values and reads what a
 broker sends.
 
 Nothing here decides whether a broker is right. The reader keeps what it saw (channel, size,
@@ -221,7 +221,7 @@ def _field_text(name: str, what: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """A frame without a body: a sign of life and nothing else."""
+    """A frame without a body: a heartbeat."""
 
     size: int
     channel: int = 0
@@ -304,8 +304,8 @@ def _fits(value: Item, kind: str) -> bool:
 
 
 class Reader(LengthPrefixedReader[Frame | Empty]):
-    """Cuts what arrives into protocol headers and frames. A size that spells AMQP is a header: no
-    frame is that long."""
+    """Splits incoming bytes into protocol headers and frames. A size that spells AMQP is a header,
+    since no frame is that long."""
 
     def __init__(self, most: int = MOST_READ) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ class Delivery:
 
     @property
     def size(self) -> int:
-        """Bytes of all its frames."""
+        """Total bytes of its frames."""
         return sum(frame.size for frame in self.frames)
 
     @cached_property
@@ -55,7 +55,7 @@ class Delivery:
         return messages.read(self.payload)
 
     def has_body(self, body: Any) -> bool:
-        """True if it is a message with that body; False for bytes that are not a message."""
+        """True if it is a message with that body; False for malformed messages."""
         try:
             return bool(self.message.body == body)
         except types.Malformed:
@@ -182,7 +182,7 @@ class Session:
         self.granting(fields)
 
     def granting(self, fields: Mapping[str, Any]) -> None:
-        """We are about to send these windows."""
+        """Note that we are about to send these windows."""
         window, outgoing = _int(fields.get("incoming-window")), _int(fields.get("outgoing-window"))
         self.incoming_window = self.incoming_window if window is None else window
         self.outgoing_window = self.outgoing_window if outgoing is None else outgoing
@@ -194,7 +194,7 @@ class Session:
         self.on_flow(None, frame.get("incoming-window", 0))
 
     def on_frame(self, frame: Frame) -> Delivery | None:
-        """Take in the broker's frame on this session; return the delivery it completes."""
+        """Process the broker's frame on this session; return the delivery it completes."""
         match frame.name:
             case "end":
                 self.ended = frame
@@ -219,7 +219,7 @@ class Session:
         return None if link is None else link.on_frame(frame)
 
     def on_flow(self, next_incoming_id: int | None, incoming_window: int) -> None:
-        """Take in the broker's incoming window, which limits what we may send."""
+        """Apply the broker's incoming window, which limits our sending."""
         at = self.initial_outgoing_id if next_incoming_id is None else next_incoming_id
         self.remote_incoming_window = incoming_window - _signed(self.next_outgoing_id - at)
 

@@ -1,4 +1,4 @@
-"""A raw AMQP 1.0 peer: speaks correctly when asked to, and can send anything at all.
+"""A raw AMQP 1.0 peer: can speak correctly or send arbitrary bytes.
 
 Every verb fills in what a correct peer would say, from books that are kept as frames go out and
 come in; every field can be given otherwise (None leaves it out), and ``send`` with ``write`` send
@@ -39,7 +39,7 @@ those that cases name, if the broker allows so many."""
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An address, and the capabilities by which this broker family learns what it is."""
+    """An address, and the capabilities that tell this broker family its kind."""
 
     address: str
     capabilities: tuple[str, ...] = ()
@@ -395,7 +395,7 @@ class AmqpPeer(AmqpConnection):
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """Complete deliveries that no expectation took, oldest first."""
+        """Complete deliveries not yet consumed by an expectation, oldest first."""
         return self.endpoint.deliveries
 
     def transfer(self, link: Link, payload: bytes = b"", **fields: Any) -> int:

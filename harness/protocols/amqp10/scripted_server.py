@@ -1,5 +1,5 @@
-"""The other side of an AMQP 1.0 connection, for clients on trial: a server that answers what asks
-for an answer, unless a case does so itself."""
+"""The server end of an AMQP 1.0 connection, for clients on trial: it answers all requests that a
+case does not answer itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWERED = frozenset(
 
 
 class Amqp10Server(Scripted[Frame], AmqpPeer):
-    """One connection that a client opened. What it sends is not checked, as with any raw peer."""
+    """One connection opened by a client. As with any raw peer, what it sends is not checked."""
 
     protocol = "AMQP.CLIENT"
 
@@ -54,7 +54,7 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
         self.closing = self.closing or at
 
     def named(self, name: str) -> list[Frame]:
-        """Every frame of that name that arrived, taken or not."""
+        """Every received frame of that name, consumed or not."""
         return [frame for frame in self.frames if frame.name == name]
 
     @property
@@ -99,7 +99,7 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
             self.detach(link, answered=False)
 
     def link_of(self, frame: Frame) -> Link | None:
-        """Return the link that a frame of the client is about, also if one end has detached it."""
+        """Return the link of a client's frame, even if one end has detached it."""
         session = self.endpoint.session_of(frame)
         if session is None:
             return None

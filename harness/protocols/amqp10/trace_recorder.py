@@ -1,4 +1,4 @@
-"""Turns the bytes of an AMQP 1.0 connection, in either direction, into events of the trace."""
+"""Converts the bytes of an AMQP 1.0 connection, in both directions, to trace events."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Packet:
 
     @property
     def message(self) -> Message:
-        """The message that it carries. Raises ``KeyError`` when it carries none."""
+        """Its message. Raises ``KeyError`` if it has none."""
         message = self.fields["message"]
         if not isinstance(message, Message):
             raise KeyError("message")
@@ -136,8 +136,8 @@ Read: TypeAlias = Packet | Unreadable
 
 
 class Reader(LengthPrefixedReader[Packet]):
-    """Cuts what one side sends into packets. What a client sends begins with ``magic``, which comes
-    out as a packet too."""
+    """Splits the bytes from one side into packets. A client's bytes begin with ``magic``, which is
+    returned as a packet too."""
 
     unit = "packet"
 

@@ -73,7 +73,7 @@ class _Session:
 
 @dataclass
 class CoreFactReader:
-    """One connection while it is read. Memory is what is under way."""
+    """Reads one connection. Memory holds only what is in flight."""
 
     conn: int
     _sessions: dict[int, _Session] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class CoreFactReader:
     _ended: bool = False
 
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it decides."""
+        """Read one event; yield the facts it settles."""
         if self._ended:
             return
         unread = row.kind == "FrameSent" and row.command.startswith(_UNREAD)

@@ -1,5 +1,4 @@
-"""A raw peer of Artemis's CORE protocol: speaks correctly when asked to, and can send anything at
-all.
+"""A raw peer for Artemis's CORE protocol: can speak correctly or send arbitrary bytes.
 
 It does by itself none of what Artemis's own client does about windows: no credit is asked for,
 given or spent unless a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send what no

@@ -1,5 +1,4 @@
-"""The packets of Artemis's CORE protocol that have to do with sessions, queues, messages and flow
-control.
+"""The packets of Artemis's CORE protocol for sessions, queues, messages and flow control.
 
 Types are those of :mod:`brokerproof.harness.protocols.core.values`; ``message`` is a whole message,
 ``rest`` every byte that is left. What is not here (large messages, XA, replication, clusters beyond

@@ -1,4 +1,4 @@
-"""Turns the bytes of a CORE connection, in either direction, into events of the trace.
+"""Converts the bytes of a CORE connection, in both directions, to trace events.
 
 Each packet is one event: its command is the packet's name, its headers are channel and fields
 (those of a message among them, with its ``cost``), its body is the message's, its size counts all

@@ -216,8 +216,8 @@ Read: TypeAlias = Structure | Unreadable
 
 
 class Reader(LengthPrefixedReader[Structure]):
-    """Cuts what one side sends into commands. ``version`` is what both sides agreed on; it may
-    change on the way."""
+    """Splits the bytes from one side into commands. ``version`` is the agreed version, which may
+    change later."""
 
     unit = "command"
 

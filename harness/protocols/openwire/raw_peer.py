@@ -1,5 +1,4 @@
-"""A raw peer of OpenWire, ActiveMQ's own protocol: speaks correctly when asked to, and can send
-anything at all.
+"""A raw peer for OpenWire, ActiveMQ's own protocol: can speak correctly or send arbitrary bytes.
 
 It does by itself none of what ActiveMQ's own client does: no window is kept to, nothing is
 acknowledged, no sign of life is sent unless a case says so. :meth:`OpenWirePeer.send` and
@@ -93,8 +92,8 @@ def dispatch(consumer: Structure | None = None) -> Match[Structure]:
 
 
 class OpenWirePeer(Conversation[Structure]):
-    """One OpenWire connection of the harness. ``name`` is its connection id, ``version`` what it
-    says that it speaks."""
+    """One OpenWire connection of the harness. ``name`` is its connection id, ``version`` the one it
+    announces."""
 
     protocol = PROTOCOL
 

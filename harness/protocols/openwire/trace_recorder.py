@@ -1,4 +1,4 @@
-"""Turns the bytes of an OpenWire connection, in either direction, into events of the trace.
+"""Converts the bytes of an OpenWire connection, in both directions, to trace events.
 
 Each command is one event: its command is the command's name, its headers are its fields (those of a
 message that it carries among them, with its ``cost``), its body is the message's content, its size

@@ -1,4 +1,4 @@
-"""A dumb STOMP codec for peers that may misbehave: it writes whatever it is given and reads what a
+"""A simple STOMP codec for peers that can misbehave: it writes any given values and reads what a
 broker sends.
 
 Nothing here decides whether a broker is right. The reader keeps what it saw (raw size, the order of
@@ -64,7 +64,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Eol:
-    """``size`` bytes of end of line outside a frame: a sign of life and nothing else."""
+    """``size`` bytes of end of line outside a frame: heartbeats."""
 
     size: int
 
