@@ -9,6 +9,7 @@ from typing import Any
 from brokerproof.harness.model.finding import Finding, Measurement
 from brokerproof.harness.model.time import Duration
 from brokerproof.harness.protocols.byte_log import ByteLog
+from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.results.records import Unrecorded
 from brokerproof.harness.trace.events import Event
 
@@ -41,6 +42,8 @@ class ExampleRecord:
     """The id of the case."""
     unbound_end: str = ""
     """The sentence of an expectation that ended the example and binds other vendors' brokers."""
+    unmet: ControlFailed | None = None
+    """The premise of the kind of place that the example drew, which this broker does not meet."""
     late: Duration = 0
     """By how much the host was late, at worst, until the example broke off; 0 if it did not."""
 

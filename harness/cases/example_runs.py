@@ -22,7 +22,7 @@ from brokerproof.harness.cases.target_health import TargetHealth
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.protocols.conversation import ControlFailed, Violated
+from brokerproof.harness.protocols.conversation import ControlFailed, Symptom, Violated
 from brokerproof.harness.targets.target import Target, TargetFacts
 from brokerproof.harness.trace.events import CaseStarted, Event, ExampleStarted
 from brokerproof.harness.trace.recorder import Recorder
@@ -161,7 +161,10 @@ def one_example(
     except Violated as end:
         if not outcome.wire.violations:
             outcome.unbound_end = str(end)
-    except ControlFailed:
+    except ControlFailed as problem:
+        if plan and problem.symptom is Symptom.UNMET and run.target.clock is Clock.REAL:
+            outcome.unmet = problem
+            return
         outcome.late = bench.world.lateness(start.at_ns)
         raise
     finally:

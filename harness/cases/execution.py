@@ -390,7 +390,7 @@ def _batch(
     """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
     return the next number. An example that the host left undecided runs again. In the ``last``
     attempt so do a few with a failed control, one by one at the end, because it may have been a
-    race in the broker."""
+    race in the broker. An example whose kind of place is missing does not end the others."""
     plans: list[dict[str, Any]] = []
 
     def example(record: ExampleRecord, number: int, plan: Mapping[str, Any]) -> ExampleRecord:
@@ -402,10 +402,7 @@ def _batch(
         one_example(run, call, again, plan, seed + len(plans) + number, number)
         return again
 
-    def collect(**plan: Any) -> None:
-        plans.append(plan)
-
-    draw(run, call, collect, seed, None, shrink=False, fixed=not played)
+    draw(run, call, lambda **plan: plans.append(plan), seed, None, shrink=False, fixed=not played)
     records = [ExampleRecord() for _ in plans]
     with ThreadPoolExecutor(SIDE_BY_SIDE_EXAMPLES, thread_name_prefix="example") as pool:
         jobs = [
@@ -427,6 +424,8 @@ def _batch(
                 problems[number] = still
     for record in records:
         _add(total, record)
+    if not played and all(record.unmet for record in records):
+        problems.append(records[0].unmet)
     for problem in problems:
         if problem is not None:
             raise problem

@@ -59,6 +59,7 @@ _IF_ALL_IS_KNOWN = (
     amqp_credit.counts,
     amqp_deliveries.delivery_ids,
     amqp_deliveries.settlement,
+    amqp_deliveries.settle_modes,
     amqp_windows.windows,
     amqp_windows.ids,
 )

@@ -28,9 +28,11 @@ HAS_ID, SAME_ID, HAS_TAG, TAG_LENGTH, OWN_TAG, HAS_FORMAT, IN_ORDER = (
     "AMQP10-XFER-07",
     "AMQP10-DISP-06",
 )
+ALL_SETTLED, NONE_SETTLED = "AMQP10-XFER-10", "AMQP10-XFER-11"
 DIRECTION, ONCE, TERMINAL = "AMQP10-DISP-01", "AMQP10-DISP-03", "AMQP10-OUT-02"
 _OUTCOMES = ("accepted", "rejected", "released", "modified")
 _LONGEST_TAG = 32
+_MODES = {"0": "unsettled", "1": "settled"}
 
 
 @dataclass(eq=False)
@@ -114,6 +116,29 @@ def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -
         delivery, first = placing
         findings += _first(step, book, delivery) if first else _later(step, delivery)
     return findings or [Finding(HAS_ID, Seen.NEVER_REACHED, "no delivery was sent")]
+
+
+def settle_modes(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """Judge whether the transfers of ``side`` are settled as its attach agreed."""
+    settled: dict[Link, bool] = {}
+    findings: list[Finding] = []
+    for step in placed(events, conn):
+        frame, link = step.frame, step.link
+        if frame.name != "transfer" or frame.side is not side or link is None:
+            continue
+        attach = link.attached.get(side)
+        agreed = "" if attach is None else _MODES.get(attach.fields.get("snd-settle-mode", ""), "")
+        whole = not frame.flag("more")
+        settled[link] = settled.get(link, False) or frame.flag("settled")
+        if agreed and not frame.flag("aborted") and (whole or settled[link]):
+            held = settled[link] is (agreed == "settled")
+            requirement = ALL_SETTLED if agreed == "settled" else NONE_SETTLED
+            what = f"a delivery of link {link.name}, agreed as {agreed}"
+            detail = f"{what}, was sent {'settled' if settled[link] else 'unsettled'}"
+            findings.append(Finding(requirement, Seen.HELD if held else Seen.VIOLATED, detail))
+        if whole:
+            del settled[link]
+    return findings or [Finding(NONE_SETTLED, Seen.NEVER_REACHED, "no delivery was sent")]
 
 
 def _first(step: Placed, book: _Book, delivery: _Delivery) -> Iterator[Finding]:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_liveness
-from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import Parameters
-from brokerproof.suites.amqp10.steps import give_cause_to_close
+from brokerproof.suites.amqp10.steps import collect, fill, give_cause_to_close, granted
 from brokerproof.suites.api import (
     NS_PER_MS,
     Bench,
@@ -113,6 +113,64 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
         announced != asked or seen > 0,
         f"the client asked for {asked} ms, the broker for {announced}",
     )
+
+
+@case(PEERS_TIMEOUT_KEPT, TIMEOUT_RESTARTED_BY_FRAMES, needs={"amqp"})
+@over(
+    examples=3,
+    always=lambda target: [{"asked": max(LONG_MS + 2000, shortest(target))}],
+    asked=timeouts,
+)
+def test_signs_of_life_go_on_whatever_a_connection_holds(target: Bench, asked: int) -> None:
+    """Connections have sent a message, hold a delivery or a half one, or did nothing, and give
+    empty frames alone for more than twice the time-out that each side has asked for. The broker
+    keeps them, and none of its silences is longer than the client asked for."""
+    peers = {state: in_state(target, state, asked) for state in STATES}
+    since = target.now()
+    announced = max(map(own_time_out, peers.values()))
+    most = asked * 5 // 2
+    if announced <= LONG_MS:
+        most = max(most, announced * 5 // 2)
+    step = ms(min(asked, announced or asked) // 3)
+    while target.now() - since < ms(most):
+        target.advance(step)
+        for peer in peers.values():
+            if peer.ended is None:
+                peer.beat()
+    for state, peer in peers.items():
+        end = target.now() if peer.ended is None else peer.ended.at
+        signs = [since, *(at for at in signs_of_life(target, peer) if since < at <= end)]
+        label = f"longest silence of a connection that {state}"
+        target.judge_period(PEERS_TIMEOUT_KEPT, label, signs, (0, ms(asked)), until=end)
+        alive = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
+        detail = f"an empty frame every {step // NS_PER_MS} ms, connection {state}"
+        uncertain = peer.overdue(ms(announced)) if announced else None
+        target.record_finding(
+            TIMEOUT_RESTARTED_BY_FRAMES, alive, f"{detail}; {peer.instead()}", uncertain=uncertain
+        )
+
+
+STATES = ("did nothing", "has sent", "holds a delivery", "has settled one", "has sent half of one")
+
+
+def in_state(target: Bench, state: str, asked: int) -> AmqpPeer:
+    """Return a connection in one of :data:`STATES`, whose set-up is a control."""
+    peer, node = target.amqp(idle_time_out=asked), target.node()
+    if "sent" in state:
+        link = peer.sender(node)
+        granted(target, peer, link)
+        if state == "has sent":
+            peer.publish(link, b"sent")
+        else:
+            peer.transfer(link, messages.message(b"half")[:-2], more=True)
+    elif state != "did nothing":
+        fill(target, node, [b"held"])
+        link = peer.receiver(node, credit=1)
+        got = collect(target, peer, link, 1, quiet=0)
+        target.control(len(got) == 1, f"no message arrived; {peer.instead()}")
+        if state == "has settled one":
+            peer.disposition(got[0])
+    return peer
 
 
 def own_time_out(peer: AmqpPeer) -> int:

@@ -34,6 +34,7 @@ from brokerproof.suites.api import (
     over,
 )
 from brokerproof.suites.api.amqp10 import RECEIVER, either, ending, frame
+from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.strategies import near
 from brokerproof.suites.steps.traces import judge_trace
 
@@ -383,32 +384,42 @@ def test_ids_of_the_client_may_run_over_the_end(
 @over(
     where=own_windows,
     examples=24,
+    always=lambda target: [
+        {"where": Where(target.identity.default_amqp_acceptor), "start": 0, "settled": settled}
+        | {"count": 0, "size": 0}
+        for settled in (False, True)
+    ],
     start=NEAR_WRAP,
     count=st.integers(1, 12),
     size=st.sampled_from([0, 1500, 4000]),
+    settled=st.booleans(),
 )
 def test_the_brokers_window_opens_again(
-    target: Bench, where: Where, start: int, count: int, size: int
+    target: Bench, where: Where, start: int, count: int, size: int, settled: bool
 ) -> None:
-    """A client sends messages of one or several frames as far as the broker's incoming-window and
-    credit allow, then waits for a flow. The window reopens until all messages are accepted."""
+    """A client sends messages of one or several frames, perhaps settled ones before the last, as
+    far as the broker's incoming-window and credit allow, then waits for a flow. The window
+    reopens until all messages are accepted. A ``count`` of 0 is more than the window, if the run's
+    effort allows so many."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
+    window = session.remote_incoming_window
+    count = count or min(2 * window + 2, amounts.at(target, 0, most=2_000))
+    target.used_amount("transfers in a session", count)
     waiting = []
     assert peer.opened is not None
     piece_size = min(500, peer.opened.get("max-frame-size", 2**32 - 1) - 60)
+
+    def may_send(first: bool) -> bool:
+        room = session.remote_incoming_window > 0 and (link.credit > 0 or not first)
+        return peer.ended is not None or room
+
     for number, body in enumerate(numbered(count, size)):
         payload = messages.message(body)
         pieces = [payload[at : at + piece_size] for at in range(0, len(payload), piece_size)]
         for at, piece in enumerate(pieces):
-            target.wait_until(
-                lambda: (
-                    peer.ended is not None
-                    or (session.remote_incoming_window > 0 and link.credit > 0)
-                ),
-                PATIENCE,
-            )
+            target.wait_until(partial(may_send, first=not at), PATIENCE)
             room = session.remote_incoming_window
             detail = (
                 f"message {number} of {count}, frame {at}: the broker's window has room for {room};"
@@ -417,8 +428,14 @@ def test_the_brokers_window_opens_again(
             target.require(
                 (WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW), room > 0 and peer.ended is None, detail
             )
-            delivery = peer.transfer(link, piece, more=at < len(pieces) - 1 or None)
-        waiting.append(delivery)
+            if not at:
+                target.control(link.credit > 0, f"the link has no credit; {peer.instead()}")
+            ends_settled = settled and number < count - 1
+            delivery = peer.transfer(
+                link, piece, settled=ends_settled or None, more=at < len(pieces) - 1 or None
+            )
+        if not ends_settled:
+            waiting.append(delivery)
     for delivery_id in waiting:
         peer.confirmed(session, delivery_id, proves=(WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW))
     judge_trace(target, peer, amqp_windows.windows, amqp_windows.ids)

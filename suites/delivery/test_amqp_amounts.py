@@ -10,9 +10,12 @@ from collections import Counter
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.suites.amqp10.steps import bodies, collect, fill, granted, is_over, numbered
 from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api.amqp10 import SENDER
 from brokerproof.suites.steps import amounts
+from brokerproof.suites.steps.queue_clients import wait_while_frames_come
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
     Sentences,
@@ -24,6 +27,10 @@ from brokerproof.suites.steps.whole_histories import (
 
 ACQUIRED, RETIRED, KEPT = "AMQP10-NODE-01", "AMQP10-NODE-02", "AMQP10-NODE-03"
 RELEASED = "AMQP10-OUT-09"
+SESSIONS, LINKS, SETTLES = "AMQP10-SESS-02", "AMQP10-LINK-12", "AMQP10-XFER-14"
+DEFAULT, CLOSED = "AMQP10-OUT-03", "AMQP10-READING-OUT-01"
+MOST_AT_ONCE = 1_000
+"""Sessions, or links of one, whose number a broker may have to keep small."""
 AMQP = Sentences(
     once=KEPT,
     gone=RETIRED,
@@ -36,6 +43,7 @@ AMQP = Sentences(
     returns=False,
 )
 """What AMQP 1.0 itself requires: no order, and a redelivery only where one was seen."""
+UNSETTLED = 0
 
 
 @case(*AMQP.ids, needs={"amqp"})
@@ -70,7 +78,7 @@ def test_any_number_of_deliveries_is_settled_one_by_one(
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer, other = target.amqp(), target.amqp()
-    link = peer.receiver(node, credit=count)
+    link = peer.receiver(node, credit=count, snd_settle_mode=UNSETTLED)
     held = collect(target, peer, link, count)
     seen = {bytes(delivery.message.body) for delivery in held}
     target.control(len(held) > 0, "no message arrived")
@@ -142,3 +150,137 @@ def test_any_number_of_receivers_shares_a_queue(
     rest = bodies(collect(target, reader, reader.receiver(node, credit=len(sent)), len(due)))
     lost = due - {*rest}
     target.record_finding(KEPT, not lost, f"{detail} {sorted(lost)[:5]} went to nobody")
+
+
+@case(DEFAULT, CLOSED, needs={"amqp", "amqp-redelivery"})
+@over(
+    examples=6,
+    always=lambda target: [
+        {"position": 0, "accepted": accepted, "how": how}
+        for accepted, how in ((1, "detach"), (0, "end"))
+    ],
+    position=st.integers(0, amounts.POSITIONS),
+    accepted=st.integers(0, 3),
+    how=st.sampled_from(["detach", "end"]),
+)
+def test_what_a_link_held_returns_while_its_connection_goes_on(
+    target: Bench, position: int, accepted: int, how: str
+) -> None:
+    """A receiver holds any number of deliveries, accepts the first few and closes its link or ends
+    its session; its connection stays. If the default-outcome of the broker's attach is released or
+    modified, another link gets all the others."""
+    count = amounts.at(target, position, least=1)
+    node, sent = target.node(), numbered(count)
+    fill(target, node, sent)
+    peer, other = target.amqp(), target.amqp()
+    session = peer.begin(1)
+    link = peer.receiver(node, session=session, credit=count, snd_settle_mode=UNSETTLED)
+    held = collect(target, peer, link, count)
+    target.control(len(held) > 0, f"no message arrived; {peer.instead()}")
+    target.control(not any(delivery.settled for delivery in held), "messages are sent settled")
+    target.used_amount("unsettled messages", len(held))
+    for delivery in held[:accepted]:
+        peer.disposition(delivery, "accepted")
+    peer.settle()
+    if how == "detach":
+        peer.detach(link)
+    else:
+        peer.end(session)
+    assert link.answer is not None
+    default = codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
+    kind = codec.name_of(default)
+    due = {*bodies(held[accepted:])}
+    receiver = other.receiver(node, credit=count + 10)
+    got = {*bodies(collect(target, other, receiver, count - len(held[:accepted])))}
+    detail = (
+        f"{how} with {len(due)} of {count} messages unsettled, default-outcome {kind}: afterwards"
+        f" {len(got & due)} of them arrived on another connection"
+    )
+    target.record_finding(CLOSED, due <= got, detail)
+    if kind in ("released", "modified") and not codec.fields_of(default).get("undeliverable-here"):
+        target.record_finding(DEFAULT, due <= got, detail)
+    else:
+        target.record_not_applicable(DEFAULT, f"the default-outcome is {kind}")
+
+
+@case(SESSIONS, needs={"amqp"})
+@amounts.over_amounts(4)
+def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
+    """A client begins any number of sessions, as far as the broker's channel-max allows. Each is
+    answered on its own channel, unless an end or close says why not, and so is one on a channel
+    whose session has ended."""
+    peer = target.amqp(begin=False)
+    assert peer.opened is not None
+    most = peer.opened.get("channel-max", 65535)
+    count = amounts.at(target, position, least=1, most=min(most, MOST_AT_ONCE))
+    for channel in dict.fromkeys((0, count)):
+        peer.end(peer.begin(channel))
+        del peer.sessions[channel]
+    sessions = [peer.begin(channel, answered=False) for channel in range(count + 1)]
+    target.used_amount("sessions", count)
+    unanswered = sessions
+
+    def answered() -> bool:
+        nonlocal unanswered
+        unanswered = [session for session in unanswered if session.answer is None]
+        return not unanswered or is_over(peer)
+
+    wait_while_frames_come(target, peer, answered)
+    if is_over(peer):
+        target.record_not_applicable(SESSIONS, f"the broker takes fewer: {peer.instead()}")
+        return
+    channels = [session.channel for session in unanswered]
+    detail = f"of {len(sessions)} begins {len(channels)} got no answer: on channels {channels[:5]}"
+    target.record_finding(SESSIONS, not channels, detail)
+
+
+@case(LINKS, SETTLES, needs={"amqp"})
+@amounts.over_amounts(4)
+def test_any_number_of_links_is_attached(target: Bench, position: int) -> None:
+    """A client attaches any number of links in one session, as far as the broker's handle-max
+    allows. Each is answered by an attach, unless an end or close says why not, and what the last
+    one sends is settled. One scenario: a link that was answered works."""
+    peer, node = target.amqp(), target.node()
+    assert peer.session.answer is not None
+    most = peer.session.answer.get("handle-max", 2**32 - 1)
+    count = amounts.at(target, position, least=1, most=min(most, MOST_AT_ONCE))
+    links = [peer.attach(SENDER, node, answered=False) for _ in range(count)]
+    target.used_amount("links of a session", count)
+    wait_while_frames_come(
+        target, peer, lambda: all(link.answer is not None for link in links) or is_over(peer)
+    )
+    if is_over(peer):
+        why = f"the broker takes fewer: {peer.instead()}"
+        target.record_not_applicable((LINKS, SETTLES), why)
+        return
+    names = [link.name for link in links if link.answer is None]
+    detail = f"of {count} attaches {len(names)} got no answer: of links {names[:5]}"
+    target.require(LINKS, not names, detail)
+    target.wait_until(lambda: links[-1].credit > 0 or is_over(peer), PATIENCE)
+    target.control(links[-1].credit > 0, f"the last link has no credit; {peer.instead()}")
+    peer.publish(links[-1], b"by the last", proves=SETTLES)
+
+
+@case(SETTLES, needs={"amqp"})
+@amounts.over_amounts(4)
+def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, position: int) -> None:
+    """A client sends any number of messages on one link of rcv-settle-mode first, as credit and
+    window allow. The broker settles each of them."""
+    count = amounts.at(target, position, least=2)
+    peer = target.amqp()
+    link = peer.sender(target.node())
+    assert link.answer is not None
+    if link.answer.get("rcv-settle-mode", 0):
+        target.record_not_applicable(SETTLES, "the link has rcv-settle-mode second")
+        return
+    sent: list[int] = []
+    while len(sent) < count:
+        granted(target, peer, link)
+        sent.append(peer.post(link, b"%d" % len(sent)))
+    target.used_amount("messages of a link", count)
+    peer.watch_for(peer.settled(link.session, sent[-1]))
+    outcomes = link.session.outcomes
+    target.control(outcomes[sent[0]] is not None, "the first message got no outcome")
+    without = [delivery for delivery in sent if outcomes[delivery] is None]
+    detail = f"of {count} messages {len(without)} got no outcome, first {without[:5]}"
+    target.record_finding(SETTLES, not without, f"{detail}; {peer.instead()}")

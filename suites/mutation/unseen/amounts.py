@@ -95,6 +95,53 @@ def what_is_released_behind_many_is_lost(original, reached, self, deliveries, st
     original(self, deliveries, Accepted() if lost else state, settled)
 
 
+@amounts.skips(AmqpConnection, "_begin", breaks="AMQP10-SESS-02")
+def the_eightieth_session_is_not_begun(self, begun, channel):
+    """A begin beyond 80 sessions of a connection is not answered."""
+    return len(self._sessions) >= 80
+
+
+@amounts.skips(AmqpSession, "_attach", breaks="AMQP10-LINK-12")
+def the_two_hundredth_link_is_not_attached(self, attach):
+    """An attach beyond 200 links of a session is not answered."""
+    return len(self.links) >= 200
+
+
+@amounts.skips(AmqpSession, "settle_incoming", breaks="AMQP10-XFER-14")
+def many_messages_are_settled_in_part(self, delivery_id, state):
+    """From the 600th delivery of a session on what a client sends is not settled for it."""
+    return delivery_id >= 600
+
+
+@amounts.before(AmqpSession, "release_links", breaks="AMQP10-OUT-03 AMQP10-READING-OUT-01")
+def the_end_of_a_session_returns_its_first(reached, self):
+    """Of more than 500 unsettled deliveries those behind the 500th are gone with their session."""
+    for delivery in [*self.unsettled.values()][500:]:
+        reached()
+        self.unsettled.pop(delivery.id)
+        delivery.link.unsettled.pop(delivery.id, None)
+
+
+@amounts.mutant("AMQP10-XFER-11")
+def what_many_hold_is_sent_settled(patch, reached):
+    """A link that holds 700 unsettled deliveries is sent further ones as settled, whatever was
+    agreed."""
+
+    @patch.override(OutgoingLink)
+    def _send(original, self, *arguments):
+        agreed = self._presettled
+        self._presettled = agreed or reached(len(self.unsettled) > 700)
+        original(self, *arguments)
+        self._presettled = agreed
+
+
+@amounts.after(AmqpSession, "_transfer", breaks="AMQP10-WIN-05 AMQP10-WIN-06")
+def settled_transfers_narrow_the_window(reached, self, transfer, payload):
+    """Transfers that arrive settled are never given back to the incoming-window."""
+    if reached(transfer.settled and self._full_window > 0):
+        self._full_window -= 1
+
+
 @amounts.override(CoreConsumer, "settle", breaks="ARTEMIS-CONCEPTS-queue-2")
 def a_long_acknowledgement_leaves_the_rest(original, reached, self, number, *, one):
     """A cumulative acknowledgement of more than 100 messages leaves those behind the hundredth

@@ -17,6 +17,7 @@ from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.model.finding import Measurement
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.protocols.conversation import ControlFailed, Symptom
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
@@ -370,6 +371,24 @@ def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_tol
     tries.clear()
     assert execute(run_of(target), made(crashes, MUST)).verdict is Verdict.ERROR
     assert len(tries) == 1
+
+
+@pytest.mark.parametrize(
+    ("places", "verdict"),
+    [(["topic", "queue"], Verdict.PASS), (["topic", "topic"], Verdict.INCONCLUSIVE)],
+)
+def test_an_example_of_a_place_that_is_not_there_ends_no_other(
+    places: list[str], verdict: Verdict
+) -> None:
+    def uses(bench: Bench, place: str) -> None:
+        if place == "topic":
+            raise ControlFailed("no topic was found", Symptom.UNMET)
+        bench.record_finding(MUST, True, "seen")
+
+    plans = [{"place": place} for place in places]
+    over = Over({"place": st.just(places[-1])}, 1, always=lambda target: plans)
+    target = RealTimeTwin(target_file.load("reference"))
+    assert execute(run_of(target), made(uses, MUST, over=over)).verdict is verdict
 
 
 def test_the_trace_of_a_case_is_recorded_and_read_back(reference: Target, tmp_path: Path) -> None:

@@ -148,6 +148,25 @@ def test_what_a_defective_transfer_is_read_as_is_no_violation(transfer: Event) -
     assert accused == amqp_deliveries.DIRECTION
 
 
+@pytest.mark.parametrize(
+    ("mode", "transfers", "violated"),
+    [
+        ("0", [{}, {"settled": "true"}], {amqp_deliveries.NONE_SETTLED}),
+        ("0", [{"more": True}, {}], set()),
+        ("0", [{"settled": "true", "aborted": "true"}], set()),
+        ("1", [{"settled": "true"}, {}], {amqp_deliveries.ALL_SETTLED}),
+        ("1", [{"more": True}, {"settled": "true"}], set()),
+        ("2", [{"settled": "true"}, {}], set()),
+    ],
+)
+def test_the_agreed_settle_mode_is_kept(
+    mode: str, transfers: list[dict[str, Any]], violated: set[str]
+) -> None:
+    attach = broker("attach", name="l", handle=0, role="sender", snd_settle_mode=mode)
+    events = [*receiving()[:-1], attach, *(delivery(0, **fields) for fields in transfers)]
+    assert {*violations(amqp_deliveries.settle_modes, events)} == violated
+
+
 def test_no_disposition_is_no_evidence() -> None:
     assert outcome(amqp_deliveries.settlement, sending(1)) == {
         amqp_deliveries.ONCE: Seen.NEVER_REACHED
