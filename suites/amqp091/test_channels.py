@@ -386,7 +386,7 @@ def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     peer.call("queue.delete", {"queue": deep}, channel=1)
     told = peer.watch_for(method("basic.cancel"), within=QUIET)
     target.record_finding(
-        NOTHING_AFTER_CANCEL, told is None, "behind cancel-ok, and without its queue: basic.cancel"
+        NOTHING_AFTER_CANCEL, told is None, "after cancel-ok, and without its queue: basic.cancel"
     )
     shared = target.fresh_name()
     other.declare(shared, auto_delete=False)
@@ -398,7 +398,7 @@ def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     other.settle()
     delivery = peer.watch_for(method("basic.deliver"), within=QUIET)
     late = "nothing" if delivery is None else delivery.brief()
-    detail = f"behind channel.close {late} arrived on the channel"
+    detail = f"after channel.close {late} arrived on the channel"
     target.record_finding(OTHER_CHANNELS_CONTINUE, delivery is None, detail)
     peer.send("channel.close-ok", channel=1)
     other.call("queue.delete", {"queue": shared}, channel=1)

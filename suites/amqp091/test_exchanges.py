@@ -260,7 +260,7 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
     peer.settle()
     received = bodies(drained(peer, queue))
     target.record_finding(
-        UNBIND_STOPS_ROUTING, received == [b"b"], f"behind unbind-ok of a {received} arrived"
+        UNBIND_STOPS_ROUTING, received == [b"b"], f"after unbind-ok of a {received} arrived"
     )
 
 
@@ -294,7 +294,7 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     target.record_finding(
         EXCHANGE_TO_EXCHANGE,
         not drained(peer, queue),
-        "nothing should pass by a binding that is gone",
+        "nothing should be routed through a removed binding",
     )
     for name in (first, second):
         peer.call("exchange.delete", {"exchange": name})

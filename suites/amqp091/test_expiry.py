@@ -184,4 +184,4 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
         detail = f"{uses}: {silent} ms after its {use} the queue is there: {there}"
         target.require(UNUSED, there, detail)
     gone = eventually(peer, lambda: not is_there(peer, queue), EXPIRES + PATIENCE)
-    target.record_finding(UNUSED, gone, f"{uses}: the queue that is not used any more went: {gone}")
+    target.record_finding(UNUSED, gone, f"{uses}: the unused queue was deleted: {gone}")

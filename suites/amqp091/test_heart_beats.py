@@ -87,7 +87,7 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
     late = target.punctuality(interval)
     target.judge_duration(
         RABBITMQ_HEARTBEATS,
-        "until it is given up",
+        "until it is disconnected",
         gone,
         (2 * interval, 3 * interval + late + unread),
         since,

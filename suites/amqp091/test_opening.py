@@ -100,7 +100,7 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data:
         f"to {data!r} the server answered with AMQP {answered_version}",
     )
     peer.expect_end(proves=proves)
-    target.record_finding(proves, not peer.inbox, f"behind the header arrived {peer.instead()}")
+    target.record_finding(proves, not peer.inbox, f"after the header arrived {peer.instead()}")
 
 
 @case(MECHANISM_NOT_OFFERED, needs={"amqp091"})
@@ -140,7 +140,7 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
     if understands:
         peer.refused(CONNECTION, 403, proves=LOGIN_REFUSED)
     peer.expect_end(proves=LOGIN_REFUSED)
-    target.record_finding(LOGIN_REFUSED, not peer.inbox, f"behind that arrived {peer.instead()}")
+    target.record_finding(LOGIN_REFUSED, not peer.inbox, f"after that arrived {peer.instead()}")
 
 
 @case(FRAME_MAX_PROPOSED, needs={"amqp091"})
@@ -279,7 +279,7 @@ def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     target.record_finding(
         DISCARDS_AFTER_CONNECTION_CLOSE,
         not answers,
-        f"a method behind close was answered with {answers or 'nothing'}",
+        f"a method after close was answered with {answers or 'nothing'}",
     )
     other = target.amqp091()
     # Not a queue: some brokers make one when it is named.

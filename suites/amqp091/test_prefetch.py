@@ -193,7 +193,9 @@ def test_all_messages_come_as_they_are_settled(
     )
     if way != "ack" and most <= limit and deliveries > len(arrived):
         # Others wait behind what comes again, and how often that may be is not the prefetch's rule.
-        target.record_not_applicable(PREFETCH_REPLENISHED, f"{detail}: what was refused came again")
+        target.record_not_applicable(
+            PREFETCH_REPLENISHED, f"{detail}: refused messages were redelivered"
+        )
         return
     target.record_finding(
         PREFETCH_REPLENISHED, arrived == set(range(count)) and most <= limit, detail

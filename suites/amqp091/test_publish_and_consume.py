@@ -396,7 +396,7 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
         target.record_finding(
             REDELIVERED_FLAG,
             answer.get("redelivered") is False,
-            "what nobody had should not be redelivered",
+            "messages never delivered should not be marked redelivered",
         )
     answer = peer.get(queue, proves=GET)
     target.record_finding(

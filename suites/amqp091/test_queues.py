@@ -213,12 +213,12 @@ def test_a_purge_takes_what_waits(target: Bench) -> None:
     target.record_finding(
         PURGE, answer["message-count"] == 3, f"purge-ok counts {answer['message-count']}"
     )
-    target.record_finding(PURGE, not drained(peer, queue), "behind purge-ok nothing should wait")
+    target.record_finding(PURGE, not drained(peer, queue), "after purge-ok no message should wait")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     received = bodies(drained(peer, queue))
     target.record_finding(
-        PURGE, received == [b"1", b"2"], f"what was not acknowledged arrived as {received}"
+        PURGE, received == [b"1", b"2"], f"unacknowledged messages arrived as {received}"
     )
 
 

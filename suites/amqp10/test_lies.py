@@ -451,5 +451,5 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
             target.record_finding(
                 SESSION_ERROR_ENDS,
                 not bodies_kept,
-                f"the queue has {bodies_kept or 'nothing'} of what arrived beyond the window",
+                f"the queue has {bodies_kept or 'nothing'} of the messages beyond the window",
             )

@@ -209,7 +209,9 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         observed = peer.instead() if end is None else end.brief()
         fine = end is not None and end.name == "end" and end.condition == "amqp:session:errant-link"
         target.record_finding(
-            ERRANT_LINK, fine, f"a {behind} for a link that broke was answered with {observed}"
+            ERRANT_LINK,
+            fine,
+            f"a {behind} for a link that ended with an error was answered with {observed}",
         )
 
 

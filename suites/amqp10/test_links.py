@@ -314,7 +314,7 @@ def test_a_drain_uses_the_credit_up(
     target.record_finding(
         DRAIN_IS_PROMPT,
         len(more) == min(then, left + 1),
-        f"{then} credits behind the drain brought {len(more)} of {left + 1}",
+        f"{then} credits after the drain delivered {len(more)} of {left + 1}",
     )
 
 

@@ -366,7 +366,9 @@ def test_a_link_beyond_the_clients_handle_max_is_not_attached(target: Bench, mos
     session = peer.begin(handle_max=most)
     assert session.answer is not None
     if session.answer.get("handle-max", LARGEST) <= most:
-        target.record_not_applicable(PEERS_HANDLE_MAX, "the broker takes no further handle either")
+        target.record_not_applicable(
+            PEERS_HANDLE_MAX, "the broker accepts no further handle either"
+        )
         return
     for _ in range(most + 1):
         peer.sender(target.node())

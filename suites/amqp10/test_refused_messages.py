@@ -96,7 +96,7 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
     target.record_finding(
         SETTLED,
         outcome is not None,
-        f"a message behind {count} that were refused was {outcome or 'not settled'}",
+        f"a message after {count} that were refused was {outcome or 'not settled'}",
     )
     target.control(outcome == "accepted", f"an address with room should accept: {outcome}")
     reader.flow(receiver, link_credit=10)

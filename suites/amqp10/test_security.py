@@ -278,7 +278,7 @@ def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
         ended = target.wait_until(
             lambda: peer.ended is not None or bool(peer.take(frame("sasl-outcome", code=0))), 10**10
         )
-        detail = f"{what} in place of sasl-init: {peer.instead()}"
+        detail = f"{what} instead of sasl-init: {peer.instead()}"
         admitted = ended and peer.ended is None
         judged = SASL_FRAME_TYPE if what == "type" else SASL_BODY
         target.record_finding(judged, not admitted, detail)

@@ -172,13 +172,13 @@ def test_a_session_that_failed_drops_what_still_comes(
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
         not late,
-        f"behind the end of a session that failed arrived {late or 'nothing'}",
+        f"after the end of a session that failed arrived {late or 'nothing'}",
     )
     bodies_received = bodies(collect(target, peer, receiver, 1, within=QUIET))
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
         not bodies_received,
-        f"the queue has {bodies_received or 'nothing'} of what arrived behind the error",
+        f"the queue has {bodies_received or 'nothing'} of the messages sent after the error",
     )
 
 
@@ -209,7 +209,7 @@ def _several_frames(target: Target) -> list[dict[str, object]]:
     return [{"where": usual, "window": 2, "steps": [1, 3], "count": 3, "size": 1500}]
 
 
-NO_FLOW = "the broker sent no flow behind its transfers, whose windows it would name"
+NO_FLOW = "the broker sent no flow after its transfers, whose windows it would name"
 
 
 @case(TRANSFER_IDS, REMOTE_INCOMING_WINDOW, WINDOW_AFTER_SENDING, WINDOW_FORMULA, needs={"amqp"})
@@ -326,7 +326,7 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
         target.record_finding(
             FLOW_NEXT_INCOMING_ID,
             "next-incoming-id" in flow.fields,
-            f"the broker's flow behind both begins is {flow.brief()}",
+            f"the broker's flow after both begins is {flow.brief()}",
         )
 
 
@@ -364,7 +364,7 @@ def test_ids_of_the_client_may_run_over_the_end(
         target.record_finding(
             WINDOW_AFTER_RECEIVING,
             id == ours,
-            f"behind our last transfer a flow reports next-incoming-id {id}, should be {ours}",
+            f"after our last transfer a flow reports next-incoming-id {id}, should be {ours}",
         )
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = [
@@ -532,7 +532,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
         peer.begin(answered=False)
         answer = peer.watch_for(either(frame("begin", remote_channel=0), frame("close")))
         if error and answer is not None and answer.name == "close":
-            target.record_note("the broker closed the connection behind the client's error")
+            target.record_note("the broker closed the connection after the client's error")
             return
         begun = answer is not None and answer.name == "begin"
         detail = f"a begin on the channel of an ended session was answered with {peer.instead()}"

@@ -75,7 +75,7 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     target.record_finding(
         HEADERS_AFTER_SASL,
         peer.opened is not None,
-        "headers were exchanged again behind SASL, and open arrived",
+        "headers were exchanged again after SASL, and open arrived",
     )
     link = peer.sender(node)
     for _ in range(2):

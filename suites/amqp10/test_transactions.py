@@ -334,7 +334,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
         f"after {how} {available} could be received, accepted before: {retire}",
     )
     target.record_finding(
-        judged, not posted, f"after {how} {posted} could be received of what was posted"
+        judged, not posted, f"after {how} {posted} of the posted messages could be received"
     )
 
 
@@ -382,7 +382,7 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
             target.record_finding(
                 (DECLARE_FAILS, DISCHARGE_FAILS),
                 bool(coordinator.declare()),
-                "a declare behind it is answered",
+                "a declare after it is answered",
             )
 
 

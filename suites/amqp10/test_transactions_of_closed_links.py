@@ -74,7 +74,7 @@ def test_outcomes_in_a_transaction_outlive_their_link(
     id = coordinator.declare()
     assert coordinator.link.answer is not None
     if way == "end" and ACROSS_SESSIONS not in _capabilities(coordinator.link.answer):
-        target.record_not_applicable(target.cited, f"the coordinator has not got {ACROSS_SESSIONS}")
+        target.record_not_applicable(target.cited, f"the coordinator lacks {ACROSS_SESSIONS}")
         target.reached("closed by end")
         return
     other = peer.begin(1) if way == "end" else peer.session

@@ -152,7 +152,7 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
         target.wait_until(lambda: bool(other.inbox and other.take_messages(taking)), QUIET)
         times = "not at all" if taking.credit == 1 else "once more"
         target.record_finding(
-            ACCEPTED_NOT_RESENT, taking.credit == 1, f"what was accepted arrived again {times}"
+            ACCEPTED_NOT_RESENT, taking.credit == 1, f"accepted messages were redelivered {times}"
         )
         return
     available, counted = judged[outcome]

@@ -95,7 +95,7 @@ LATE_BEATS_BORNE = {"1.1": "STOMP11-HB-12", "1.2": "STOMP12-HB-12"}
 ANY_BYTE_COUNTS = {"1.1": "STOMP11-HB-08", "1.2": "STOMP12-HB-08"}
 TTL_OF_HEART_BEAT = "ARTEMIS-STOMP-ttl-3"
 SERVER_BEATS = {"1.1": "STOMP11-HB-07", "1.2": "STOMP12-HB-07"}
-NOTHING_RETURNS = "what a lost consumer held should come back unless it was settled"
+NOTHING_RETURNS = "unsettled messages of a lost consumer should be redelivered"
 AT_LEAST_EVERY = {"1.1": "STOMP11-HB-09", "1.2": "STOMP12-HB-09"}
 BEATS_ARRIVE = {
     "1.1": ("STOMP11-HB-07", "STOMP11-HB-09"),

@@ -138,7 +138,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     target.record_finding(
         RELEASED_AVAILABLE,
         whole,
-        f"the headers of what arrived again are {'the same' if whole else 'others'}",
+        f"the headers of the redelivered messages are {'the same' if whole else 'others'}",
     )
     if "redelivered-header" in target.capabilities:
         failed = {
@@ -153,7 +153,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
         )
     else:
         target.record_not_applicable(
-            DELIVERY_FAILED_COUNTED, "this broker does not say what is redelivered"
+            DELIVERY_FAILED_COUNTED, "this broker does not mark redelivered messages"
         )
 
 

@@ -360,5 +360,5 @@ def test_what_comes_back_reaches_who_has_looked_past_it(
     target.record_finding(
         ONE_CONSUMER,
         not lost,
-        f"{held} messages came back by {back}; the consumer with a selector got {got!r}",
+        f"{held} messages were returned by {back}; the consumer with a selector got {got!r}",
     )

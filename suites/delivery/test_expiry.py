@@ -43,7 +43,7 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
     received = [bytes(delivery.message.body) for delivery in collect(target, consumer, receiver, 3)]
     target.control(
         {b"0", b"2"} <= set(received),
-        f"messages that live for a minute should arrive: {received} arrived; {consumer.instead()}",
+        f"messages with a ttl of a minute should arrive: {received} arrived; {consumer.instead()}",
     )
     words = (
         f"of three messages with ttls of {MINUTE}, {ttl} and {MINUTE} ms,"

@@ -240,7 +240,7 @@ def judge(target: Bench, reader: str, kinds: list[str]) -> None:
     expected = Reader(target, in_memory, reader).read(len(kinds))
     target.control(
         len(expected) == 2 * len(kinds),
-        f"{len(kinds)} messages should arrive twice from memory, {len(expected)} deliveries came",
+        f"{len(kinds)} messages should arrive twice from memory, {len(expected)} deliveries did",
     )
     received = Reader(target, on_pages, reader).read(len(kinds))
     for kind in kinds:

@@ -56,13 +56,13 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
     target.record_finding(
         BACK,
         sorted(received) == numbered(3, "later"),
-        f"behind them three were sent and {received!r} arrived",
+        f"after them three were sent and {received!r} arrived",
         expectation=expected_arrivals(after, received, numbered(3, "later"), "in any order"),
     )
     target.record_finding(
         FIFO,
         received == numbered(3, "later"),
-        f"behind them three were sent and {received!r} arrived",
+        f"after them three were sent and {received!r} arrived",
         expectation=expected_arrivals(after, received, numbered(3, "later")),
     )
 

@@ -79,8 +79,8 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
     target.record_finding(
         RECEIPT[version],
         not wrong,
-        f"{count} SENDs with receipts in one write: {len(wrong)} receipts did not come once, the"
-        f" first {wrong[:3]}; {peer.instead()}",
+        f"{count} SENDs with receipts in one write: {len(wrong)} receipts did not arrive"
+        f" exactly once, the first {wrong[:3]}; {peer.instead()}",
     )
 
 

@@ -176,7 +176,7 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     )
     owner.send(other, body(2, 10), proves=STALLS)
     delivered = StompConsumer(target, to).rest(count + 1 + pushed)
-    stalled.expect(behind, "taken", "with room again what stood behind", (STALLS, WAITS))
+    stalled.expect(behind, "taken", "with room again the messages after them", (STALLS, WAITS))
     owner.expect(waiting, "taken", "with room again a message", WAITS)
     answers = stalled.peer.inbox
     target.record_finding(

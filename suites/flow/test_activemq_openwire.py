@@ -224,7 +224,7 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
     )
     owner.send(other, body(2, 20), proves=STALLS)
     received = StompConsumer(target, to).rest(count + pushed)
-    stalled.expect(behind, "taken", "with room again what stood behind", STALLS)
+    stalled.expect(behind, "taken", "with room again the messages after them", STALLS)
     target.record_finding(
         STALLS,
         received == list(range(count + pushed)),

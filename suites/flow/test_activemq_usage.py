@@ -204,7 +204,7 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     target.record_finding(ONE_BY_ONE_ON_DISK, received == "taken", detail)
     delivered = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk a message")
-    producer.expect(behind, "taken", "with room on disk what stood behind")
+    producer.expect(behind, "taken", "with room on disk the messages after them")
     target.control(
         delivered == list(range(count + 1)), f"{count + 1} messages were sent, {delivered} arrived"
     )

@@ -317,7 +317,7 @@ def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, siz
         other.publish(full, small_addresses.body(number, size), receipt=False)
     target.control(
         other.watch_for(ERROR) is not None,
-        f"{count} messages of {size} bytes do not fill an address whose subscription stands",
+        f"{count} messages of {size} bytes do not fill an address with a subscription",
     )
 
 

@@ -102,7 +102,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(
         (BLOCKED_ON_MEMORY, SET_AT_RUNTIME),
         all_of_it,
-        f"after the alarm {received} could be received, should be what was held back",
+        f"after the alarm {received} could be received, should be the blocked messages",
     )
     publisher.publish(b"after", queue)
     publisher.settle()

@@ -177,7 +177,7 @@ def test_alarms_come_again_and_clients_live(
             peer.expect(UNBLOCKED, proves=NOTIFIED)
         arrived = eventually(owner, lambda: owner.count(name) == 1)
         got = bodies(drained(owner, name))
-        detail = f"behind the alarms {got} arrived, should be {body!r}"
+        detail = f"after the alarms {got} arrived, should be {body!r}"
         target.record_finding(BLOCKED_ON_MEMORY, arrived and got == [body], detail)
     if told:
         surplus = peer.take(BLOCKED) or peer.take(UNBLOCKED)
@@ -191,7 +191,7 @@ def test_alarms_come_again_and_clients_live(
         (GIVEN_UP, TWO_MISSED, CONNECTION_BLOCKED),
         since,
         (2 * INTERVAL - ms(100), 3 * INTERVAL + late),
-        "heartbeats of 2 s, behind its alarms",
+        "heartbeats of 2 s, after its alarms",
     )
     if not told:
         beats = [began, *heartbeats(target, peer, began)]
@@ -225,4 +225,4 @@ def test_alarms_come_again_and_stomp_clients_live(target: Bench, episodes: list[
         target.advance(ms(20))
     since = target.now() - ms(20)
     bounds = (2 * INTERVAL - ms(100), 3 * INTERVAL + target.punctuality(INTERVAL))
-    judge_close(target, peer, proves, since, bounds, "heart-beats of 2 s, behind its alarms")
+    judge_close(target, peer, proves, since, bounds, "heart-beats of 2 s, after its alarms")

@@ -140,7 +140,7 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
             return
         target.control(
             control.ended is not None,
-            "a client that sends nothing should be given up after its silence",
+            "a client that sends nothing should be disconnected after its silence",
         )
         beats = [
             event

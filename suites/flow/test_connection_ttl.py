@@ -224,8 +224,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
             and acceptor == "stomp"
         ):
             target.record_note(
-                "connection-ttl-override takes the place of the default that the chapter's example"
-                " shows"
+                "connection-ttl-override replaces the default that the chapter's example shows"
             )
             continue
         peer = target.stomp("1.2", acceptor=acceptor, heart_beat=asked)

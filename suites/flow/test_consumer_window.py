@@ -317,7 +317,7 @@ def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, wind
     keeper.subscribe(to, "w", ack=mode, headers={"consumer-window-size": str(window)})
     target.control(
         target.wait_until(lambda: keeper.messages_seen > 0, PATIENCE),
-        "what the lost consumer held should arrive again",
+        "messages of the lost consumer should be redelivered",
     )
     holder = Holder(target, keeper, WindowAccount(window), POSITIVE, [], 8)
     holder.collect()

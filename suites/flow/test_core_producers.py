@@ -71,7 +71,7 @@ def until_full(target: Bench, name: str) -> None:
     full."""
     if ADMIN in target.capabilities:
         state, there = target.admin().until(name, lambda state: state.size >= limit_of(target))
-        target.control(there, f"what was sent makes the address full, it holds {state}")
+        target.control(there, f"the messages sent fill the address, it holds {state}")
     else:
         target.advance(QUIET)
 

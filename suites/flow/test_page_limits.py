@@ -74,7 +74,7 @@ def bounded(
     else:
         detail = f"{label}: {count}, should be {bounds[0]} to {bounds[1]}"
         target.record_finding(
-            requirement, False, detail, uncertain="pages may be written behind the answer"
+            requirement, False, detail, uncertain="pages may be written after the answer"
         )
 
 

@@ -175,7 +175,7 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(
     most = ms(50) if count < INITIAL else count * seconds(1) // RATE + ms(50)
     target.judge_duration(
         HELD_BACK_BY_QUEUE,
-        f"answer behind {count} messages",
+        f"answer after {count} messages",
         target.now() - since,
         (least, most),
         since,

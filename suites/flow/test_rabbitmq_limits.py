@@ -89,7 +89,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
     target.record_finding(
         SET_AT_RUNTIME,
         eventually(owner, lambda: owner.count(queue) == 1),
-        "what was held back should be there",
+        "the blocked messages should be there",
     )
 
 

@@ -253,7 +253,7 @@ def in_use(target: Bench) -> int:
     """Return the memory in use, in bytes."""
     api = target.management()
     used, _ = api.until(lambda: int(api.node().get("mem_used", 0)), bool)
-    target.control(used > 0, "the API should tell how much memory is used")
+    target.control(used > 0, "the API should report how much memory is used")
     api.close_socket()
     return used
 

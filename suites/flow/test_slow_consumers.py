@@ -109,11 +109,13 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     target.record_finding(IN_TURN, halves and turns, detail)
     slow.request("UNSUBSCRIBE", {"id": "0"})
     back = everything_but(target, fast, window)
-    target.control(bool(back), "what the slow consumer held should arrive again when it is gone")
+    target.control(
+        bool(back), "messages of the slow consumer should be redelivered when it has left"
+    )
     target.record_finding(
         IN_TURN,
         sorted(back) == sorted(kept),
-        f"the slow consumer is gone, and the other got {back} of {kept}",
+        f"the slow consumer has left, and the other got {back} of {kept}",
     )
 
 

@@ -177,7 +177,7 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
     rollback makes room. All committed messages arrive, and the address has the room that it had.
     One scenario: it takes a full address and its recovery."""
     fresh = room(target, small_addresses.destination(target, "block"), target.stomp())
-    target.control(2 < fresh < 7, f"an unused address should take three to six, not {fresh}")
+    target.control(2 < fresh < 7, f"an unused address should accept three to six, not {fresh}")
     to = small_addresses.destination(target, "block")
     target.core().create_queue(to.name)
     acknowledges = plan.protocol == CORE and plan.acknowledges
@@ -213,7 +213,7 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
         small_addresses.number_of(body) for body in bodies(collect(target, reader, len(due)))
     ]
     stops(reader)
-    detail = f"behind the end ({plan.end}) {sorted(numbers)} arrived, should be {sorted(due)}"
+    detail = f"after the end ({plan.end}) {sorted(numbers)} arrived, should be {sorted(due)}"
     target.record_finding(BLOCKS, sorted(numbers) == sorted(due), detail)
     if full and committed:
         producer.expect(confirmed, proves=UNBLOCKS)
@@ -226,7 +226,7 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
         # No document says how soon a broker notices that a connection has ended.
         target.advance(QUIET)
         left = room(target, to, after)
-    detail = f"an unused address takes {fresh} messages, and this one {left} behind {plan.end}"
+    detail = f"an unused address accepts {fresh} messages, and this one {left} after {plan.end}"
     target.record_finding(BLOCKS, left == fresh, detail)
 
 
@@ -246,7 +246,7 @@ def test_credit_is_filled_up_within_a_transaction(target: Bench) -> None:
         peer.settle()
     control.discharge(id, fail=False)
     count = len(transaction_steps.waiting(target, node, 25))
-    target.control(count == 25, f"{count} of 25 messages arrived behind the discharge")
+    target.control(count == 25, f"{count} of 25 messages arrived after the discharge")
 
 
 @case(REJECTED, needs={"amqp", "amqp-credit", "address-full", "transactions", IN_VIRTUAL_TIME})

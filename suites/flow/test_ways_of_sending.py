@@ -168,7 +168,7 @@ def _eaten(target: Bench, place: Node) -> None:
     peer = target.amqp()
     link = peer.receiver(place, credit=EATEN)
     got = collect(target, peer, link, EATEN)
-    target.control(len(got) == EATEN, f"{len(got)} messages came out; {peer.instead()}")
+    target.control(len(got) == EATEN, f"{len(got)} messages arrived; {peer.instead()}")
     for delivery in got:
         peer.disposition(delivery)
     peer.settle()

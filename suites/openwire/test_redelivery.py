@@ -90,7 +90,7 @@ def test_who_browses_sees_all_and_takes_none(
         peer.ack(one)
     words = f"a browser with a limit of {limit} {selector or ''} at {waiting} messages"
     target.record_finding(BROWSED, shown == expected, f"{words} was shown {shown}")
-    peer.expect_nothing(for_=QUIET, proves=BROWSED, why="it was told that there are no more")
+    peer.expect_nothing(for_=QUIET, proves=BROWSED, why="it received the end of the list")
     peer.remove(browser)
     got = take(target, publisher, waiting, publisher.open_consumer(place))
     come = [(number_of(one), one["redeliveryCounter"]) for one in got]

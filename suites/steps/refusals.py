@@ -82,7 +82,7 @@ def refused(
         target.record_finding(
             refuses,
             False,
-            f"after a {command} that should fail nothing arrived, nor for the BEGIN behind it",
+            f"after a {command} that should fail no answer arrived, nor to the BEGIN after it",
         )
         return False
     target.record_finding(

@@ -186,7 +186,7 @@ class Scene:
     def set_aside(self) -> None:
         """Judge nothing: the broker may take the frame that ends the connection, and refuse a NACK
         in a transaction."""
-        detail = f"{self.words}: the broker goes another way"
+        detail = f"{self.words}: the broker behaves differently"
         judged = {self._keeps(), KEPT[self.version]}
         if self.command == "NACK":
             judged.add(REFUSED_TOGETHER[self.version])

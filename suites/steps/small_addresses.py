@@ -129,7 +129,7 @@ def _searched(target: Bench) -> int:
         peer, link = producer(target, node(target, "fail"))
         target.control(
             send(target, peer, link, body(0, size)) == "accepted",
-            "an empty address takes a message",
+            "an empty address accepts a message",
         )
         after = send(target, peer, link, body(1, SMALLEST))
         peer.close_socket()

@@ -246,7 +246,7 @@ def judge(history: History, books: Books, what: str) -> None:
     if history.returns:
         target.record_finding(sentences.back, not books.abandoned, detail)
     else:
-        target.record_not_applicable((sentences.back,), "one message did not come again")
+        target.record_not_applicable((sentences.back,), "one message was not redelivered")
 
 
 def premise(history: History) -> bool:

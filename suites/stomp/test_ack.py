@@ -220,7 +220,9 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, count - last - 1)
     words = f"of {count} messages number {last} was acknowledged, the next consumer got {left!r}"
-    target.control(sent[last] not in left, f"what was acknowledged should stay away: {words}")
+    target.control(
+        sent[last] not in left, f"acknowledged messages should not be redelivered: {words}"
+    )
     target.record_finding(CUMULATIVE[version], not set(left) & set(sent[:last]), words)
     target.record_finding(UNSETTLED_IS_KEPT[version], set(sent[last + 1 :]) <= set(left), words)
 
@@ -248,7 +250,7 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
     consumer.ack(consumer.take_messages()[-1], receipt=True)
     consumer.close_socket(CloseHow.RESET)
     left_one, left_two = left_in(target, one, version, 3), left_in(target, two, version, 0)
-    target.control(b"two2" not in left_two, "what was acknowledged should stay away")
+    target.control(b"two2" not in left_two, "acknowledged messages should not be redelivered")
     scope = {0: "connection", 3: "subscription"}.get(len(left_one))
     if scope and not left_two:
         target.record_behaviour("stomp.scope-of-ack", scope)
@@ -312,7 +314,7 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
     if covered_one or unsettled_comes_back(target, version, "client-individual"):
         target.record_finding(INDIVIDUAL_ACK[version], covered_one, words)
     else:
-        reason = "nothing that a lost consumer held comes back, acknowledged or not"
+        reason = "nothing that a lost consumer held is redelivered, acknowledged or not"
         target.record_not_applicable(INDIVIDUAL_ACK[version], reason)
     target.record_finding(UNSETTLED_IS_KEPT[version], set(rest) <= set(left), words)
 

@@ -91,7 +91,7 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     target.record_finding(
         REFUSED_WITH_ERROR[version],
         peer.take(CONNECTED) is None,
-        "there is no CONNECTED behind the refusal",
+        "no CONNECTED follows the refusal",
     )
     bystander.check()
 
@@ -140,7 +140,7 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
     target.record_finding(
         MAY_REFUSE[version],
         seen.refused and not smuggled,
-        f"{seen}; of what it sent arrived {smuggled or 'nothing'}",
+        f"{seen}; of its messages arrived {smuggled or 'nothing'}",
     )
     target.record_finding(
         REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, str(seen)

@@ -94,7 +94,7 @@ def test_a_value_may_be_empty(target: Bench, version: str) -> None:
         message.get("x-empty") == "",
         f"an empty value arrived as {message.get('x-empty')!r}",
     )
-    target.control(message.get("x-last") == "value", "the header behind the empty one is itself")
+    target.control(message.get("x-last") == "value", "the header after the empty one is unchanged")
 
 
 BLANKS = st.sampled_from([" ", "  ", "\t", " \t "])

@@ -379,7 +379,9 @@ def test_silence_is_not_death_before_the_agreed_interval(
     period = ms(max(cx, sy))
     since = peer.spoke_at
     assert since is not None
-    target.expect_interval(SILENCE[version], "the server may give up", since, (period, None))
+    target.expect_interval(
+        SILENCE[version], "the server may close the connection", since, (period, None)
+    )
     patience = 4 * period + seconds(2)
     target.wait_until(lambda: peer.ended is not None, patience)
     if cx == 1000 and sy <= 1000:
@@ -389,7 +391,7 @@ def test_silence_is_not_death_before_the_agreed_interval(
         target.record_held(
             SILENCE[version],
             patience,
-            f"after {patience // NS_PER_MS} ms of silence the server had not given up",
+            f"after {patience // NS_PER_MS} ms of silence the server had not closed the connection",
         )
     else:
         target.judge_duration(

@@ -292,5 +292,5 @@ def test_a_server_speaks_in_messages_receipts_and_errors(target: Bench, version:
     target.record_finding(
         SERVER_FRAMES[version],
         not strange,
-        f"behind {answer[0]} the server sent {', '.join(sorted(set(answer[1:])))}",
+        f"after {answer[0]} the server sent {', '.join(sorted(set(answer[1:])))}",
     )

@@ -101,7 +101,7 @@ def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str
     target.record_finding(
         MAY_SEND_ERROR[version],
         not detail,
-        f"told by ERROR: {len(reported)} kinds; {detail or 'no others'}",
+        f"reported with ERROR: {len(reported)} kinds; {detail or 'no others'}",
     )
 
 

@@ -353,7 +353,7 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
     target.record_finding(
         ACK_NAMES_MESSAGE[version],
         not left,
-        f"what an ABORT gave back was acknowledged; the next consumer got {left!r}",
+        f"a message returned by ABORT was acknowledged; the next consumer got {left!r}",
         expectation=expected_remainder(()),
     )
 

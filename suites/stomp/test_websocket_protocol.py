@@ -334,7 +334,7 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
         if not ws_frame.is_control
     ]
     target.record_finding(
-        NO_DATA_AFTER_CLOSE, not behind, f"behind its Close the server sent {behind or 'nothing'}"
+        NO_DATA_AFTER_CLOSE, not behind, f"after its Close the server sent {behind or 'nothing'}"
     )
     other = target.stomp()
     other.subscribe(to)

@@ -77,7 +77,7 @@ def test_a_close_of_the_server_is_answered(target: Bench) -> None:
         target.record_not_applicable(NOTHING_BEHIND, "the client sent no close-ok")
         return
     behind = answers[answers.index("connection.close-ok") + 1 :]
-    target.record_finding(NOTHING_BEHIND, not behind, f"behind close-ok: {behind}")
+    target.record_finding(NOTHING_BEHIND, not behind, f"after close-ok: {behind}")
 
 
 @case(DISCARDED, NOTHING_BEHIND, needs=TRIAL)
@@ -102,5 +102,5 @@ def test_a_client_that_closes_says_and_hears_no_more(target: Bench) -> None:
     target.record_finding(DISCARDED, not late, f"the application got {len(late)} messages")
     behind = trial.server.methods[trial.server.methods.index(close) + 1 :]
     target.record_finding(
-        NOTHING_BEHIND, not behind, f"behind connection.close: {[one.brief() for one in behind]}"
+        NOTHING_BEHIND, not behind, f"after connection.close: {[one.brief() for one in behind]}"
     )

@@ -153,7 +153,7 @@ def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
     still_works(trial, 3)
     names = [one.name for one in trial.server.methods[seen:] if one.channel == lost.channel]
     target.record_finding(
-        OPENED_ONCE, names[:1] in ([], ["channel.open"]), f"on the closed channel came {names}"
+        OPENED_ONCE, names[:1] in ([], ["channel.open"]), f"on the closed channel arrived {names}"
     )
 
 
@@ -198,7 +198,9 @@ def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
     warned = bool(trial.driver.reports("flow"))
     early = trial.server.watch_for(method("basic.publish"), within=seconds(1))
     if warned and early is not None:
-        target.record_not_applicable(PAUSES, "the application was told, and published all the same")
+        target.record_not_applicable(
+            PAUSES, "the application was informed, and published nevertheless"
+        )
         return
     target.require(PAUSES, early is None, "a message was published although the flow is paused")
     trial.server.send("channel.flow", {"active": True}, channel=channel)
