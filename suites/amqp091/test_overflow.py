@@ -311,6 +311,30 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     )
 
 
+@case(OVERFLOW_DEAD_LETTERS, needs={"amqp091", ARGUMENTS, CONFIRMS})
+@over(examples=4, always=lambda target: [{"small": 3}], small=st.integers(2, 6))
+def test_what_one_message_drops_is_dead_lettered_from_the_front(target: Bench, small: int) -> None:
+    """A queue with drop-head is full of small messages, and one arrives that needs all the bytes.
+    The small ones become dead letters, the oldest first."""
+    peer = target.amqp091()
+    dead = queue_of(peer)
+    arguments = {
+        "x-max-length-bytes": 10 * small,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": dead,
+    }
+    queue = queue_of(peer, arguments=arguments)
+    peer.call("confirm.select")
+    sent = [b"%010d" % at for at in range(small)]
+    for body in (*sent, b"." * 10 * small):
+        peer.publish(body, queue)
+    answers(peer, small + 1)
+    eventually(peer, lambda: peer.count(dead) == small)
+    letters = bodies(drained(peer, dead))
+    detail = f"{sent} gave way to one message: the dead letters are {letters}"
+    target.record_finding(OVERFLOW_DEAD_LETTERS, letters == sent, detail)
+
+
 @case(REJECT_PUBLISH, EVERY_QUEUE, needs={"amqp091", ARGUMENTS, CONFIRMS})
 @over(
     examples=8,

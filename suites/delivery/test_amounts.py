@@ -18,7 +18,7 @@ from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, o
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps import amounts
-from brokerproof.suites.steps.queue_clients import CLIENTS
+from brokerproof.suites.steps.queue_clients import CLIENTS, FRAME
 from brokerproof.suites.steps.queue_model import MEMORY, place_names
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
@@ -190,6 +190,56 @@ def test_a_prefetch_is_filled_again_with_each_commit(
     if rule:
         window = amounts.at(target, position, least=1, most=200)
         judge_windows(target, "stomp", window, (rule, rule), mode=mode, commits=True)
+
+
+BYTES = "ARTEMIS-STOMP-window-3"
+WIDTH = {**PREFETCH, "artemis": BYTES}
+
+
+@case(*WIDTH.values(), needs={"transactions", "stomp-1.2", "anycast"})
+@over(
+    examples=6,
+    always=lambda target: [{"window": 3, "ends": ["ABORT", "COMMIT", "ABORT"]}],
+    window=st.integers(1, 5),
+    ends=st.lists(st.sampled_from(["ABORT", "COMMIT"]), min_size=1, max_size=4),
+)
+def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
+    target: Bench, window: int, ends: list[str]
+) -> None:
+    """A consumer of STOMP acknowledges all that it holds in transactions one after the other, some
+    of them aborted, and what it holds then outside of any. Then as many messages arrive as its
+    prefetch says."""
+    rule, name = WIDTH.get(target.profile.name, ""), target.fresh_name()
+    target.record_not_applicable(tuple({*WIDTH.values()} - {rule}), "another broker's prefetch")
+    if not rule:
+        return
+    producer, client = CLIENTS["stomp"](target, name), CLIENTS["stomp"](target, name)
+    producer.send([b"%03d" % number for number in range(4 * window * (len(ends) + 2))])
+    vars(client)["mode"] = "client-individual"
+    client.join(window)
+    client.receive(window)
+    target.advance(QUIET)
+    client.receive(0)
+    first = len(client.held)
+    for number, end in enumerate(ends):
+        named = {"transaction": f"{client.peer.transaction}-end-{number}"}
+        client.peer.request("BEGIN", named)
+        for message in client.held:
+            client.peer.ack(message.handle, named)
+        client.peer.request(end, named)
+        target.advance(QUIET)
+        arrived = client.taken()
+        # What an ABORT gives back comes again, or is still here for its client.
+        client.held = arrived if arrived or end == "COMMIT" else client.held
+    client.settle(len(client.held))
+    client.receive(window)
+    target.advance(QUIET)
+    client.receive(0)
+    sizes = [message.handle.size if rule == BYTES else 1 for message in client.held]
+    most = window * FRAME if rule == BYTES else window
+    filled = sum(sizes) >= most > sum(sizes[:-1])
+    detail = f"a prefetch of {most} brought {first} messages at first, and {sizes} after {ends}"
+    target.record_finding(rule, filled, detail)
 
 
 def arrived_at(consumer: StompPeer, count: int) -> bool:

@@ -53,3 +53,17 @@ def a_dead_letter_keeps_its_ttl(original, reached, *arguments):
             reached(name in self)
 
     return Kept(kept)
+
+
+@amqp091_expiry.override(
+    LimitedQueue, "enqueue", breaks="RABBITMQ-AMQP091-LEN-03", recreates="rabbitmq-server#14926"
+)
+def what_one_message_drops_dies_youngest_first(original, reached, self, *arguments, **options):
+    """Several messages that one message drops from the head are dead-lettered in reverse."""
+    dead, dropped = self.dead, []
+    self.dead = lambda *letter: dropped.append(letter)
+    original(self, *arguments, **options)
+    self.dead = dead
+    reached(len(dropped) > 1)
+    for letter in reversed(dropped):
+        dead(*letter)

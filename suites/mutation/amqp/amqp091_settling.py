@@ -9,6 +9,7 @@ from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Cha
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.errors import PRECONDITION_FAILED, Refusal
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.suites.mutation.mutant import Group, Reached, breaks
 
 amqp091_settling = Group("amqp091-settling", "reference-rabbitmq")
@@ -237,3 +238,10 @@ def without_acknowledgement_a_message_stays(patch, reached):
         for declared, message in getattr(self, "kept", []):
             self.topology.route(message, [declared.queue])
         self.kept = []
+
+
+@amqp091_settling.after(Subscription, "deliver", breaks="AMQP091-RED-01")
+def deliveries_by_stomp_do_not_count(reached, self, entry):
+    """A message that a STOMP subscription had is delivered as if for the first time."""
+    reached()
+    entry.deliveries -= 1

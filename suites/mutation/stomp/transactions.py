@@ -261,3 +261,11 @@ def acknowledged_in_another(original, reached, session, frame):
         rest = without(frame, "transaction").head.headers
         return original(session, rewritten(frame, (*rest, ("transaction", first))))
     return original(session, frame)
+
+
+@transactions.before(COMMANDS, "ABORT", breaks="ARTEMIS-STOMP-window-3")
+def an_abort_costs_the_window(reached, session, frame):
+    """Acknowledgements that are aborted leave the windows of their connection narrower."""
+    if reached(session.transactions[frame.get("transaction")]._settlements):
+        for subscription in session.subscriptions.values():
+            subscription.window.charge(100)

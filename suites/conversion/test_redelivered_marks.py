@@ -1,0 +1,60 @@
+"""A message that was delivered before is marked as such, whatever protocol its last consumer
+spoke."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from brokerproof.suites.amqp091.steps import eventually
+from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
+from brokerproof.suites.steps.queues import QUIET
+
+MARKED = "AMQP091-RED-01"
+HOLDERS = ("stomp", "amqp091")
+"""Over AMQP 1.0 a queue of RabbitMQ is another kind than over these."""
+SENT = 4
+
+
+def hold(target: Bench, reader: QueueClient, plan: list[tuple[str, int]], lost: bool) -> int:
+    """Consumers hold the oldest messages one after the other and settle none; return how many one
+    of them had at most. Each begins when all messages wait again."""
+    had, name = [], reader.name
+    for protocol, count in plan:
+        client = CLIENTS[protocol](target, name)
+        client.join(count)
+        client.receive(count)
+        target.advance(QUIET)
+        client.receive(0)
+        got = len(client.leave(lost))
+        target.control(got >= count, f"{protocol}: {count} messages should arrive, {got} did")
+        had.append(got)
+        back = eventually(reader.peer, lambda: reader.peer.count(name) == SENT)
+        target.control(back, f"{plan}: {reader.peer.count(name)} of {SENT} messages wait again")
+    return max(had)
+
+
+@case(MARKED, needs={"amqp091", "stomp-1.2"})
+@over(
+    examples=8,
+    always=lambda target: [
+        {"plan": [(protocol, 2)], "lost": lost} for protocol in HOLDERS for lost in (True, False)
+    ],
+    plan=st.lists(
+        st.tuples(st.sampled_from(HOLDERS), st.integers(1, SENT)), min_size=1, max_size=3
+    ),
+    lost=st.booleans(),
+)
+def test_a_message_that_any_protocol_had_is_redelivered(
+    target: Bench, plan: list[tuple[str, int]], lost: bool
+) -> None:
+    """Consumers of several protocols hold the oldest messages of a queue and settle none. By AMQP
+    0-9-1 those arrive with the redelivered flag, and the others without."""
+    name = target.fresh_name()
+    reader = CLIENTS["amqp091"](target, name)
+    reader.send([b"%d" % number for number in range(SENT)])
+    most = hold(target, reader, plan, lost)
+    got = [reader.peer.get(name) for _ in range(SENT)]
+    marks = {int(one.body): bool(one["redelivered"]) for one in got}
+    detail = f"{plan}, lost: {lost}: {marks}, messages with their redelivered flag"
+    target.record_finding(MARKED, marks == {n: n < most for n in range(SENT)}, detail)
