@@ -22,14 +22,14 @@ from brokerproof.reports.assembly.refusals import Refusal
     help="Report folder; for one run RUN/report by default.",
 )
 @click.option(
-    "--master", metavar="URL", help="Spark master; local[*] by default where Spark is installed."
+    "--master", metavar="URL", help="Spark master; local[*] by default if Spark is installed."
 )
 @click.option(
     "--infer",
     "inferred",
     multiple=True,
     metavar="[TARGET=]FILE",
-    help="Output of `brokerproof infer --json` for a target's page; repeat for several.",
+    help="Output of `brokerproof infer --json`, shown on the target's page; repeat for several.",
 )
 @click.option(
     "--tables",

@@ -22,7 +22,7 @@ from brokerproof.reports.assembly.refusals import Refusal
     help="The profile to judge by; by default the run folder's.",
 )
 @click.option(
-    "--complete", "whole", is_flag=True, help="The captures hold every connection of one broker."
+    "--complete", "whole", is_flag=True, help="The captures contain every connection of one broker."
 )
 @click.option("--whole", is_flag=True, hidden=True)
 @click.option("--master", metavar="URL", help="Spark master; local[*] by default.")

@@ -41,12 +41,12 @@ PLAIN_EVERY_S = 5.0
 @click.command()
 @click.option("--listen", required=True, metavar="HOST:PORT", help="Address for the application.")
 @click.option(
-    "--target", required=True, metavar="HOST:PORT|URL", help="The broker; a URL with TLS."
+    "--target", required=True, metavar="HOST:PORT|URL", help="The broker; with TLS a URL."
 )
 @click.option("--certificate", metavar="FILE", help="Offer TLS to the application: PEM.")
 @click.option("--key", metavar="FILE", help="The certificate's key, if it is in another file.")
 @click.option("--profile", metavar="NAME", help="Judge by this broker family's documents too.")
-@click.option("--for", "lasts", metavar="TIME", help="End after this time. Default: at Ctrl-C.")
+@click.option("--for", "lasts", metavar="TIME", help="End after this time. Default: end at Ctrl-C.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder.")
 @click.option("--report/--no-report", default=True, help="Write the HTML report. Default: yes.")
 def proxy(listen: str, target: str, lasts: str | None, report: bool, **options: Any) -> int:
@@ -170,7 +170,7 @@ class Watch:
             if "problem" in told:
                 self._end_recording(told["problem"])
         if await recording.wait():
-            self._end_recording("the process that records it broke off")
+            self._end_recording("the recording process ended unexpectedly")
 
     def _on_file(self, path: Path) -> None:
         self._recorder.write(f"{path}\n".encode())
@@ -185,7 +185,7 @@ class Watch:
         if not self._problem:
             self._problem = (
                 f"{self._folder}: the recording ended ({why}); the application's traffic goes on,"
-                " and what was recorded until then will be judged"
+                " and the recording so far will be judged"
             )
             self._say(self._problem)
 
@@ -223,7 +223,7 @@ class Watch:
         from brokerproof.reports.assembly.failures import in_one_sentence
 
         if not any((self._folder / "trace").rglob("part-*.parquet")):
-            note = "no connection with a protocol that can be read was recorded"
+            note = "no connection with a readable protocol was recorded"
             code = 2
             results = [Result(CASE, self._name, (), Verdict.INCONCLUSIVE, note)]
             click.echo(f"INCONCLUSIVE  {note}")

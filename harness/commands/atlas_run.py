@@ -34,14 +34,14 @@ LIST = click.option(
     "--releases",
     "listed",
     type=_PATH,
-    help="A list of your own; default: the one that comes along.",
+    help="A list of releases; default: the built-in one.",
 )
 
 
 @click.command("run")
-@click.option("--out", required=True, type=_PATH, help="The atlas' folder.")
+@click.option("--out", required=True, type=_PATH, help="The folder of the atlas.")
 @click.option("--only", metavar="PATTERN", default="", help="Releases, such as 'artemis 2.3*'.")
-@click.option("--for", "text", metavar="DURATION", help="Interrupt it after so long, such as 2h.")
+@click.option("--for", "text", metavar="DURATION", help="Stop after this time, such as 2h.")
 @LIST
 def run_(out: Path, only: str, text: str | None, listed: Path | None) -> None:
     """Judge the releases of which these suites have no result yet.
@@ -65,7 +65,7 @@ def run_(out: Path, only: str, text: str | None, listed: Path | None) -> None:
             for release in due:
                 click.echo(f"{release.name}: {_judge(out, release, suites) or 'judged'}")
     except KeyboardInterrupt:
-        raise errors.Interrupted("the same command goes on") from None
+        raise errors.Interrupted("repeat the command to continue") from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 

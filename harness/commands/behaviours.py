@@ -22,7 +22,7 @@ from brokerproof.harness.results.behaviour_comparison import Row, by_target, sid
     required=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
-@click.option("--differing", is_flag=True, help="Only what the targets do differently.")
+@click.option("--differing", is_flag=True, help="List only behaviours in which the targets differ.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def behaviours(runs: Sequence[Path], differing: bool, as_json: bool) -> None:
     """Compare what the targets of these runs do where a specification leaves it open.
@@ -56,7 +56,7 @@ def _json(row: Row, targets: Sequence[str]) -> dict[str, object]:
 
 def _print(rows: Sequence[Row], targets: Sequence[str]) -> None:
     if not rows:
-        click.echo("These runs differ in no listed behaviour that their cases saw, or saw none.")
+        click.echo("No recorded behaviour differs between these runs.")
     for row in rows:
         impact = f" ({row.impact})" if row.impact else ""
         click.echo(f"{row.question}{impact}")

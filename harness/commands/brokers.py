@@ -18,7 +18,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.managed_broker import RunningBroker
 
 _VERSION = click.option(
-    "--version", help="Release; default: the one this brokerproof was tried with."
+    "--version", help="Release; default: the one that brokerproof is tested with."
 )
 _WIDE = 1000
 """Columns where nothing shows how many there are."""

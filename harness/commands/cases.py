@@ -113,7 +113,7 @@ def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
         asked = set(suites_named(suites))
         of_suites = [case for case in every if case.suite in asked]
         for text in selection.unused(of_suites):
-            raise errors.Usage(f"no case fits {text!r}{_near(text, every)}")
+            raise errors.Usage(f"no case matches {text!r}{_near(text, every)}")
         chosen = [case for case in of_suites if selection.chooses(case)]
     except (BadSelection, case_index.NoIndex) as problem:
         raise errors.Usage(str(problem)) from None

@@ -65,7 +65,7 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
     help="markdown: for a job summary; junit: for the CI's test report; github: annotations.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, every difference with both details."
+    "--json", "as_json", is_flag=True, help="Print JSON: every difference with both details."
 )
 def diff(
     run_a: Path,
@@ -151,7 +151,7 @@ def _sides(
         for side in (a, b):
             if len(side.targets) != 1:
                 raise errors.Usage(
-                    f"--between-brokers compares one target with one, and {side.folder} has"
+                    f"--between-brokers compares one target with another, but {side.folder} has"
                     f" {', '.join(side.targets) or 'none'}; choose with"
                     f" --target-{side.letter.lower()} NAME"
                 )
@@ -366,13 +366,13 @@ def _unsteady(difference: Difference) -> Iterator[str]:
         if side is None or side.steady:
             continue
         if side.result.attempts > 1:
-            yield f"{letter} took {side.result.attempts} attempts"
+            yield f"{letter} needed {side.result.attempts} attempts"
         if side.earlier:
             yield f"{letter} said {', '.join(side.earlier)} before"
 
 
 def _others(shift: Shift) -> str:
-    return " (other cases spoke of it)" if shift.other_cases and None not in shift.verdicts else ""
+    return " (judged by other cases)" if shift.other_cases and None not in shift.verdicts else ""
 
 
 def plain(text: str) -> str:

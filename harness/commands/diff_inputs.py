@@ -134,11 +134,11 @@ def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:
     for side in (a, b):
         if not isinstance(side.header.get("footer"), dict):
             yield (
-                f"{side.letter} was cut off before it ended: what it lacks may only not have been"
-                " reached"
+                f"{side.letter} was cut off before it ended: cases that it lacks may just not have"
+                " run"
             )
         if side.torn:
-            yield f"the last line of {side.letter}'s results was torn by a kill and is left out"
+            yield f"the last line of {side.letter}'s results is incomplete and is left out"
         if not side.compared:
             yield f"{side.letter} holds no results"
     for key, words in _OF_THE_RUN.items():

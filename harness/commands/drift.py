@@ -22,7 +22,7 @@ def read(path: Path) -> list[Row]:
     except BadInput as problem:
         raise errors.Usage(f"--baseline {path}: {problem}") from None
     if not isinstance(rows, list) or not all(map(_is_row, rows)):
-        raise errors.Usage(f"--baseline {path}: should be what brokerproof infer --json printed")
+        raise errors.Usage(f"--baseline {path}: should be the output of brokerproof infer --json")
     return rows
 
 

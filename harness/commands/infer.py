@@ -77,7 +77,7 @@ def _check_acceptors(target: Target, *given: str | None) -> None:
     metavar="SECONDS",
     help="The longest silence to wait for; default: 70 (1000 in virtual time).",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Becomes part of queue names.")
+@click.option("--seed", type=int, default=1, show_default=True, help="A part of queue names.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -87,7 +87,7 @@ def _check_acceptors(target: Target, *given: str | None) -> None:
     "--baseline",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     metavar="FILE",
-    help="Compare with what an earlier `infer --json` printed; exit 1 if a parameter drifted.",
+    help="Compare with the output of an earlier `infer --json`; exit 1 if a parameter drifted.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the estimates as JSON.")
 def infer(

@@ -26,7 +26,7 @@ _NAMES = {"amqp091": "amqp", "http": "management", "ws": "web_stomp"}
     metavar="HOST:PORT",
     help="A port of the broker, to detect its protocol; repeat for several. Default: ask.",
 )
-@click.option("--login", help="The login with which cases connect.")
+@click.option("--login", help="The login that cases use.")
 @click.option(
     "--passcode-env", metavar="VARIABLE", help="The environment variable with the passcode."
 )
@@ -96,7 +96,7 @@ def _detected(
         with ThreadPoolExecutor() as pool:
             answers = list(pool.map(lambda read: detection.detect(read, login, passcode), reads))
     except dialogue.Refused as problem:
-        given = "is it the right one?" if login else "give it by --login and --passcode-env"
+        given = "is it the right one?" if login else "name it with --login and --passcode-env"
         raise errors.SetUp(f"{problem}; it needs a login: {given}") from None
     except SetUpFailed as problem:
         raise errors.SetUp(str(problem)) from None
@@ -104,7 +104,7 @@ def _detected(
     spoken = []
     for read, greetings in zip(reads, answers, strict=True):
         if not greetings:
-            raise errors.SetUp(f"{read.where} speaks no protocol that brokerproof supports")
+            raise errors.SetUp(f"{read.where} speaks none of the supported protocols")
         for greeted in greetings:
             name = _NAMES.get(greeted.protocol, greeted.protocol)
             endpoints.setdefault(name, detection.url(read, greeted))

@@ -107,7 +107,7 @@ def with_endpoints(targets: tuple[str, ...], endpoints: tuple[str, ...], like: s
     """Return the one address among ``targets`` with further endpoints and its family."""
     if len(targets) != 1 or targets[0].endswith(".toml") or targets[0] in shipped_targets.paths():
         raise errors.Usage(
-            "--endpoint and --like go with one --target that is HOST:PORT or a URL; in a target"
+            "--endpoint and --like need one --target that is HOST:PORT or a URL; in a target"
             " file they are its keys endpoints and like"
         )
     return target_url.joined(targets[0], endpoints, like)
@@ -163,7 +163,7 @@ def judge(asked: Asked, options: Options) -> int:
     except KeyboardInterrupt:
         with suppress(KeyboardInterrupt):  # a second Ctrl-C skips the verdicts so far
             _show_what_was_judged(console, folder, options)
-        how = f"brokerproof run --resume --out {shlex.quote(str(folder))} goes on with it"
+        how = f"brokerproof run --resume --out {shlex.quote(str(folder))} continues it"
         raise errors.Interrupted(how) from None
     if options.as_json:
         changed = {} if gated is None else {"baseline": gated.counts()}
@@ -287,7 +287,7 @@ def _newest_run() -> Path:
     runs = run_folder.default_folder().parent.glob(f"*/{run_folder.HEADER}")
     newest = max((path.parent for path in runs), key=lambda folder: folder.name, default=None)
     if newest is None:
-        raise errors.Usage("--last-failed: brokerproof-out holds no run; name a run folder")
+        raise errors.Usage("--last-failed: brokerproof-out contains no run; name a run folder")
     return newest
 
 
@@ -502,7 +502,7 @@ def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool
     if code == 5:
         raise errors.Usage(f"no case of the chosen suites matches; {log} lists the collected ones")
     if code not in (0, 1):
-        raise _broke_off(folder, f"judging {name} broke off (exit {code}: {reason}); see {log}")
+        raise _broke_off(folder, f"judging {name} ended early (exit {code}: {reason}); see {log}")
 
 
 @contextmanager
@@ -522,7 +522,7 @@ def interruptible() -> Iterator[None]:
 
 def _how_to_go_on(folder: Path) -> str:
     again = f"brokerproof run --resume --out {shlex.quote(str(folder))}"
-    return f"the results so far are kept, and {again} goes on with it"
+    return f"the results so far are kept, and {again} continues it"
 
 
 def _has_results(folder: Path, name: str) -> bool:
@@ -582,7 +582,7 @@ def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) 
             for finding in result.findings
         ]
         passing += [
-            f"{identity.name}: the known deviation {deviation.name} did not show; remove it from"
+            f"{identity.name}: the known deviation {deviation.name} did not occur; remove it from"
             f" {deviation.where}"
             for deviation in deviations.not_shown(listed, held, versions[identity.name])
         ]

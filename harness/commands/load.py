@@ -56,7 +56,7 @@ def recover_(run: Path, as_json: bool) -> int:
         click.echo(json.dumps([dataclasses.asdict(recovered) for recovered in recovered_logs]))
         return 0
     if not recovered_logs:
-        click.echo(f"{run} has no wire log left: everything that was recorded is in segments")
+        click.echo(f"{run} needs no recovery: all that was recorded is in segments")
         return 0
     for recovered in recovered_logs:
         click.echo(
@@ -94,7 +94,7 @@ class _Load(click.Command):
     metavar="TIME",
     help="How long to send, such as 30s; default: 10s without --messages.",
 )
-@click.option("--messages", type=click.IntRange(1), help="How many to send in all.")
+@click.option("--messages", type=click.IntRange(1), help="How many messages to send in total.")
 @click.option(
     "--record/--no-record",
     default=True,
@@ -106,8 +106,8 @@ class _Load(click.Command):
     show_default=True,
     metavar="2g",
     help=(
-        "Bytes a driver may record before they are converted during the load; 0: from the"
-        " beginning."
+        "Bytes that a driver can record before conversion starts during the load; 0: from the"
+        " start."
     ),
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
@@ -183,7 +183,7 @@ def in_one_sentence(run: Callable[[], LoadOutcome], folder: Path) -> LoadOutcome
 def _recorded(folder: Path) -> str:
     has_segments = any((folder / "trace").rglob("part-*.parquet"))
     return (
-        f"what was recorded is in {folder}, for brokerproof judge"
+        f"the recording is in {folder}, for brokerproof judge"
         if has_segments
         else "nothing was recorded"
     )
@@ -207,9 +207,7 @@ def crew(master: str | None) -> Drivers:
         if entry_point.name == "spark":
             drivers: Drivers = entry_point.load()(master)
             return drivers
-    raise errors.Usage(
-        "--master needs the part of brokerproof that knows Spark, and it is not installed"
-    )
+    raise errors.Usage("--master needs the Spark support of brokerproof, which is not installed")
 
 
 class _Lines:
@@ -226,7 +224,7 @@ class _Lines:
             numbers, lasted = progress.numbers, max(0, progress.at - progress.since) / NS_PER_S
             what = "" if progress.producing else ", waiting for the rest"
             if progress.ending:
-                what = ", the recording is put in order"
+                what = ", converting the recording"
             self._console.print(
                 f"{lasted:5.0f} s: {numbers['sent']} sent, {numbers['confirmed']} confirmed,"
                 f" {numbers['received']} received, {numbers['up']} connections{what}",

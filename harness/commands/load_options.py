@@ -36,7 +36,7 @@ _OPTIONS = (
         "--connections",
         type=click.IntRange(0, 10**5),
         default=0,
-        help="Shared in turn; default: one per producer and consumer.",
+        help="Number of connections, shared in turn; default: one per producer and consumer.",
     ),
     click.option("--queues", type=click.IntRange(1, 10**5), default=2, show_default=True),
     click.option(
@@ -53,7 +53,7 @@ _OPTIONS = (
         type=click.Choice(["auto", "client", "client-individual"]),
         default="client-individual",
         show_default=True,
-        help="How consumers settle; auto: not at all; client: all earlier messages at once.",
+        help="How consumers settle; auto: never; client: all earlier messages at once.",
     ),
     click.option(
         "--window",
@@ -61,7 +61,7 @@ _OPTIONS = (
         type=click.IntRange(0, 2**31 - 1),
         default=0,
         help=(
-            "A consumer's window: in STOMP bytes or messages, as the broker counts; in AMQP"
+            "A consumer's window: in STOMP bytes or messages, as the broker counts; AMQP:"
             " credit. 0: the default."
         ),
     ),
@@ -149,7 +149,7 @@ def socket_target(text: str) -> SocketTarget:
         raise errors.Usage(str(problem)) from None
     if not isinstance(target, SocketTarget):
         raise errors.Usage(
-            f"target {text} has no sockets, so no load can be put on it; use reference-real or a"
+            f"target {text} has no sockets, so it cannot be put under load; use reference-real or a"
             " broker"
         )
     return target

@@ -38,7 +38,7 @@ EXIT = {FIXED: 0, FAILED: 1, ERROR: 5}
     "--octets",
     "as_bytes",
     is_flag=True,
-    help="Play the recorded bytes even if the case itself can run.",
+    help="Play the recorded bytes even if the case can run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def replay(case: Path, name: str, as_bytes: bool, as_json: bool) -> int:
@@ -85,7 +85,7 @@ def _answer(
             raise counterexamples_replay.Changed("asked for with --bytes")
         call, plan = counterexamples_replay.restored(file)
     except counterexamples_replay.Changed as problem:
-        say(f"The recorded bytes are played, not the case: {problem}.")
+        say(f"Playing the recorded bytes instead of the case: {problem}.")
         return counterexamples_replay.run_bytes(run, file, str(problem), say)
     return counterexamples_replay.run_case(run, file, call, plan, say)
 

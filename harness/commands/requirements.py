@@ -30,7 +30,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     help='For example stomp12, "STOMP 1.2", artemis-stomp or seeds.',
 )
 @click.option(
-    "--uncovered", is_flag=True, help="Only requirements that should have a case and have none."
+    "--uncovered", is_flag=True, help="Only requirements that should have a case but have none."
 )
 @click.option(
     "--reached",

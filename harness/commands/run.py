@@ -43,8 +43,8 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option(
     "--like",
     metavar="NAME",
-    help="The family of --target, by a built-in target: artemis, rabbitmq, activemq …; none: judge"
-    " by the specifications alone. Default: what the broker calls itself.",
+    help="The family of --target, named by a built-in target: artemis, rabbitmq, activemq …; none:"
+    " judge by the specifications alone. Default: the one that the broker reports.",
 )
 @selection_options
 @click.option(
@@ -100,8 +100,8 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
     "--restart",
     metavar="COMMAND",
     default="",
-    help="Starts a broker again that died of a case, and need not end while it runs. The run names"
-    " the case and goes on; without it that takes a broker which returns by itself.",
+    help="A command that restarts a broker killed by a case. The run names the case and continues;"
+    " without a command it can continue only if the broker comes back by itself.",
 )
 @click.option(
     "--baseline",

@@ -183,7 +183,7 @@ def compared(gated: Gated, width: int) -> Iterator[Text]:
         count = len(lost.cases)
         cases = f"{count} cases rely" if count > 1 else "1 case relies"
         observed = _shortened(lost.observed[0])
-        sentence = f"{lost.target} no longer gives what {cases} on: {observed}"
+        sentence = f"{lost.target} no longer offers a service that {cases} on: {observed}"
         yield _wrapped(sentence, width, "  ", "    ")
     for change in gated.worse[:MOST_CAUSES]:
         was, now_is = change.verdicts
@@ -202,11 +202,11 @@ def next_steps(
     retry = f"  brokerproof run --last-failed {shlex.quote(str(folder))}"
     if not failed:
         if causes.group(results, Verdict.INCONCLUSIVE):
-            yield from ("To repeat what stayed undecided, on a quiet host:", retry)
+            yield from ("To repeat the undecided cases, on a quiet host:", retry)
         return
     first = failed[0]
     assert first.finding is not None
-    yield "Read what is required and how to contest it:"
+    yield "Read the requirement and how to contest it:"
     yield f"  brokerproof requirements {first.finding.requirement}"
     kept = folder / case_file.FOLDER
     for case in first.cases:
@@ -217,7 +217,7 @@ def next_steps(
             yield f"  brokerproof replay --target {shlex.quote(target)} \\"
             yield f"    {shlex.quote(str(path))}"
             break
-    yield from ("After a repair, repeat what failed or stayed undecided:", retry)
+    yield from ("After a repair, repeat the failed and undecided cases:", retry)
 
 
 def _shortened(text: str) -> str:

@@ -41,7 +41,7 @@ def targets(as_json: bool) -> None:
     "--target",
     "name",
     metavar="NAME|FILE|HOST:PORT|URL",
-    help="Show which of them this target has.",
+    help="Show which capabilities this target has.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def capabilities(name: str | None, as_json: bool) -> None:
@@ -77,7 +77,7 @@ def capabilities(name: str | None, as_json: bool) -> None:
         click.echo(json.dumps(rows))
         return
     for row in rows:
-        mark = {True: " (has it)", False: " (has it not)", None: ""}[row.get("has")]  # type: ignore[index]
+        mark = {True: " (has it)", False: " (lacks it)", None: ""}[row.get("has")]  # type: ignore[index]
         click.echo(click.style(str(row["name"]), bold=True) + mark)
         reason = row.get("reason")
         last = f"It is {reason}." if reason else f"So that its cases run: {row['configure']}."

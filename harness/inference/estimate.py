@@ -102,7 +102,7 @@ class Estimate:
     def value(self) -> str:
         if self.choice is not None:
             return self.choice
-        return "not found out" if self.range is None else str(self.range)
+        return "not measured" if self.range is None else str(self.range)
 
     def agrees(self, documented: object) -> bool | None:
         """True if a documented value is among the possible ones; None if unknown."""

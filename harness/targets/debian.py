@@ -59,7 +59,7 @@ def can_enter(what: str) -> None:
     root."""
     if os.geteuid() != 0:
         raise SetUpFailed(
-            f"{what}: only root can make and enter a Debian root; run as root, or use another"
+            f"{what}: only root can create and enter a Debian root; run as root, or use another"
             " target"
         )
     for tool, package in (("unshare", "util-linux"), ("chroot", "coreutils")):

@@ -150,7 +150,7 @@ def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
             command, cwd=folder, capture_output=True, timeout=DOWNLOAD_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"mvn was not done after {DOWNLOAD_TIMEOUT_S} s"
+        return f"mvn did not finish within {DOWNLOAD_TIMEOUT_S} s"
     if ran.returncode == 0:
         return None
     # Even with -B some releases put colour codes before the first line.
@@ -206,7 +206,7 @@ def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None
         # Some files hold "digest  name", some the digest alone.
         if published.split()[:1] != [actual]:
             target.unlink()
-            return f"{url} has the {algorithm} {actual}, which is not the published one"
+            return f"{url} has the {algorithm} {actual}, which differs from the published one"
         return None
     return None
 

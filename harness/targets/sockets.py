@@ -88,7 +88,7 @@ class SocketTarget:
         """Raise :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows
         how."""
         raise SetUpFailed(
-            f"target {self.identity.name}: this broker cannot be made short of {resource}"
+            f"target {self.identity.name}: cannot raise an alarm for {resource} on this broker"
         )
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:

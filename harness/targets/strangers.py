@@ -68,7 +68,7 @@ def _running(command: list[str], port: int, log: Path) -> Iterator[None]:
                 process.wait(0.2)
         if process.poll() is not None:
             said = [*filter(str.strip, log.read_text("utf-8", "replace").splitlines()), "nothing"]
-            raise SetUpFailed(f"it ended with {process.returncode} and said {said[-2:][0]}")
+            raise SetUpFailed(f"it ended with {process.returncode} and printed {said[-2:][0]}")
         yield
     finally:
         process.terminate()

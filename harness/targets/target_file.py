@@ -503,7 +503,7 @@ def _of_family(make: Callable[..., Target], family: str) -> AddressTarget:
     try:
         target = make(family=family)
     except BadTarget as problem:
-        raise SetUpFailed(f"{problem}; its broker says that it is {family}") from None
+        raise SetUpFailed(f"{problem}; its broker reports that it is {family}") from None
     assert isinstance(target, AddressTarget), "it was one of kind address before"
     return target
 

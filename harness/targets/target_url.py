@@ -62,7 +62,7 @@ def values(text: str) -> dict[str, Any]:
         if number == 0:
             result |= _of_target(read)
         elif read.login is not None:
-            raise BadEndpoint("the login belongs into the first URL; leave it out of the others")
+            raise BadEndpoint("put the login into the first URL only")
         name = name or _usual_name(read, result["endpoints"])
         if name in result["endpoints"]:
             raise BadEndpoint(

@@ -30,7 +30,7 @@ def build(folder: Path, releases: Iterable[Release], step: Step) -> Path:
     """Write the site of the atlas in ``folder``; return its first page."""
     atlas, requirements = read(folder, releases), Requirements(load().values())
     if not atlas.brokers:
-        raise Refusal(f"{folder}: has no result of a release; begin with brokerproof atlas run")
+        raise Refusal(f"{folder}: contains no judged release; start with brokerproof atlas run")
     site = folder / "site"
     judged = [judged for broker in atlas.brokers for judged in broker.judged]
     due = [one for one in judged if not _is_written(one, site / one.report)]

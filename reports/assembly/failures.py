@@ -39,7 +39,7 @@ def in_one_sentence() -> Iterator[None]:
     except problems() as problem:
         if unreadable := _UNREADABLE.search(_text(problem)):
             raise Refusal(unreadable[1]) from None
-        raise OurError(f"Spark gave up: {_first_line(problem)}") from None
+        raise OurError(f"Spark failed: {_first_line(problem)}") from None
 
 
 _UNREADABLE = re.compile(rf"^{UnreadableTrace.__module__}.{UnreadableTrace.__name__}: (.+)$", re.M)

@@ -86,8 +86,8 @@ class Judged:
         lines += [f"not seen  {gap}" for gap in self.missing]
         if not self.source.whole and any(wrong.kind in OF_ALL for wrong in self.conclusion.wrong):
             lines.append(
-                "A connection that was not captured may explain it; --complete says that all of one"
-                " broker's are there."
+                "A connection that was not captured may explain this; --complete states that the"
+                " captures contain all connections of one broker."
             )
         if self.of_clients is not None:
             lines.append(text(self.of_clients, f"{self.profile}, the clients"))
@@ -116,7 +116,7 @@ def judge(
             leave_pandas_out()
             step("Spark starts")
             spark = stack.enter_context(session(master, brief=True, heap=HEAP))
-            step("looking at the recording")
+            step("examining the recording")
         source = small or source_of(spark, traces, whole=whole)
         named = profile or source.profile or "stomp"
         step(f"judging as {named}")
@@ -191,7 +191,7 @@ def _captured(traces: Sequence[str]) -> list[str]:
     ]
     if captured and len(captured) < len(traces):
         raise UnreadableTrace(
-            "give either captured packets or recorded traces; judge them one after the other"
+            "give either captured packets or recorded traces, not both; judge them separately"
         )
     return captured
 
@@ -204,7 +204,7 @@ def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False
         return captures.local(captured, spark.sparkContext.defaultParallelism, whole=whole)
     away = [name for name in traces if segments.is_elsewhere(name)]
     if away and len(away) < len(traces):
-        raise UnreadableTrace("give either paths or URIs, not both; judge them one after the other")
+        raise UnreadableTrace("give either paths or URIs, not both; judge them separately")
     return (
         segments.elsewhere(spark, away)
         if away

@@ -55,17 +55,17 @@ def unseen_of(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 _REASONS = {
-    "BEGUN": ("began before the recording did: what was agreed and in flight then is not known"),
+    "BEGUN": ("began before the recording: earlier agreements and deliveries are not known"),
     "LOST": "lack bytes that were not captured",
     "CUT": "lack bytes that the capture cut off",
     "TLS": "are encrypted",
-    "FOREIGN": "carry a protocol that cannot be read here",
-    "CLOCK": "went on while the clock of the capturing machine was set back",
+    "FOREIGN": "use a protocol that brokerproof cannot read",
+    "CLOCK": "were open when the clock of the capturing machine was set back",
     "FAR": (
-        "were captured far from the broker, or at an unknown distance: silence may come from"
-        " the network"
+        "were captured far from the broker, or at an unknown distance: the network may have"
+        " caused a silence"
     ),
-    "ENDS": "went on when the recording ended",
+    "ENDS": "were still open when the recording ended",
 }
 
 

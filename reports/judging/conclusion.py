@@ -125,7 +125,7 @@ def _wrong(
 ) -> Wrong:
     """Return anomalies of one kind, requirement and certainty with their verdict."""
     kind, requirement, uncertain = sort
-    doubt = "the recording leaves it open" if uncertain else None
+    doubt = "the recording does not decide it" if uncertain else None
     finding = Finding(requirement, Seen.VIOLATED, uncertain=doubt)
     level = level_of(requirement) if requirement else Level.SHOULD
     return Wrong(kind, requirement, verdict_for(level or Level.SHOULD, finding), count, first)

@@ -113,15 +113,15 @@ class Comparison:
         unjudged = {case for case in failing if case in changed and changed[case] is None}
         left = len(failing) - len(new) - len(unjudged)
         if left and self.total > len(self.changes):
-            return "perhaps new: the run recorded only some changes since the baseline"
+            return "possibly new: the run recorded only some of the changes since the baseline"
         parts = [
             (
                 len(new),
                 "new since the baseline"
-                + (" (which had another seed)" if self.has_other_examples else ""),
+                + (" (which used another seed)" if self.has_other_examples else ""),
             ),
             (len(unjudged), "not judged in the baseline"),
-            (left, "there in the baseline already"),
+            (left, "already in the baseline"),
         ]
         said = [(count, words) for count, words in parts if count]
         if len(said) == 1:

@@ -75,7 +75,7 @@ def certainty(
     facts = next((facts for facts in run.targets if facts["name"] == target), {})
     match facts.get("clock") if facts.get("kind") != "proxy" else None:  # nothing is repeated there
         case Clock.VIRTUAL:
-            sentence = "seen in virtual time, where every run with this seed is the same"
+            sentence = "found in virtual time, where every run with this seed is the same"
             return Certainty(sentence, sentence)
         case Clock.REAL:
             seen_by = list(sightings)
@@ -86,7 +86,7 @@ def certainty(
             unexplained = _unexplained(worst, failed, seen_by)
             late = f"at most {duration(rounded_up(worst))} late"
             late += f", {unexplained}" if unexplained else ""
-            whole = f"{repeated}; this host woke its threads {late}"
+            whole = f"{repeated}; this host woke threads {late}"
             if usual is not None:
                 whole += f"; in 99 of 100 measurements at most {duration(rounded_up(usual))}"
             return Certainty(whole, f"{repeated}; this host was {late}")
@@ -98,8 +98,8 @@ def _repeated(sightings: Sequence[Sighting]) -> str:
     examples = sum(sighting.examples for sighting in sightings)
     violated = sum(sighting.violated for sighting in sightings)
     if not violated:
-        return "seen again when the case was repeated"
-    return f"seen in {violated} of {examples} examples, and again when the case was repeated"
+        return "found again when the case was repeated"
+    return f"found in {violated} of {examples} examples, and again when the case was repeated"
 
 
 def _unexplained(worst: Duration, failed: Iterable[Result], seen_by: Iterable[Sighting]) -> str:

@@ -341,7 +341,7 @@ class _Told:
                         list(limits(what, merged(self._settings, name))) if name != key[0] else []
                     )
                     self.curves[key] = Curve(
-                        f"{what} of {name}, as the broker says", unit, bounds=bounds
+                        f"{what} of {name}, as reported by the broker", unit, bounds=bounds
                     )
                 self.curves[key].at(row["at_ns"], int(text))
 

@@ -26,14 +26,14 @@ LETTERS: Mapping[str, str] = {
 """One letter per verdict, so that no colour is needed to tell them apart."""
 
 MEANINGS: Mapping[str, str] = {
-    "ERROR": "our own side failed; says nothing about the broker",
-    "FAIL": "a MUST, or the vendor's own documentation, does not hold",
-    "INCONCLUSIVE": "the situation never arose, or the measurement cannot carry a verdict",
+    "ERROR": "an error in brokerproof; says nothing about the broker",
+    "FAIL": "the target violated a MUST or the vendor's own documentation",
+    "INCONCLUSIVE": "the situation never arose, or the measurement was too uncertain",
     "KNOWN": "a listed deviation, with its reason",
-    "WARN": "a SHOULD is not followed",
-    "SKIP": "the target lacks the capability",
-    "NOTE": "a MAY, or unspecified: recorded, not judged",
-    "PASS": "it holds",
+    "WARN": "the target did not follow a SHOULD",
+    "SKIP": "the target lacks a capability that the case needs",
+    "NOTE": "the specification leaves a choice: recorded, not judged",
+    "PASS": "every requirement was kept",
 }
 
 VERDICTS: tuple[str, ...] = tuple(verdict.value for verdict in WORST_FIRST)

@@ -279,12 +279,12 @@ def _warnings(runs: Sequence[Run], every: Sequence[Column], shown: Sequence[Colu
     for run in runs:
         if run.footer is None:
             sentences.append(
-                f"Run {run.name} was cut off before it ended: what follows is what it had written"
-                " until then."
+                f"Run {run.name} was cut off before it ended: the report shows what it had written"
+                " by then."
             )
         if run.torn:
             sentences.append(
-                f"The last line of {run.name}/results.ndjson was cut off and is left out."
+                f"The last line of {run.name}/results.ndjson was incomplete and is left out."
             )
         if not run.segments():
             sentences.append(

@@ -15,7 +15,7 @@ WORDS: Mapping[str, str] = {
     "WORSE": "worse",
     "UNDECIDED": "undecided",
     "BETTER": "better",
-    "SAME": "there and back",
+    "SAME": "changed and changed back",
 }
 """Words for the change of a case between the first and the last run that judged it, by course."""
 

@@ -187,7 +187,7 @@ def _bounds(measured: Mapping[str, Any]) -> str:
         return str(measured["choice"])
     low, high = measured.get("low"), measured.get("high")
     if low is None and high is None:
-        return "not found out"
+        return "not measured"
     if low == high:
         return _in_words(low)
     if high is None:

@@ -106,7 +106,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     console.print(summary.table(target.identity.name, results))
     click.echo(text(conclusion, profile.name))
     if code == 1:
-        click.echo(f"witness: {folder / VIOLATION}; brokerproof judge {folder} looks again")
+        click.echo(f"witness: {folder / VIOLATION}; brokerproof judge {folder} judges it again")
     click.echo(str(folder))
     return code
 

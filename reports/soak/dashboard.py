@@ -83,8 +83,8 @@ class Dashboard:
             ("received", f"{numbers['received']:,}  {received:,.0f}/s"),
             ("from SEND to MESSAGE", _latency(progress)),
             ("unconfirmed", f"{numbers['waiting']:,}"),
-            ("held and not settled", f"{numbers['held']:,}"),
-            ("credit that producers have", f"{numbers['credit']:,}"),
+            ("received but not settled", f"{numbers['held']:,}"),
+            ("credit of producers", f"{numbers['credit']:,}"),
             ("connections", f"{numbers['up']} up, {numbers['left']} ended by the broker"),
             (
                 "faults",

@@ -126,7 +126,7 @@ class Suspicions:
                 self._overdue[key] = _Overdue(now, pending & ~still)
                 suspicions.append(
                     f"{still.bit_count()} messages of {_flow(key)} have not arrived, but later ones"
-                    " have"
+                    " have arrived"
                 )
         return suspicions
 
@@ -149,17 +149,17 @@ def _of_deliveries(state: Suspicions, key: Key, bitmap: DeliveryBitmap) -> tuple
     suspicious = bitmap.repeated | bitmap.resent | bitmap.odd
     if state.drivers == 1:
         suspicious |= bitmap.got & ~bitmap.sent
-    return suspicious, f"messages of {_flow(key)} came twice, marked, or unsent"
+    return suspicious, f"messages of {_flow(key)} arrived twice, marked, or unsent"
 
 
 def _of_order(_: Suspicions, key: Key, order: Summary[Any]) -> tuple[int, str]:
     conn = _named(key)["conn"]
-    return int(order.needs_recheck), f"messages came out of order on connection {conn}"
+    return int(order.needs_recheck), f"messages arrived out of order on connection {conn}"
 
 
 def _of_windows(_: Suspicions, key: Key, windows: Summary[Any]) -> tuple[int, str]:
     conn = _named(key)["conn"]
-    return int(windows.needs_recheck), f"a window was overrun on connection {conn}"
+    return int(windows.needs_recheck), f"a window was exceeded on connection {conn}"
 
 
 def _of_connection(state: Suspicions, key: Key, summary: ConnectionSummary) -> tuple[int, str]:

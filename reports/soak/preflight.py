@@ -45,7 +45,7 @@ def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> No
     kinds = [(wrong.kind, wrong.count) for wrong in conclusion.wrong]
     if kinds != WRONG:
         raise NotFound(
-            f"the judges had to find two messages that came twice ({WRONG}), and found"
+            f"the judges should have found two duplicate messages ({WRONG}), but found"
             f" {kinds or 'nothing'}"
         )
 

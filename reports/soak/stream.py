@@ -149,7 +149,7 @@ class Stream:
         seen.segments, seen.batches = seen.segments + len(paths), seen.batches + 1
         seen.under_way, seen.judged_until = self._suspicions.under_way, self.now()
         if self._suspicions.amqp and seen.batches % AMQP_EVERY == 0:
-            self._waiting.append("AMQP connections are read as a whole now and then")
+            self._waiting.append("AMQP connections are read as a whole from time to time")
         if self._waiting and self.now() - self._looked >= self.pause * self._took:
             seen.suspicion, self._waiting = self._waiting[0], []
             conclusion = self.look()

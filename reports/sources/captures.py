@@ -113,7 +113,7 @@ def files(names: Iterable[str]) -> list[Path]:
         }
         if not own:
             raise UnreadableTrace(
-                f"{name}: not a capture; give pcap or pcapng files (gzip too), or a folder of them"
+                f"{name}: not a capture; give pcap or pcapng files (or gzipped), or their folder"
             )
         captures |= own
     return sorted(captures)

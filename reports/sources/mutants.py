@@ -82,7 +82,7 @@ def read(folder: Path) -> Matrix | None:
         return _matrix(data)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UnreadableRun(
-            f"{path}: lacks parts of a kill matrix; recreate it with brokerproof mutants --out"
+            f"{path}: is an incomplete kill matrix; run brokerproof mutants --out again"
         ) from None
 
 

@@ -121,7 +121,7 @@ def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
         {"place": place, "paths": [row.path]} for place, row in enumerate(listed.toLocalIterator())
     ]
     if not pieces:
-        raise UnreadableTrace(f"{', '.join(uris)}: holds no segments part-*.parquet")
+        raise UnreadableTrace(f"{', '.join(uris)}: contains no segments part-*.parquet")
 
     def load(spark: SparkSession, chosen: Sequence[Piece]) -> DataFrame:
         # Spark reads each file where it is needed; only the list of places travels.
@@ -177,7 +177,7 @@ def _under(path: Path) -> Iterator[Path]:
     ]
     if not segments:
         raise UnreadableTrace(
-            f"{path}: holds no segments (part-*.parquet); give a run folder, its trace, or a"
+            f"{path}: contains no segments (part-*.parquet); give a run folder, its trace, or a"
             " segment"
         )
     yield from segments

@@ -99,7 +99,7 @@ def gateway(
                 ) from None
             if process.poll() is not None:
                 raise NoGateway(
-                    f"Spark's JVM ended while it worked: {_last_line(words.encode())}"
+                    f"Spark's JVM ended unexpectedly: {_last_line(words.encode())}"
                 ) from None
             raise
         finally:
@@ -111,7 +111,7 @@ def _environment(spark_home: Path) -> dict[str, str]:
     core = next((spark_home / "jars").glob("spark-core_*.jar"), None)
     if core is None:
         raise NoGateway(
-            f"{spark_home} holds no Spark: jars/spark-core_*.jar is missing; reinstall pyspark"
+            f"{spark_home} contains no Spark: jars/spark-core_*.jar is missing; reinstall pyspark"
         )
     scala = core.name.removeprefix("spark-core_").partition("-")[0]
     return {

@@ -74,7 +74,7 @@ class SparkCrew:
         except Exception as problem:  # this thread has nobody else to tell
             if not self._ending:
                 self._problem = (
-                    f"the cluster {self._master} did not drive:"
+                    f"the drivers on the cluster {self._master} failed:"
                     f" {str(problem).splitlines()[0][:300]}"
                 )
 

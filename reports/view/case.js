@@ -69,7 +69,7 @@
     var violations = bare.map(function (finding) { return html`<tr class="violated"><th scope="row"><span class="mono">${finding[0]}</span> ${badge(finding[1])}</th><td colspan="${has_margin ? 5 : 4}" class="full">${finding[3] || finding[2]}</td></tr>`; });
     var first = violations.concat(of(false)), shown = first.length ? inside.slice(0, MOST_INSIDE) : inside, more = inside.slice(shown.length);
     return html`<h3>Measured against expected${row.parts.length && row.parts[0].part ? ", where it was nearest to a bound" : ""}</h3>
-${bare.length > 0 && html`<p><b class="out">The violation has no figure: it is in the first ${bare.length > 1 ? "lines" : "line"}.</b> ${several ? "The " + inside.length + " figures below are" : "The figure below is"} of what was checked beside it, and inside ${several ? "their bounds" : "its bounds"}.</p>`}
+${bare.length > 0 && html`<p><b class="out">The violation is not a measured value: see the first ${bare.length > 1 ? "lines" : "line"}.</b> ${several ? "The " + inside.length + " values below belong" : "The value below belongs"} to other checks and ${several ? "are inside their bounds" : "is inside its bounds"}.</p>`}
 ${table(first.concat(shown))}${more.length > 0 && html`<details class="folded"><summary>${bp.quantity(more.length, "more figures")}, inside their bounds</summary>${table(more)}</details>`}`;
   };
   var ICONS = { sent: html`<span role="img" aria-label="sent">→</span>`, received: html`<span role="img" aria-label="received">←</span>`, end: html`<span role="img" aria-label="ended">✕</span>` };
@@ -88,11 +88,11 @@ ${table(first.concat(shown))}${more.length > 0 && html`<details class="folded"><
   function deciding(rows, events) {
     var shown = bp.deciding(rows, DECIDING);
     if (!shown.length) return "";
-    return html`<div class="printed"><h3>The deciding frames</h3><p class="soft">${bp.quantity(shown.length, "lines")} of ${bp.quantity(events, "events")}; ${bp.quantity(events - shown.length, "events")} left out, which the page has.</p>${log_table(bp.lines(shown))}</div>`;
+    return html`<div class="printed"><h3>The deciding frames</h3><p class="soft">${bp.quantity(shown.length, "lines")} of ${bp.quantity(events, "events")}; the page on screen also shows the other ${bp.quantity(events - shown.length, "events")}.</p>${log_table(bp.lines(shown))}</div>`;
   }
   function arguments_of(start, row) {
     if (!start || !start.detail) return "";
-    return html`<p class="arguments"><span class="soft">The values that this example was drawn with:</span> <span class="mono">${start.detail}</span>${row.arguments && row.arguments.map(function (text) { return html`<br><span class="soft">${text}</span>`; })}</p>`;
+    return html`<p class="arguments"><span class="soft">The drawn values of this example:</span> <span class="mono">${start.detail}</span>${row.arguments && row.arguments.map(function (text) { return html`<br><span class="soft">${text}</span>`; })}</p>`;
   }
   /* The width inside a figure's border and padding. */
   function room_for_drawings() { var style = getComputedStyle(main); return main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 26; }
@@ -100,12 +100,12 @@ ${table(first.concat(shown))}${more.length > 0 && html`<details class="folded"><
     var space = room_for_drawings(), rows = part.rows, start = rows.find(function (row) { return row.kind === "ExampleStarted"; }), marks = bp.marks(rows), lines = bp.lines(rows), sequence = bp.sequence(rows, marks, space), endings = bp.endings(rows);
     var violations = bp.violations(rows), context = { violation: violations[0] || null, notes: bp.notes(rows) };
     var verdict = violations.map(function (violation) { return html`<p class="out"><b>✗ ${violation.requirement}</b> ${violation.detail}</p>`; });
-    var again = (part.again || []).map(function (doubt) { return html`<p>The second judge, which knows nothing but what crossed the wire, disagrees: ${doubt[1]} <span class="soft mono">${doubt[0]}</span></p>`; });
+    var again = (part.again || []).map(function (doubt) { return html`<p>The second judge, which reads only the recorded traffic, disagrees: ${doubt[1]} <span class="soft mono">${doubt[0]}</span></p>`; });
     var title = start && html`<h3>Example ${start.example}${!violations.length && html` <span class="soft">· nothing violated</span>`}</h3>`;
     var of_example = start ? " of example " + start.example : "";
     var axis = marks.last > marks.first ? html`<div class="figure" tabindex="0" role="region" aria-label="Time axis${of_example}">${bp.axis(marks, space)}</div>
-<div class="legend" aria-hidden="true"><span class="is-sent"><i class="k"></i>sent, above the line</span><span class="is-received"><i class="k"></i>received, below</span>${marks.bands.length > 0 && html`<span class="is-band"><i class="k"></i>expected interval</span>`}<span class="soft">to scale, but for stretches cut out where // stands; short ticks are heartbeats, dashed ones loose bytes, ✕ is the close of a connection</span></div>`
-      : html`<p class="soft">All of it has one instant of virtual time, so there is no time axis.</p>`;
+<div class="legend" aria-hidden="true"><span class="is-sent"><i class="k"></i>sent, above the line</span><span class="is-received"><i class="k"></i>received, below</span>${marks.bands.length > 0 && html`<span class="is-band"><i class="k"></i>expected interval</span>`}<span class="soft">to scale, except where // marks a stretch that was cut out; short ticks are heartbeats, dashed ticks are bytes that are not a frame, ✕ is the close of a connection</span></div>`
+      : html`<p class="soft">All events share one instant of virtual time, so there is no time axis.</p>`;
     var left_out = [[marks.lanes_left_out, "further connections"], [marks.bands_left_out, "further intervals"]].map(function (pair) { return pair[0] ? html`<p class="soft">Not drawn: ${bp.quantity(pair[0], pair[1])}.</p>` : ""; });
     var plots = part.curves.length > 0 && html`<div class="plots">${part.curves.map(function (curve) { return html`<figure class="plot">${bp.plot(curve, context)}<figcaption>${bp.curve_in_words(curve)}</figcaption></figure>`; })}</div>`;
     return html`${title}${verdict}${again}${arguments_of(start, row)}${axis}${left_out}${plots}${first && deciding(rows, part.events)}${sequence && html`<details class="unprinted" ${first && lines.length <= 90 && "open"}><summary>The conversation, step by step <span class="soft">· time runs down, silences are shortened; dashed lines are deadlines and bounds</span></summary><div class="figure" tabindex="0" role="region" aria-label="Sequence diagram${of_example}">${sequence}</div></details>`}
@@ -117,9 +117,9 @@ ${log_table(lines)}</details>
   function examples_in_words(row) {
     if (!row.examples) return "";
     var failing = row.failing || 0, shown = row.parts.length, of_failing = Math.min(failing, shown), rest = shown - of_failing;
-    var text = failing ? failing + " of " + bp.quantity(row.examples, "examples") + " failed. " : row.examples > 1 ? bp.quantity(row.examples, "examples") + ", of which none violated anything. " : "";
-    if (row.examples > shown) text += "Shown: " + [of_failing ? (of_failing === failing ? failing > 1 ? "all that failed" : "the one that failed" : of_failing + " that failed") : "", rest ? (rest > 1 ? rest + " that came" : "the one that came") + " nearest to a bound" : ""].filter(Boolean).join(", ") + ". ";
-    return text + (of_failing > 1 && !smaller(row) ? "First the one that the headline quotes." : "");
+    var text = failing ? failing + " of " + bp.quantity(row.examples, "examples") + " failed. " : row.examples > 1 ? bp.quantity(row.examples, "examples") + ", none of which violated anything. " : "";
+    if (row.examples > shown) text += "Shown: " + [of_failing ? (of_failing === failing ? failing > 1 ? "all that failed" : "the one that failed" : of_failing + " that failed") : "", rest ? (rest > 1 ? rest + " that were" : "the one that was") + " nearest to a bound" : ""].filter(Boolean).join(", ") + ". ";
+    return text + (of_failing > 1 && !smaller(row) ? "The one that the headline quotes is first." : "");
   }
   function smaller(row) {
     var kept_one = row.counterexample || [], start = row.parts.length ? row.parts[0].rows.find(function (row) { return row.kind === "ExampleStarted"; }) : null;
@@ -132,23 +132,23 @@ ${log_table(lines)}</details>
     var lines = [], violation = row.parts.length ? bp.violations(row.parts[0].rows)[0] : null;
     function say_that(what, text) { lines.push(html`<dt>${what}</dt><dd>${text}</dd>`); }
     if (row.examples) say_that("examples", (row.failing || 0) + " of " + bp.quantity(row.examples, "examples") + " violated it" + (row.failing < row.examples ? "; the others violated nothing" : "") + ".");
-    if (target.clock === "VIRTUAL") say_that("repeated", "Not needed: seen in virtual time, where every run with this seed is the same, and no lateness of a host counts.");
+    if (target.clock === "VIRTUAL") say_that("repeated", "Not needed: in virtual time every run with this seed is the same, and the host's delays do not matter.");
     if (target.clock === "REAL" && row.verdict === "FAIL" && !run.load) {
       /* A case that ends for a missing capability is not run again; its other findings are skipped. */
       var broke_off = row.findings.some(function (finding) { return finding[1] === "SKIP" || finding[2] === "never reached"; });
-      say_that("repeated", broke_off ? "No: the case ended before it came to that." : "The failing example was run once more after " + (row.attempts > 1 ? row.attempts + " attempts at the case" : "the case") + ", and failed again. What does not fail again is INCONCLUSIVE.");
+      say_that("repeated", broke_off ? "No: the case ended too early." : "The failing example was run once more after " + (row.attempts > 1 ? row.attempts + " attempts at the case" : "the case") + ", and failed again. What does not fail again is INCONCLUSIVE.");
     }
     if (target.clock === "REAL") {
       var late = target.late || [], figures = row.gauges.some(function (gauge) { return gauge[2] === "ns" && (gauge[3] !== null && gauge[1] < gauge[3] || gauge[4] !== null && gauge[1] > gauge[4]); }), explains = "";
-      if (late.length && violation && violation.waited) explains = 5 * late[1] < violation.waited ? " That cannot explain that nothing arrived for " + bp.duration(Number(violation.waited.toPrecision(3))) + "." : " That is much beside the " + bp.duration(Number(violation.waited.toPrecision(3))) + " that were waited, and may explain the finding: run it on an idle host.";
-      else if (figures) explains = " The bounds were widened by what was measured while it was judged, see the margin, before anything was called a violation.";
-      else if (late.length && violation) explains = " The finding followed a frame and no wait, so lateness cannot explain it.";
-      say_that("this host", late.length ? "Its own timer was late by " + bp.duration(late[1]) + " at most during the run, and by no more than " + bp.duration(late[0]) + " in 99 of 100 measurements." + explains : "The run did not measure how late this host was." + explains);
+      if (late.length && violation && violation.waited) explains = 5 * late[1] < violation.waited ? " This delay cannot explain why nothing arrived for " + bp.duration(Number(violation.waited.toPrecision(3))) + "." : " This delay is long compared with the wait of " + bp.duration(Number(violation.waited.toPrecision(3))) + " and may explain the finding: run the case on an idle host.";
+      else if (figures) explains = " The bounds already allow for the delay measured during the case; see the margin.";
+      else if (late.length && violation) explains = " The finding depends on a frame and not on a wait, so a delay cannot explain it.";
+      say_that("this host", late.length ? "Its timer was at most " + bp.duration(late[1]) + " late during the run, and at most " + bp.duration(late[0]) + " late in 99 of 100 measurements." + explains : "The run did not measure this host's delays." + explains);
     }
     if (violation) {
       var before = row.parts[0].rows.slice(0, violation.place), held = before.filter(function (event) { return event.kind === "Judged" && event.seen === "HELD"; }), answered = before.filter(function (event) { return event.kind === "FrameReceived" && !event.broker && !/error|close|^end$|exception/i.test(event.command); }).pop(), controls = [];
       if (answered) controls.push("The broker still sent " + answered.command + " on connection " + answered.conn + " at " + bp.duration(answered.at));
-      if (held.length) controls.push(bp.quantity(held.length, "checks") + " held before it in the same example (" + held[held.length - 1].requirement + ": " + held[held.length - 1].detail + ")");
+      if (held.length) controls.push(bp.quantity(held.length, "checks") + " passed before it in the same example (" + held[held.length - 1].requirement + ": " + held[held.length - 1].detail + ")");
       if (controls.length) say_that("controls that held", controls.join(". ") + ".");
     }
     if (row.baseline) say_that("since when", since(row.baseline, row.verdict));
@@ -157,24 +157,24 @@ ${log_table(lines)}</details>
   }
   function since(baseline, verdict) {
     var named = "In the baseline " + baseline[0] + (baseline[1] ? ", started " + baseline[1].slice(0, 16).replace("T", " ") : "") + ", ";
-    return named + (!baseline[2] ? "this case was not run." : baseline[2] === verdict ? "it was no different." : "this case was " + baseline[2] + ".");
+    return named + (!baseline[2] ? "this case was not run." : baseline[2] === verdict ? "this case had the same verdict." : "this case was " + baseline[2] + ".");
   }
   function kept(row) {
     if (!row.kept || !row.kept.length) return "";
     var small = smaller(row);
-    return html`<p>The run kept what failed${small && html`, made smaller: <span class="mono">${small[0]}</span>, of which it found “${small[1]}”`}. This plays it again: FIXED (exit 0), FAILED (1) or ERROR (5).</p>${copy(row.replay)}
+    return html`<p>The run kept the failing conversation${small && html`, reduced to <span class="mono">${small[0]}</span>, where it found “${small[1]}”`}. This command plays it again; it prints FIXED (exit 0), FAILED (1) or ERROR (5).</p>${copy(row.replay)}
 ${row.kept.map(function (file, at) {
       var text = file.text && html`<p><a download="${file.name}" href="data:text/plain;charset=utf-8,${encodeURIComponent(file.text)}">Save it</a></p>${copy(file.text)}`;
-      return html`<details class="folded" ${!at && file.text.length < 4000 && "open"}><summary><b>${file.name}</b> <span class="soft">· ${file.what}</span></summary>${text || html`<p class="soft">It is too large for a page; it is in the run's folder <code>counterexamples/</code>.</p>`}</details>`;
+      return html`<details class="folded" ${!at && file.text.length < 4000 && "open"}><summary><b>${file.name}</b> <span class="soft">· ${file.what}</span></summary>${text || html`<p class="soft">This file is too large for a page; find it in the run's folder <code>counterexamples/</code>.</p>`}</details>`;
     })}`;
   }
   function contest(row, words, target, run) {
     var first = row.findings.length && words[row.findings[0][0]] || [];
-    var late = target.late && target.late.length ? html`the run's <code>run.json</code>: this host's own timer was late by ${bp.duration(target.late[1])} at most` : html`the run's <code>run.json</code>, which says how late the host itself was`;
+    var late = target.late && target.late.length ? html`the run's <code>run.json</code>: this host's timer was at most ${bp.duration(target.late[1])} late` : html`the run's <code>run.json</code>, which contains the host's measured delays`;
     return html`<ul class="plain">
-<li><b>The case is wrong, or reads the requirement wrongly.</b> Open an issue with brokerproof. Bring the report's folder, what the command above prints on your machine, and the sentence of ${first[2] || "the specification"} that you read otherwise, with its place. A case that is wrong is corrected; what a broker does instead is no reason to change one that is right.</li>
+<li><b>The case is wrong, or reads the requirement wrongly.</b> Open an issue with brokerproof. Attach the report's folder and the output of the command above on your machine, and quote the sentence of ${first[2] || "the specification"} that you read differently. We correct wrong cases, but do not change a correct case to suit a broker.</li>
 <li><b>It was this machine.</b> Bring ${late}, and a run on an idle host. A verdict on time that does not happen again is INCONCLUSIVE.</li>
-<li><b>The broker was set up otherwise.</b> Bring its configuration file. ${target.configuration && html`This run had <code>${target.configuration}</code>.`} A target file tells brokerproof what to expect of it.</li>
+<li><b>The broker was configured differently.</b> Attach its configuration file. ${target.configuration && html`This run used <code>${target.configuration}</code>.`} A target file tells brokerproof what to expect.</li>
 <li><b>The broker does this, and it is known.</b> Add an entry to <code>known_deviations.toml</code> of its family, with a link to where that can be read; the verdict is KNOWN from then on, and an entry that no longer shows fails the run:</li>
 </ul>${copy(row.entry)}`;
   }
@@ -182,7 +182,7 @@ ${row.kept.map(function (file, at) {
     var run = facts.runs[row.run] || {}, target = facts.targets[row.run + "\u0000" + row.target] || {};
     var past = others.length > 1 && html`<dt>other runs</dt><dd>${others.map(function (other) { return other === row ? html`${badge(other.verdict)} ${other.run} ` : html`<a href="${address(other)}">${badge(other.verdict)} ${other.run}</a> `; })}</dd>`;
     row.parts.forEach(function (part) { bp.numbered(part.rows); });
-    var nothing = row.verdict === "SKIP" ? "the target lacks what the case needs" : "the run kept no trace of this case";
+    var nothing = row.verdict === "SKIP" ? "the target lacks what the case needs" : "the run recorded no trace of this case";
     return html`<h1>${row.title === row.case ? breakable(row.case) : row.title}</h1>${row.title !== row.case && html`<p class="soft mono">${breakable(row.case)}</p>`}
 <p><span class="v big ${row.verdict}">${row.verdict}</span> <span class="soft">${facts.meanings[row.verdict]}</span></p>${row.detail && row.verdict !== "PASS" && html`<p>${row.detail}</p>`}
 <h2>What was asked</h2>${row.doc.length ? row.doc.map(function (text) { return html`<p class="doc">${text}</p>`; }) : html`<p class="soft">The case has no description.</p>`}
@@ -191,11 +191,11 @@ ${row.kept.map(function (file, at) {
 <table class="judged stack"><caption class="unseen">The requirements that the case judged</caption><thead><tr><th scope="col">Verdict</th><th scope="col">Requirement</th><th scope="col">It says</th><th scope="col">Received</th></tr></thead><tbody>${judged(row, words)}</tbody></table>
 ${certainty(row, target, run)}
 ${bp.gauges(row)}
-<h2>What crossed the wire</h2><p class="soft">${examples_in_words(row)}</p>${row.unrecorded && html`<p class="soft">${bp.quantity(row.unrecorded, "more examples")} passed and added nothing new: judged when run, and not recorded.</p>`}
+<h2>What crossed the wire</h2><p class="soft">${examples_in_words(row)}</p>${row.unrecorded && html`<p class="soft">${bp.quantity(row.unrecorded, "more examples")} passed during the run and were not recorded.</p>`}
 ${row.parts.length ? example(row.parts[0], true, row) : html`<p class="soft">Nothing was recorded: ${nothing}.</p>`}
 <h2 id="try" tabindex="-1">Try it yourself</h2><p>This judges the case again with the same examples:</p>${copy(row.again)}${kept(row)}
 <h2 id="contest" tabindex="-1">If you think this is wrong</h2>${contest(row, words, target, run)}
-${row.parts.length > 1 && html`<section class="unprinted"><h2>Further examples</h2>${row.parts.slice(1).map(function (part) { return example(part, false, row); })}</section><p class="printed soft">${bp.quantity(row.parts.length - 1, "further examples")} and the whole log are on the page itself.</p>`}`;
+${row.parts.length > 1 && html`<section class="unprinted"><h2>Further examples</h2>${row.parts.slice(1).map(function (part) { return example(part, false, row); })}</section><p class="printed soft">${bp.quantity(row.parts.length - 1, "further examples")} and the whole log are on the page on screen.</p>`}`;
   };
 
   /* Every chunk is a script that calls this: a page from a disk may load scripts, and no other files. */

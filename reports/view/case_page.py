@@ -112,7 +112,7 @@ def target_facts(target: Mapping[str, Any]) -> str:
     """Return broker, version and kind of a target, and whose promises it was judged by."""
     broker = f"{target.get('broker') or ''} {target.get('version') or ''}".strip()
     promises = target.get("profile") or "its specifications alone"
-    return f"{broker} · {target.get('kind') or ''} · held to what {promises} promises"
+    return f"{broker} · {target.get('kind') or ''} · judged by what {promises} promises"
 
 
 def worst_first(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -192,12 +192,12 @@ def entry(case: CaseRow, findings: Sequence[Mapping[str, Any]]) -> str:
         "[[deviation]]",
         *([f"requirement = {_quoted(violated['requirement'])}"] if violated else []),
         f"case = {_quoted(case.case)}",
-        'versions = ""  # of the broker, such as ">=2.56"; leave the line out for every version',
+        'versions = ""  # of the broker, such as ">=2.56"; omit the line for every version',
         f"expected = {_quoted(expected)}"
-        "  # a regular expression of the whole finding; put what varies into parentheses",
+        "  # a regular expression for the whole finding; put variable parts into parentheses",
         f"example = {_quoted(detail)}",
-        'reason = ""  # why the broker does it, in a sentence',
-        'link = ""  # where that can be read: a line of its source, its documentation, its tracker',
+        'reason = ""  # why the broker does this, in one sentence',
+        'link = ""  # the evidence: a line of its source, its documentation, its tracker',
     ]
     return "\n".join(lines)
 

@@ -140,7 +140,7 @@
       case "Judged": var seen = String(row.seen).toLowerCase(); return line(at, row, "judged " + seen, row.requirement + " " + seen.replace(/_/g, " "), detail);
       case "JitterMeasured": return line(at, row, "host", "this host", "its timer was " + bp.duration(row.late_ns) + " late");
       case "Advanced": return line(at, row, "note", "let " + bp.duration(row.duration_ns) + " pass");
-      case "Observed": return line(at, row, "observed", "the broker took a branch of " + row.requirement, detail);
+      case "Observed": return line(at, row, "observed", "the broker used code for " + row.requirement, detail);
       case "ExampleStarted": return line(at, row, "note", "example " + row.example, detail);
       case "OctetsSentUnseen": case "OctetsReceivedUnseen":
         return line(at, row, "octets", (row.size ? bp.quantity(row.size, "octets") : "bytes") + " missing in the recording", detail, { way: kind === "OctetsSentUnseen" ? "sent" : "received" });

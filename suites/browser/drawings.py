@@ -288,7 +288,7 @@ def test_a_violation_without_a_figure_stands_before_the_figures_inside(viewer: V
     finding = ["REQ-1", "FAIL", "violated", "none arrived", "", "", ""]
     found = viewer.call("gauges", {"gauges": inside, "parts": [], "findings": [finding]})
     assert found.index("none arrived") < found.index("m0")
-    assert "The 6 figures below are of what was checked beside it" in found
+    assert "The 6 values below belong to other checks" in found
     assert "3 more figures, inside their bounds" in found
     assert "Margin" not in found
     outside = viewer.call("gauges", {"gauges": GAUGES, "parts": [], "findings": [finding]})

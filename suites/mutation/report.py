@@ -20,7 +20,7 @@ FORMAT = 1
 
 THROUGH, OTHERWISE, NOT_KILLED = "●", "○", "×"
 LEGEND = (
-    f"{THROUGH} killed through this requirement, {OTHERWISE} killed through others only,"
+    f"{THROUGH} killed by a case on this requirement, {OTHERWISE} killed only by others,"
     f" {NOT_KILLED} not killed"
 )
 

@@ -194,7 +194,7 @@ class Container:
         try:
             printed = b"".join(container.get_logs())
         except Exception as problem:  # there may be no container yet, or none any more
-            printed = f"what it printed could not be read: {problem}\n".encode()
+            printed = f"its output could not be read: {problem}\n".encode()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_bytes(printed)
 
@@ -214,7 +214,7 @@ class Container:
     def _why(self, problem: Exception, output: str) -> str:
         what = f"{self._recipe.image}"
         if isinstance(problem, TimeoutError):
-            reason = f"did not say within {START_S} s that it is ready"
+            reason = f"was not ready within {START_S} s"
         elif isinstance(problem, RuntimeError):
             reason = "ended before it was ready"
         else:
@@ -224,7 +224,7 @@ class Container:
             )
         return (
             f"{what}: {reason}"
-            + (f"; the last it said was {output!r}" if output else "")
+            + (f"; its last output: {output!r}" if output else "")
             + f" (log: {self.log})"
         )
 

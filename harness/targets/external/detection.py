@@ -47,7 +47,7 @@ def ask(
             answers.problems[name] = problem
         except Exception as problem:  # a codec of ours failed on what the target sent
             answers.problems[name] = SetUpFailed(
-                f"{endpoint.where} sent what cannot be read: {type(problem).__name__}: {problem}"
+                f"{endpoint.where} sent unreadable data: {type(problem).__name__}: {problem}"
             )
     return answers
 

@@ -70,11 +70,11 @@ def dial(endpoint: Endpoint, deadline: Deadline | None = None) -> socket.socket:
             " ca=FILE"
         )
         raise SetUpFailed(
-            f"{where}: {reason}, or accept any certificate by insecure=true"
+            f"{where}: {reason}, or accept any certificate with insecure=true"
         ) from None
     except (OSError, TlsFailed) as problem:
         raise SetUpFailed(
-            f"{where}: there is no TLS with it ({problem}); does this port speak TLS?"
+            f"{where}: the TLS handshake failed ({problem}); does this port speak TLS?"
         ) from None
 
 

@@ -80,7 +80,7 @@ def stomp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> G
                 if item.command == "ERROR":
                     raise Refused(f"{endpoint.where} refused the connection: {_brief(item)}")
                 if item.command != "CONNECTED":
-                    raise SetUpFailed(f"{endpoint.where} answered CONNECT by {_brief(item)}")
+                    raise SetUpFailed(f"{endpoint.where} answered CONNECT with {_brief(item)}")
                 broker, _, version = (item.get("server") or "").partition("/")
                 return Greeting("stomp", broker, version.split(" ")[0], host)
         raise AssertionError("items() ends with an exception")

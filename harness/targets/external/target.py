@@ -136,10 +136,10 @@ class AddressTarget(SocketTarget):
             self._adopt(self._as_family(named.like))
             judged_as = (
                 f"judged as {FAMILIES[named.family]} {version}".rstrip()
-                + ", by its own word; `--like none` judges by the specifications alone"
+                + ", as it identifies itself; `--like none` judges by the specifications alone"
             )
         elif self.is_stranger:
-            name = f"; it calls itself {broker} {version}".rstrip() if broker else ""
+            name = f"; its name is {broker} {version}".rstrip() if broker else ""
             judged_as = f"judged by the specifications alone{name}"
         self._offer(greetings)
         self._use_hosts({greeted.protocol: greeted.host for greeted in greetings})
@@ -209,7 +209,7 @@ class AddressTarget(SocketTarget):
             elif not greetings:
                 raise problem  # otherwise the probes of the run find out what is wrong
         if not answers.spoken and not greetings and protocols:
-            raise SetUpFailed(f"{amqp.where} speaks neither AMQP 1.0 nor AMQP 0-9-1 with us")
+            raise SetUpFailed(f"{amqp.where} speaks neither AMQP 1.0 nor AMQP 0-9-1")
         return [*greetings, *answers.spoken]
 
     def use_addresses(self, addresses: FullAddresses, absent: Mapping[str, str]) -> None:

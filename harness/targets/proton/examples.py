@@ -95,7 +95,7 @@ def _download(packages: Sequence[str], folder: Path) -> list[Path]:
         package for package, path in zip(packages, archives, strict=True) if path is None
     ]:
         raise SetUpFailed(
-            f"{missing[0]}: apt-get download brought no file of that name; run apt-get update first"
+            f"{missing[0]}: apt-get download fetched no file of that name; run apt-get update first"
         )
     return [line for line in archives if line is not None]
 
@@ -103,9 +103,7 @@ def _download(packages: Sequence[str], folder: Path) -> list[Path]:
 def _release(deb: Path) -> str:
     match = _DEB.fullmatch(deb.name)
     if match is None:
-        raise SetUpFailed(
-            f"{deb.name}: has no release in its name where NAME_RELEASE_ARCH.deb was expected"
-        )
+        raise SetUpFailed(f"{deb.name}: should be named NAME_RELEASE_ARCH.deb")
     return match["release"]
 
 
@@ -116,7 +114,7 @@ def _made(name: str, debs: Sequence[Path], folder: Path) -> Path:
     if name == "proton-c":
         _compile(home)
     if not (home / _PROGRAM[name]).is_file():
-        raise SetUpFailed(f"{debs[0].name}: holds no {_SCRIPT}; name another release")
+        raise SetUpFailed(f"{debs[0].name}: contains no {_SCRIPT}; name another release")
     return home
 
 
@@ -124,7 +122,7 @@ def _compile(home: Path) -> None:
     library = next((home / "usr" / "lib").glob("*/libqpid-proton.so"), None)
     if library is None:
         raise SetUpFailed(
-            f"{home.name}: the packages of Proton hold no libqpid-proton.so; name another release"
+            f"{home.name}: Proton's packages contain no libqpid-proton.so; name another release"
         )
     # The folder is renamed afterwards, so the library is found relative to the program.
     beside = f"-Wl,-rpath,$ORIGIN/{library.parent.relative_to(home)}"

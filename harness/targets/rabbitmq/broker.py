@@ -95,7 +95,7 @@ def _classic(config: Path) -> dict[str, str]:
     for setting in erlang_config.settings(config):
         if setting.key in _CLASSIC_LISTENERS:
             where = f"{config}, line {setting.line}: {setting.application}.{setting.key}"
-            raise SetUpFailed(f"{where} is set by the harness; leave it out")
+            raise SetUpFailed(f"{where} is set by the harness; omit it")
         values[setting.key] = str(setting.value)
     return values
 

@@ -148,7 +148,7 @@ def test_damage_that_only_spark_meets_is_named_and_anything_else_is_ours(
 
     monkeypatch.setattr(spark_session, "context", failing)
     folder = full_run(tmp_path / "r")
-    assert refused(5, folder) == "brokerproof report: Spark gave up: first line"
+    assert refused(5, folder) == "brokerproof report: Spark failed: first line"
     segment = next(folder.glob("trace/target=artemis/part-*.parquet"))
     data = bytearray(segment.read_bytes())
     data[4:2000] = bytes(1996)
@@ -179,7 +179,7 @@ def test_the_jvm_is_not_asked_for_a_module_that_small_runtimes_lack(tmp_path: Pa
 
 
 def test_a_spark_home_without_spark_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NoGateway, match=r"holds no Spark: jars/spark-core_\*\.jar is missing"):
+    with pytest.raises(NoGateway, match=r"contains no Spark: jars/spark-core_\*\.jar is missing"):
         gateway_command(find_java(17), tmp_path, {})
 
 

@@ -51,5 +51,5 @@ def test_a_worker_that_cannot_read_a_segment_is_a_refusal(
 
 
 def test_anything_else_that_spark_meets_is_ours() -> None:
-    with pytest.raises(OurError, match="Spark gave up: first line"), in_one_sentence():
+    with pytest.raises(OurError, match="Spark failed: first line"), in_one_sentence():
         raise PySparkException("first line\n  at java.lang.Thread")

@@ -84,7 +84,7 @@ def test_plain_lines_say_what_changed_and_both_details(tmp_path: Path) -> None:
         "    B: INCONCLUSIVE here",
         "removed: t c.gone: PASS → absent",
         "added: t c.new: absent → PASS",
-        f"requirement worse: t {TTL}: PASS → FAIL (disconnect) (other cases spoke of it)",
+        f"requirement worse: t {TTL}: PASS → FAIL (disconnect) (judged by other cases)",
     ]
 
 
@@ -118,7 +118,7 @@ def test_json_has_both_sides_of_every_difference(tmp_path: Path) -> None:
     assert only["only"] == "B"
     assert found["counts"]["unsteady"] == 1
     assert found["exit_code"] == 1
-    assert "unsteady: B took 3 attempts; B said PASS before" in call(a, b)[1]
+    assert "unsteady: B needed 3 attempts; B said PASS before" in call(a, b)[1]
 
 
 def test_nothing_worse_is_exit_0_and_nothing_certain_is_exit_2(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_run_that_was_cut_off_and_a_torn_line_are_said_and_prove_nothing(tmp_p
     code, out, _ = call(a, b)
     assert code == 2
     assert "note: B was cut off before it ended" in out
-    assert "note: the last line of B's results was torn" in out
+    assert "note: the last line of B's results is incomplete" in out
     assert "1 unchanged" in out
 
 
@@ -201,7 +201,7 @@ def test_two_targets_of_one_run_are_compared_when_they_are_named(tmp_path: Path)
     append(tmp_path, Result("c", "y", (), V.FAIL, ""))
     code, _, said = call(tmp_path, tmp_path, "--between-brokers")
     assert code == 4
-    assert "--between-brokers compares one target with one" in said
+    assert "--between-brokers compares one target with another" in said
     assert "has x, y; choose with --target-a NAME" in said
     for option in ("--between-brokers", "--across"):  # the older name goes on working
         assert call(tmp_path, tmp_path, option, "--target-a", "x", "--target-b", "y")[0] == 1

@@ -100,8 +100,9 @@ def test_a_lost_service_fails_the_gate_and_is_named_once(tmp_path: Path) -> None
     ]
     printed = [line.plain for line in summary.compared(gated, 200)]
     assert printed[1:3] == [
-        f"  artemis no longer gives what 2 cases rely on: {lost.format(1)}",
-        "  artemis no longer gives what 1 case relies on: precondition not met: no topic",
+        f"  artemis no longer offers a service that 2 cases rely on: {lost.format(1)}",
+        "  artemis no longer offers a service that 1 case relies on: precondition not met:"
+        " no topic",
     ]
 
 

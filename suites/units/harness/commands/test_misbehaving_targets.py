@@ -118,7 +118,7 @@ def test_a_target_that_misbehaves_from_the_beginning(
         ("silent_after_login", "is silent: 3 of 3 plain messages failed, the last one over STOMP:"),
         ("floods_after_login", "floods its clients: 3 of 3 plain messages failed"),
         ("floods_before_login", "bytes without a whole answer to CONNECT"),
-        ("floods_with_messages", "answered CONNECT by MESSAGE"),
+        ("floods_with_messages", "answered CONNECT with MESSAGE"),
         ("spinning", "does not speak STOMP"),
         ("half_open", "closed the connection without an answer to CONNECT"),
     ],
@@ -173,7 +173,7 @@ def test_a_broker_that_dies_or_stops_while_it_is_judged(
     assert f"127.0.0.1:{port} {fault}" in line
     assert "noticed in case stomp." in line
     assert "nothing was received after" in line
-    assert f"brokerproof run --resume --out {out} goes on with it" in line
+    assert f"brokerproof run --resume --out {out} continues it" in line
     assert not {result.verdict for result in records.read(out)} & UNDESERVED
 
 

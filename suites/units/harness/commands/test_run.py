@@ -203,7 +203,7 @@ def test_what_was_interrupted_says_how_it_goes_on(
     monkeypatch.setattr(judging, "_judge", interrupted)
     folder = tmp_path / "my run"
     with pytest.raises(
-        errors.Interrupted, match=r"brokerproof run --resume --out '.*my run' goes on with it"
+        errors.Interrupted, match=r"brokerproof run --resume --out '.*my run' continues it"
     ) as caught:
         run.run.main(["--target", "reference", "--out", str(folder)], standalone_mode=False)
     assert caught.value.exit_code == 130

@@ -401,8 +401,8 @@ def test_the_command_answers_with_its_exit_code_and_says_when_it_plays_bytes(kep
     done = CliRunner().invoke(replay, [str(kept), "--target", "reference"], standalone_mode=False)
     assert done.return_value == 0
     assert (
-        "The recorded bytes are played, not the case: 'units.kept' is not the name of a conformance"
-        " case." in done.output
+        "Playing the recorded bytes instead of the case: 'units.kept' is not the name of a"
+        " conformance case." in done.output
     )
     assert done.output.splitlines()[-2].startswith("FIXED units.kept on reference")
     done = CliRunner().invoke(

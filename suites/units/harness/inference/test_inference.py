@@ -151,7 +151,7 @@ def test_an_address_without_a_limit_is_not_found_to_have_one(reference: Target) 
     bench = Bench(reference, (), label="infer")
     (found,) = infer_address(bench, "q.", None)
     bench.close()
-    assert (found.known, found.value) == (False, "not found out")
+    assert (found.known, found.value) == (False, "not measured")
 
 
 def test_bounds_are_tight_where_the_range_of_products_is_wide(reference: Target) -> None:

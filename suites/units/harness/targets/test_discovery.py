@@ -68,10 +68,10 @@ def address(url: str) -> AddressTarget:
 @pytest.mark.parametrize(
     ("server", "profile", "judged_as"),
     [
-        ("ActiveMQ-Artemis/2.56.0 ActiveMQ Artemis", "artemis", "judged as Artemis 2.56.0, by"),
-        ("ActiveMQ/6.3.1", "activemq", "judged as ActiveMQ 6.3.1, by its own word"),
-        ("RabbitMQ/4.0.5", "rabbitmq", "judged as RabbitMQ 4.0.5, by its own word"),
-        ("coilmq/1.1", "stomp", "judged by the specifications alone; it calls itself coilmq 1.1"),
+        ("ActiveMQ-Artemis/2.56.0 ActiveMQ Artemis", "artemis", "judged as Artemis 2.56.0, as"),
+        ("ActiveMQ/6.3.1", "activemq", "judged as ActiveMQ 6.3.1, as it identifies itself"),
+        ("RabbitMQ/4.0.5", "rabbitmq", "judged as RabbitMQ 4.0.5, as it identifies itself"),
+        ("coilmq/1.1", "stomp", "judged by the specifications alone; its name is coilmq 1.1"),
         ("", "stomp", "judged by the specifications alone"),
     ],
 )

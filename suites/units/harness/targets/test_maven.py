@@ -102,7 +102,7 @@ def test_a_wrong_checksum_refuses_the_file(
     held, base = repository
     held[f"/maven2/{COORDINATES.path}"] = b"content"
     held[f"/maven2/{COORDINATES.path}.sha1"] = hashlib.sha1(b"other").hexdigest().encode()
-    with pytest.raises(SetUpFailed, match=r"has the sha1 .* which is not the published one"):
+    with pytest.raises(SetUpFailed, match=r"has the sha1 .* which differs from the published one"):
         maven.download(
             [COORDINATES], tmp_path / "dl", {"PATH": "", "BROKERPROOF_MAVEN_REPOSITORY": base}
         )

@@ -70,7 +70,7 @@ def test_what_a_file_says_itself_comes_first(tmp_path: Path) -> None:
         ("stomp://h:1?profile=artemsi", "no profile has the name 'artemsi'; did you mean"),
         ("stomp://h:1?connection_ttl=5", "parameters names 'connection_ttl', which"),
         ("stomp://h:1,stomp://h:2", "two endpoints are called 'stomp'; write NAME=stomp://h:2"),
-        ("stomp://h:1,amqp://me:pass@h:2", "the login belongs into the first URL"),
+        ("stomp://h:1,amqp://me:pass@h:2", "put the login into the first URL only"),
         ("stomp://h:1,amqp://h", "should look like"),
         ("ftp://h:1", "should look like stomp://HOST:PORT"),
     ],

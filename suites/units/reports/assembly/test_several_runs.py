@@ -131,7 +131,7 @@ def test_a_run_that_was_cut_off_is_named_everywhere(several: tuple[Path, dict[st
     folder, _ = several
     found = (folder / "index.html").read_text()
     assert "Run new was cut off before it ended" in found
-    assert "new/results.ndjson was cut off and is left out" in found
+    assert "new/results.ndjson was incomplete and is left out" in found
     assert "has no recorded trace" in found
     assert "was cut off before it ended" in (folder / "summary.md").read_text()
 
@@ -169,7 +169,10 @@ def test_what_changed_since_the_baseline_is_on_the_first_screen(
     assert "1 worse, 1 undecided</a>" in line
     assert "better" not in line
     section = found[found.index('<h2 id="baseline">') : found.index('<h2 id="time">')]
-    assert "reference no longer gives what 2 cases rely on: precondition not met: no t" in section
+    assert (
+        "reference no longer offers a service that 2 cases rely on: precondition not met: no t"
+        in section
+    )
     cells = re.findall(
         r'<th scope="row" class="case">(<a href="(case[^"]+)">)?c\.(\w+)(?:</a>)?.*?'
         r'<td class="went (\w+)">.*?title="([A-Z]+).*?title="([A-Za-z ]+)',

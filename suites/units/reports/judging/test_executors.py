@@ -192,7 +192,7 @@ def test_a_folder_that_spark_reads_by_a_uri_is_the_same(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nothing", "holds no segments"),
+        ("nothing", "contains no segments"),
         ("other.parquet", "is not a readable Parquet segment"),
         ("notes.txt", r"is neither a segment .* nor a capture"),
     ],

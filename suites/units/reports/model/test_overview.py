@@ -52,23 +52,23 @@ def cause(folder: Path, *results: Result, **more: Any) -> CauseLine:
 def test_a_failure_in_real_time_was_repeated_on_a_host_of_known_lateness(tmp_path: Path) -> None:
     line = cause(tmp_path, failed("suite.case"), targets=REAL, host=CANARY)
     assert line.certainty.whole == (
-        "seen again when the case was repeated; this host woke its threads at most 1.5 s late; in"
+        "found again when the case was repeated; this host woke threads at most 1.5 s late; in"
         " 99 of 100 measurements at most 12 ms"
     )
     assert line.certainty.brief == (
-        "seen again when the case was repeated; this host was at most 1.5 s late"
+        "found again when the case was repeated; this host was at most 1.5 s late"
     )
 
 
 @pytest.mark.parametrize(
     ("verdict", "targets", "certainty"),
     [
-        (Verdict.FAIL, [{"name": "t", "clock": "REAL"}], "seen again when the case was repeated"),
+        (Verdict.FAIL, [{"name": "t", "clock": "REAL"}], "found again when the case was repeated"),
         (Verdict.FAIL, [{"name": "t", "clock": "REAL", "kind": "proxy"}], ""),
         (
             Verdict.FAIL,
             [{"name": "t", "clock": "VIRTUAL"}],
-            "seen in virtual time, where every run with this seed is the same",
+            "found in virtual time, where every run with this seed is the same",
         ),
         (Verdict.FAIL, [{"name": "t"}], ""),
         (Verdict.ERROR, [{"name": "t", "clock": "REAL"}], ""),
@@ -99,7 +99,7 @@ def test_only_a_wait_far_beyond_the_hosts_lateness_is_not_explained_by_it(
     seen = {("r", "t", case): Sighting(13, 3, waited) for case in cases}
     line = cause(tmp_path, *map(failed, cases), sightings=seen, targets=REAL, host=CANARY)
     assert line.certainty.brief.startswith(
-        "seen in 6 of 26 examples, and again when the case was repeated; this host was at most"
+        "found in 6 of 26 examples, and again when the case was repeated; this host was at most"
     )
     assert line.certainty.brief.endswith(explained or "1.5 s late")
 

@@ -51,7 +51,7 @@ def test_one_folder_twice_is_refused(tmp_path: Path) -> None:
             "run.json: has format 1 and this version reads format 2; read it with brokerproof"
             " 0.1.0, or run again",
         ),
-        ('{"format": 2}', "run.json: run is None; it should be the run's name"),
+        ('{"format": 2}', "run.json: run is None; it should be the name of the run"),
         (
             '{"format": 2, "run": "r", "fingerprint": "other", "brokerproof": "0.0.9"}',
             "report it with brokerproof 0.0.9",

@@ -109,5 +109,5 @@ def test_an_irregularity_that_contradicts_links_to_its_example_and_says_what_it_
     )
     assert 'href="case.html#case=s.c&amp;target=t"' in text
     assert "example 7" in text
-    assert "1 thing irregular" in text
-    assert "a doubt about brokerproof and no verdict on the broker" in text
+    assert "found 1 irregularity" in text
+    assert "doubt on brokerproof and is not a verdict on the broker" in text

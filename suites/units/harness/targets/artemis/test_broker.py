@@ -138,7 +138,7 @@ def test_files_beside_the_configuration_come_before_ours(installed: Path, tmp_pa
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("ann\n", r"properties, line 1: is not LOGIN"),
+        ("ann\n", r"properties, line 1: should be LOGIN"),
         ("# none\n", "no user; add one"),
         ("a = ENC(x)\n", "plain passcode"),
     ],

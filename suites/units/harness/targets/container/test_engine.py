@@ -350,7 +350,7 @@ def test_activemq_gets_its_file(docker: Docker, tmp_path: Path) -> None:
     assert docker.created["Env"] == [
         "JAVA_TOOL_OPTIONS=-Dbrokerproof.data=/opt/apache-activemq/data"
     ], "ACTIVEMQ_OPTS is the image's own"
-    with pytest.raises(SetUpFailed, match="this broker cannot be made short of memory"):
+    with pytest.raises(SetUpFailed, match="cannot raise an alarm for memory on this broker"):
         target.raise_alarm(target.world(0, None, lambda _: None), "memory")
 
 
@@ -364,14 +364,13 @@ def test_what_does_not_start_is_removed_and_one_sentence(
     with pytest.raises(SetUpFailed) as failed:
         Container(recipe, tmp_path).start()
     assert (
-        str(failed.value)
-        == "rabbitmq:4.0-management: did not say within 0.2 s that it is ready; the last it said"
-        f" was 'still busy' (log: {tmp_path / 'log' / 'container.log'})"
+        str(failed.value) == "rabbitmq:4.0-management: was not ready within 0.2 s; its last output:"
+        f" 'still busy' (log: {tmp_path / 'log' / 'container.log'})"
     )
     assert docker.removed
     docker.runs, docker.prints = False, b"BOOT FAILED\n"
     with pytest.raises(
-        SetUpFailed, match=r"ended before it was ready; the last it said was 'BOOT FAILED'"
+        SetUpFailed, match=r"ended before it was ready; its last output: 'BOOT FAILED'"
     ):
         Container(recipe, tmp_path).start()
     docker.offered = set()

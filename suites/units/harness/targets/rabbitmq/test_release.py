@@ -78,7 +78,7 @@ def test_a_debian_root_needs_root_and_debootstrap(
     monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path))
     monkeypatch.setattr(debian, "PATH", str(tmp_path))
     for user, sentence in (
-        (1000, "only root can make and enter"),
+        (1000, "only root can create and enter"),
         (0, "needs unshare; install it with: apt-get"),
     ):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
