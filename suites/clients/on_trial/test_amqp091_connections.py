@@ -33,7 +33,7 @@ def test_a_client_begins(target: Bench) -> None:
     trial.server.propose()
     answer = trial.server.received("connection.start-ok")
     chosen = answer["mechanism"] in MECHANISMS.split() and answer["locale"] in LOCALES.split()
-    target.record_finding(CHOSEN, chosen, f"it chose {answer['mechanism']}, {answer['locale']}")
+    target.record_finding(CHOSEN, chosen, f"it chose {(answer['mechanism'], answer['locale'])}")
     missing = [name for name in NAMED if not answer["client-properties"].get(name)]
     target.record_finding(PROPERTIES, not missing, f"missing: {', '.join(missing) or 'nothing'}")
 

@@ -27,7 +27,7 @@ WANTS = {"1.1": "STOMP11-HB-03", "1.2": "STOMP12-HB-03"}
 HEART_BEAT_GIVEN = "STOMP12-CONNECT-12"
 
 
-@case(LOGIN_AND_PASSCODE, needs=TRIAL)
+@case(LOGIN_AND_PASSCODE, needs=TRIAL | {"stomp-1.0"})
 def test_a_login_and_a_passcode_are_in_the_first_frame(target: Bench) -> None:
     """A 1.0 client with a login and a passcode connects. Its first frame is CONNECT with both."""
     first = target.stomp_client("1.0").dial()
@@ -130,7 +130,7 @@ def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, versio
     target.record_finding(WANTS[version], numbers[1] == "700", f"heart-beat is {value!r}")
 
 
-@case(HEART_BEAT_GIVEN, needs=TRIAL | {"heart-beat"})
+@case(HEART_BEAT_GIVEN, needs=TRIAL | {"stomp-1.2", "heart-beat"})
 def test_a_client_may_announce_heart_beats(target: Bench) -> None:
     """A 1.2 client that was told to send heartbeats connects. Its CONNECT has a heart-beat header,
     and it continues after CONNECTED."""

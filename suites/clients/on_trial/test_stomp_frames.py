@@ -281,7 +281,7 @@ def test_messages_arrive_in_any_pieces(target: Bench, version: str, piece: int) 
     )
 
 
-@case(CR_LF, needs=TRIAL)
+@case(CR_LF, needs=TRIAL | {"stomp-1.2"})
 def test_lines_may_end_with_cr_lf(target: Bench) -> None:
     """The lines of a 1.2 server end with CR LF. The application gets the headers without the CR,
     and the body."""

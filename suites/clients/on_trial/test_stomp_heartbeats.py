@@ -93,10 +93,12 @@ def test_no_heart_beats_where_one_side_said_zero(
 
 @case(NO_HEADER, needs=TRIAL)
 def test_a_connected_without_heart_beats_agrees_on_none(target: Bench, version: str) -> None:
-    """A client that announced heartbeats gets CONNECTED without the header. For three seconds it
-    neither beats nor disconnects, and then it gets a message."""
+    """A client that announced heartbeats gets CONNECTED without the header. It is connected. For
+    three seconds it neither beats nor disconnects, and then it gets a message."""
     trial = target.stomp_client(version)
-    trial.connect((400, 400), None)
+    trial.dial((400, 400))
+    trial.server.accept(version, None)
+    trial.driver.expect(event_named("connected"), proves=NO_HEADER[version])
     since = target.now()
     target.advance(seconds(3))
     signs = len(trial.signs_since(since)) - 1

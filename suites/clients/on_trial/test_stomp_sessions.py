@@ -122,7 +122,7 @@ def test_nack_names_the_message(target: Bench, version: str) -> None:
     target.record_finding(NACK[version], _names(sent, naming, version), f"got {sent.brief()}")
 
 
-@case(NACK_SENT, needs=TRIAL | {"nack"})
+@case(NACK_SENT, needs=TRIAL | {"stomp-1.2", "nack"})
 def test_what_was_not_processed_is_refused(target: Bench) -> None:
     """The application refuses one of two messages in client-individual mode and acknowledges the
     other. A NACK and an ACK arrive."""

@@ -202,6 +202,13 @@ def assumes_heart_beats(original, self, connected):
     original(self, {"heart-beat": f"{wanted},{can}", **connected})
 
 
+@fault("take", breaks="STOMP12-HB-05 STOMP11-HB-05")
+def waits_for_the_header_heart_beat(original, self, command, headers, body):
+    """A CONNECTED without heart-beat is ignored."""
+    if command != "CONNECTED" or "heart-beat" in self.as_mapping(headers):
+        original(self, command, headers, body)
+
+
 @fault("beat", breaks="STOMP12-HB-10 STOMP11-HB-10")
 def beats_with_a_blank(original, self):
     """A heartbeat is a blank."""

@@ -12,6 +12,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 
 final class RabbitmqJava {
     private record Delivered(Channel channel, long tag) {}
@@ -19,6 +21,7 @@ final class RabbitmqJava {
     private static Connection connection;
     private static final Map<Integer, Channel> channels = new ConcurrentHashMap<>();
     private static final List<Delivered> received = new ArrayList<>();
+    private static final ExecutorService publisher = Executors.newSingleThreadExecutor(); // publishing blocks while a channel's flow is stopped
 
     private static void connect(DriverLines.Asked asked) throws Exception {
         ConnectionFactory factory = new ConnectionFactory();
@@ -94,6 +97,14 @@ final class RabbitmqJava {
         return channels.get(asked.number("channel"));
     }
 
+    private static void publish(DriverLines.Asked asked) {
+        try {
+            channel(asked).basicPublish("", asked.text("queue"), null, asked.content());
+        } catch (Exception problem) {
+            DriverLines.reportError(problem);
+        }
+    }
+
     private static void ack(DriverLines.Asked asked) throws Exception {
         Delivered one;
         synchronized (DriverLines.class) {
@@ -107,11 +118,11 @@ final class RabbitmqJava {
                 entry("connect", RabbitmqJava::connect),
                 entry("channel", asked -> open(asked.number("channel"))),
                 entry("consume", asked -> consume(channel(asked), asked.text("queue"), asked.flag("no_ack"))),
-                entry("publish", asked -> channel(asked).basicPublish("", asked.text("queue"), null, asked.content())),
+                entry("publish", asked -> publisher.execute(() -> publish(asked))),
                 entry("ack", RabbitmqJava::ack),
                 entry("confirm", asked -> channel(asked).confirmSelect()),
                 entry("close_channel", asked -> DriverLines.beside(nothing -> channel(asked).close())),
                 entry("disconnect", asked -> DriverLines.beside(nothing -> connection.close())));
-        DriverLines.serve("RabbitMQ Java client", Connection.class, commands, "connect", "channel", "consume", "publish", "confirm");
+        DriverLines.serve("RabbitMQ Java client", Connection.class, commands, "connect", "channel", "consume", "confirm");
     }
 }
