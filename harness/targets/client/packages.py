@@ -2,8 +2,8 @@
 installed anywhere else.
 
 A target file names one as ``pip:NAME``, ``npm:NAME``, ``go:MODULE``, ``maven:GROUP:ARTIFACT`` or
-``crates:NAME``, and a ``version``. Behind a Maven artifact may be others, after commas, of the same
-version or of their own.
+``crates:NAME``, and a ``version``. More Maven artifacts may follow, after commas, with the same
+version or their own.
 """
 
 from __future__ import annotations
