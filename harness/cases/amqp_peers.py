@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from brokerproof.harness.cases.connections import Connections
+from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.model import extras
 from brokerproof.harness.protocols.conversation import ControlFailed, Requirements, Symptom
 from brokerproof.harness.worlds.tls import Certificate
@@ -50,6 +51,8 @@ class AmqpPeers(Connections):
             self._container(),
         )
         peer.require = self.require_capability
+        # Cases about heartbeats decide themselves when a client is silent.
+        peer.keeps_alive = Area.HEARTBEAT not in map(area_of, self.cited)
         self._connect(peer, certificate, plain)
         return peer
 

@@ -43,6 +43,8 @@ TOPICS: Sequence[Candidate] = (
     ("{name}", ""),
 )
 IDLE_MS = (200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000)
+SHORT_IDLE_MS = 5000
+"""The longest idle-time-out of a broker that a case waits for several times."""
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 _SOON: Duration = seconds(1)
 _OFFERS: Sequence[tuple[str, str]] = (
@@ -60,7 +62,7 @@ _OFFERS: Sequence[tuple[str, str]] = (
 def infer_amqp(target: Target, seed: int) -> Dialect:
     """Ask ``target`` for its dialect of AMQP 1.0. A broker that refuses the login has none."""
     questions, dialect = Questions(target, seed), Dialect()
-    if not questions.asked(lambda bench: bench.amqp() is not None):
+    if not questions.asked(partial(_logs_in, dialect)):
         return dialect
     _idle_time_out(questions, dialect)
     queue = _place(questions, dialect, RoutingType.ANYCAST, QUEUES, is_queue)
@@ -79,6 +81,16 @@ def infer_amqp(target: Target, seed: int) -> Dialect:
     if queue is not None:
         _offers(questions, dialect, queue)
     return dialect
+
+
+def _logs_in(dialect: Dialect, bench: Bench) -> bool:
+    """Log in, and note an idle-time-out of the broker that cases can wait for."""
+    opened = bench.amqp().opened
+    announced = 0 if opened is None else opened.get("idle-time-out", 0)
+    if isinstance(announced, int) and 0 < announced <= SHORT_IDLE_MS:
+        dialect.offered.add("amqp-idle-timeout")
+        dialect.sentences.append(f"AMQP 1.0: announces an idle-time-out of {announced} ms")
+    return True
 
 
 def _none_of(candidates: Sequence[Candidate], does: str) -> str:

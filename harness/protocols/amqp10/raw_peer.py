@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
-from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Endpoint, Link, Session
@@ -100,6 +102,9 @@ class AmqpConnection(Conversation[Frame]):
         """Our container-id; link names are unique between two containers, so every peer should have
         another one."""
         self.endpoint = Endpoint()
+        self.keeps_alive = False
+        """True if the broker's idle-time-out is kept by empty frames while a case waits for
+        something else. Frames that lie, other bytes and a close end that."""
         self.sent_fields: dict[str, Any] = {}
         """The fields of our own open."""
         self._recorder = AmqpTraceRecorder(judge, conn)
@@ -190,7 +195,25 @@ class AmqpConnection(Conversation[Frame]):
             )
         else:
             self._recorder.record_bytes_sent(self.world.now(), changed)
+        self.keeps_alive &= honest and performative != "close"
         self.write(changed, as_event=False)
+
+    def write(self, data: bytes, *, as_event: bool = True) -> None:
+        self.keeps_alive &= not as_event
+        super().write(data, as_event=as_event)
+
+    def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
+        self.keeps_alive = False
+        super().close_socket(how)
+
+    def _keep_alive(self, every: Duration) -> None:
+        """Send an empty frame if nothing was sent for ``every``, and look again."""
+        if not self.keeps_alive or self.ended is not None:
+            return
+        assert self.spoke_at is not None
+        if self.world.now() - self.spoke_at >= every:
+            self.beat()
+        self.world.at(self.spoke_at + every, partial(self._keep_alive, every))
 
     def beat(self, data: bytes = codec.encode_frame(b"")) -> None:
         super().beat(data)
@@ -230,7 +253,14 @@ class AmqpConnection(Conversation[Frame]):
             self.expect(frame(HEADER, id=0, major=1, minor=0, revision=0), proves=proves)
         self.sent_fields = {"container-id": self.container, **_hyphens(fields)}
         self.send("open", self.sent_fields)
-        return self.expect(frame("open"), proves=proves) if answered else None
+        if not answered:
+            return None
+        opened = self.expect(frame("open"), proves=proves)
+        announced = opened.get("idle-time-out", 0)
+        idle = announced * NS_PER_MS if isinstance(announced, int) else 0
+        if 0 < idle <= 2 * PATIENCE:  # no wait of a case outlasts half of a longer one
+            self._keep_alive(idle // 2)
+        return opened
 
     def close(
         self, *, answered: bool = True, proves: Requirements | None = None, error: Any = None

@@ -56,6 +56,14 @@ def test_the_first_node_that_keeps_messages_is_the_queue(
     assert not inferred.absent
 
 
+def test_a_short_idle_time_out_that_the_broker_announces_is_judged(started: Start) -> None:
+    broker = started("reference")
+    other = replace(broker.identity, default_amqp_acceptor="amqp-idle-2000")
+    inferred = infer_amqp(OtherIdentity(broker, other), 1)
+    assert "amqp-idle-timeout" in inferred.offered
+    assert "AMQP 1.0: announces an idle-time-out of 1000 ms" in inferred.sentences
+
+
 def test_no_declare_is_sent_to_a_target_that_is_no_coordinator(
     started: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

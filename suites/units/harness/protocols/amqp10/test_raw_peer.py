@@ -24,6 +24,8 @@ from brokerproof.harness.protocols.amqp10.raw_peer import (
 from brokerproof.harness.protocols.conversation import ControlFailed, Violated, either
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import (
+    ConnectionClosed,
+    FrameReceived,
     FrameSent,
     HeartBeatSent,
     OctetsSent,
@@ -43,6 +45,24 @@ def sent(bench: Bench, name: str) -> list[dict[str, str]]:
         for event in bench.events
         if isinstance(event, FrameSent) and event.command == name
     ]
+
+
+@pytest.mark.parametrize(("cited", "lives"), [("AMQP10-MSG-02", True), ("AMQP10-IDLE-05", False)])
+def test_a_short_idle_time_out_of_the_broker_is_kept_unless_the_case_is_about_it(
+    reference: Target, cited: str, lives: bool
+) -> None:
+    bench = Bench(reference, (cited,), label="unit", seed=1)
+    peer, other = bench.amqp(acceptor="amqp-idle-2000"), bench.stomp("1.2")
+    other.expect_nothing(for_=seconds(10))
+    assert (peer.ended is None) is lives
+    assert any(isinstance(event, HeartBeatSent) for event in bench.events) is lives
+    if lives:
+        peer.close()
+        other.expect_nothing(for_=seconds(10))
+        assert isinstance(bench.events[-1], (ConnectionClosed, FrameReceived)), (
+            "no frame after close"
+        )
+    bench.close()
 
 
 # --- books ----------------------------------------------------------------------------------------
