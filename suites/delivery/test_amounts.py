@@ -18,7 +18,7 @@ from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, o
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps import amounts
-from brokerproof.suites.steps.queue_clients import CLIENTS, FRAME
+from brokerproof.suites.steps.queue_clients import CLIENTS, FRAME, StompQueueClient
 from brokerproof.suites.steps.queue_model import MEMORY, place_names
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
@@ -213,9 +213,9 @@ def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
     target.record_not_applicable(tuple({*WIDTH.values()} - {rule}), "another broker's prefetch")
     if not rule:
         return
-    producer, client = CLIENTS["stomp"](target, name), CLIENTS["stomp"](target, name)
+    producer, client = CLIENTS["stomp"](target, name), StompQueueClient(target, name)
     producer.send([b"%03d" % number for number in range(4 * window * (len(ends) + 2))])
-    vars(client)["mode"] = "client-individual"
+    client.mode = "client-individual"
     client.join(window)
     client.receive(window)
     target.advance(QUIET)
