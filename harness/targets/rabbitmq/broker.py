@@ -84,7 +84,7 @@ def settings(config: Path) -> dict[str, str]:
             raise SetUpFailed(f"{config}, line {number}: is not KEY = VALUE")
         if _LISTENER.match(match["key"]):
             raise SetUpFailed(
-                f"{config}, line {number}: {match['key']} is set by the harness; leave it out"
+                f"{config}, line {number}: {match['key']} is set by the harness; omit it"
             )
         values[match["key"]] = match["value"]
     return values

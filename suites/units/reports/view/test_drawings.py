@@ -172,7 +172,7 @@ def test_what_the_broker_says_of_an_address_is_a_curve_with_its_limits(
     attribute: str, told: tuple[int, ...], title: str, bounds: list[tuple[int, str]]
 ) -> None:
     (found,) = curves(iter(rows(asked(attribute, *told))), LIMITED)
-    assert found.title == f"{title} of full.few.a, as the broker says"
+    assert found.title == f"{title} of full.few.a, as reported by the broker"
     assert [value for _, value in found.points] == list(told)
     assert found.bounds == bounds
 
