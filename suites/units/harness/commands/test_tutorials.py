@@ -67,7 +67,7 @@ def test_find_the_faults_of_a_new_broker(shell: Path) -> None:
     assert causes["HB-09"].startswith("the server was silent for ")
     assert "STOMP12-HB-07" in explained
     assert ".case.jsonl" in kept
-    assert re.search(r"localhost:\d+: \d+ PASS", again)
+    assert re.search(r"localhost:\d+, \d+ cases: \d+ PASS", again)
     dialect = json.loads((shell / "first" / "run.json").read_text())["targets"][0]["dialect"]
     assert "speaks STOMP 1.0, 1.1, 1.2" in dialect
 
