@@ -103,8 +103,7 @@ class AmqpConnection(Conversation[Frame]):
         another one."""
         self.endpoint = Endpoint()
         self.keeps_alive = False
-        """True if the broker's idle-time-out is kept by empty frames while a case waits for
-        something else. Frames that lie, other bytes and a close end that."""
+        """True if empty frames keep the broker's idle-time-out, until a lie or a close is sent."""
         self.sent_fields: dict[str, Any] = {}
         """The fields of our own open."""
         self._recorder = AmqpTraceRecorder(judge, conn)
@@ -310,13 +309,9 @@ class AmqpConnection(Conversation[Frame]):
         return self.sessions[min(self.sessions)]
 
     def settle(self) -> None:
-        """A barrier: the broker has taken in every frame sent before, and what it sent before has
-        arrived.
-
-        A session that is begun and ended on a channel of its own. The echo of a flow would do it
-        too (AMQP10-CREDIT-22), but not every broker answers it. What a broker does on its own time,
-        such as settling, may still be to come.
-        """
+        """A barrier, a session on a spare channel: the broker has read all earlier frames, and its
+        earlier ones have arrived. What it does on its own time, such as settling, may still follow.
+        Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
         scratch = self.begin(self.spare_channel())
         self.end(scratch)
         del self.sessions[scratch.channel]
