@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,6 +21,8 @@ from brokerproof.harness.model.input_file import OneSentence
 FREE = "x-"
 """Beginning of names that are not listed: of capabilities that suites of others need."""
 
+_LACK = re.compile(r"\bno [\w.-]+(?= \()")
+"""A capability in a sentence of :func:`missing`."""
 _KEYS = {
     "meaning": Key(str),
     "configure": Key(str),
@@ -132,3 +136,17 @@ def missing(
         advice = (absent or {}).get(name) or (known.advice(profile) if known else "")
         reasons.append(f"{name} ({advice})" if advice else name)
     return f"the target has no {'; no '.join(reasons)}"
+
+
+def main_reasons(skips: Iterable[str], most: int) -> tuple[list[tuple[str, int]], int]:
+    """Return the ``most`` main reasons in sentences of SKIPs, as "no NAME" with the number of
+    cases, and how many cases have other ones: a case counts for the most frequent of the
+    capabilities that it needs and the target lacks."""
+    left = [set(_LACK.findall(skip)) or {skip.partition(":")[0]} for skip in skips]
+    reasons: list[tuple[str, int]] = []
+    while left and len(reasons) < most:
+        counts = Counter(reason for reasons_of_case in left for reason in sorted(reasons_of_case))
+        [(reason, count)] = counts.most_common(1)
+        reasons.append((reason, count))
+        left = [reasons_of_case for reasons_of_case in left if reason not in reasons_of_case]
+    return reasons, len(left)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections import Counter
@@ -12,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from brokerproof.harness.catalogue import cases, requirements
+from brokerproof.harness.catalogue import capabilities, cases, requirements
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.commands.diff import plain
 from brokerproof.harness.commands.gate import Gated
@@ -30,7 +29,6 @@ _MOST_CASES = 4
 _MOST_OBSERVED = 2
 _NARROWEST = 40
 _MOST_ABSENT = 4
-_ABSENT = re.compile(r"the target has no ([\w.-]+)")
 _MOST_CHARACTERS = 400
 """Characters of an observation: a case may quote a whole frame."""
 _STYLES = {
@@ -151,17 +149,18 @@ def area_line(area: AreaState, width: int) -> Text:
 
 def absent(results: Iterable[Result], target: str, width: int) -> Iterator[Text]:
     """Yield what the skipped cases of ``target`` need most; none if nothing is missing."""
-    needed = Counter(
-        found[1]
+    skips = (
+        result.detail
         for result in results
         if result.target == target and result.verdict is Verdict.SKIP
-        if (found := _ABSENT.match(result.detail))
     )
+    reasons, others = capabilities.main_reasons(skips, _MOST_ABSENT)
+    needed = [f"{reason[3:]} ({count})" for reason, count in reasons if reason.startswith("no ")]
     if needed:
-        named = ", ".join(f"{name} ({count})" for name, count in needed.most_common(_MOST_ABSENT))
-        more = " and others" if len(needed) > _MOST_ABSENT else ""
+        more = " and others" if others or len(needed) < len(reasons) else ""
         yield _wrapped(
-            f"SKIP: cases that need {named}{more}; `brokerproof capabilities` explains these names",
+            f"SKIP: cases that need {', '.join(needed)}{more}; `brokerproof capabilities` explains"
+            " these names",
             width,
             "  ",
             "    ",

@@ -3,7 +3,6 @@ causes of failures."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from textwrap import shorten
 from typing import Any
 from urllib.parse import urlencode
 
+from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.areas import area_of
 from brokerproof.harness.catalogue.cases import title
 from brokerproof.harness.model.target_names import family, release
@@ -224,24 +224,10 @@ def _skipped(cases: Iterable[CaseRow]) -> list[tuple[str, str, int]]:
     return [(*reason, count) for reason, count in reasons.most_common(MOST_REASONS)]
 
 
-_LACK = re.compile(r"\bno [\w.-]+(?= \()")
-
-
 def _skips(cases: Iterable[CaseRow]) -> Skips:
-    """Return the main reasons: each case counts for the most frequent of the capabilities that it
-    needs and the target lacks."""
-    left = [
-        set(_LACK.findall(case.detail)) or {case.detail.partition(":")[0]}
-        for case in cases
-        if case.verdict == Verdict.SKIP
-    ]
-    reasons: list[tuple[str, int]] = []
-    while left and len(reasons) < MOST_MAIN_REASONS:
-        most = Counter(reason for reasons_of_case in left for reason in sorted(reasons_of_case))
-        [(reason, count)] = most.most_common(1)
-        reasons.append((reason, count))
-        left = [reasons_of_case for reasons_of_case in left if reason not in reasons_of_case]
-    return Skips(tuple(reasons), len(left))
+    skipped = (case.detail for case in cases if case.verdict == Verdict.SKIP)
+    reasons, others = capabilities.main_reasons(skipped, MOST_MAIN_REASONS)
+    return Skips(tuple(reasons), others)
 
 
 def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -> AreaLine:

@@ -171,15 +171,15 @@ class StompPeer(StompInbox):
     ) -> None:
         """Send one frame with exactly these headers, escaped as this peer's version has it."""
         data = codec.encode(command, headers, body, version=self.version, eol=eol)
-        receipts = [value for name, value in codec.header_list(headers) if name == "receipt"]
-        self._asked.update(dict.fromkeys(receipts, command))
+        listed = codec.header_list(headers)
+        self._asked.update((value, command) for name, value in listed if name == "receipt")
         self.judge.record(
             FrameSent(
                 at_ns=self.world.now(),
                 conn=self.conn,
                 protocol=self.protocol,
                 command=command,
-                headers=codec.header_list(headers),
+                headers=listed,
                 body=body[:RECORDED_BYTES],
                 body_size=len(body),
                 size=len(data),
