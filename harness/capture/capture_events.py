@@ -44,5 +44,4 @@ class CaptureEventFactory(event_factory.EventFactory):
         )
 
     def noted(self, at: Instant, detail: str) -> Event:
-        """A note for people."""
         return Noted(at_ns=at, conn=self.conn, vantage=self.vantage, detail=detail)

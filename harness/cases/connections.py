@@ -88,7 +88,6 @@ class Connections(CaseRecord):
             raise ControlFailed(reason, Symptom.UNMET)
 
     def next_connection(self) -> int:
-        """Return the number for a new connection."""
         self._connections += 1
         return self._connections
 
