@@ -11,9 +11,9 @@ channel.close  close-ok, gone          505, of the connection                 cl
 close-ok       503, of the connection  505, of the connection                 gone
 =============  ======================  =====================================  =========================
 
-CLOSING is the time from our channel.close to the peer's close-ok. When we close a channel its
-consumers are detached first, then unacknowledged messages go back to their old places, then the
-queues are dispatched.
+CLOSING is the time from our channel.close to the peer's close-ok. When we close a channel, its
+consumers are detached, then unacknowledged messages return to their old places, then the queues are
+dispatched.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Channel:
         return self._tags
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
         self.connection.shared.outbox.wait_for(self.connection.conn, batch)
 
     def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
@@ -210,8 +210,8 @@ class Channel:
         return self.unacked.take_to(tag) if multiple else [self.unacked.pop(tag)]
 
     def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
-        """End deliveries, and offer messages to consumers that have room now. REJECTED messages are
-        dead-lettered."""
+        """Settle deliveries, and offer messages to consumers that now have room. REJECTED messages
+        are dead-lettered."""
         queues: dict[Queue, None] = {}
         by_queue: dict[Queue, list[Unacked]] = {}
         was_full = not self.limit.has_room()
@@ -238,14 +238,14 @@ class Channel:
         return dict.fromkeys(consumer.declared.queue for consumer in self.consumers.values())
 
     def dispatch(self) -> None:
-        """Offer every consumer what waits: its room may have grown."""
+        """Offer waiting messages to every consumer: its room may have grown."""
         for queue in self._consumed():
             queue.dispatch()
 
     # --- consumers --------------------------------------------------------------------------------
 
     def cancelled(self, consumer: Consumer) -> None:
-        """Report to the client that the broker ended ``consumer``: its queue is deleted."""
+        """Tell the client that ``consumer`` ended because its queue was deleted."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.capabilities.get("consumer_cancel_notify") is True:
             self.tell(methods.make(commands.Basic.Cancel, consumer.tag, True))
@@ -277,7 +277,7 @@ class Channel:
             queue.dispatch()
 
     def stop(self) -> None:
-        """Detach all consumers. Their deliveries must still be given back."""
+        """Detach all consumers. :meth:`give_back` must follow."""
         self.flow.close()
         for consumer in list(self.consumers.values()):
             consumer.detach()

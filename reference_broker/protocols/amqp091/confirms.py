@@ -1,8 +1,8 @@
 """Publisher confirms of one channel: messages are numbered from 1 as they arrive, and answered
 with basic.ack or basic.nack.
 
-Answers are collected and sent at the end of an input. All before the first message without an
-answer share one with ``multiple`` as far as they are equal; the others are sent one by one.
+Answers are collected and sent at the end of an input. Equal answers up to the first unanswered
+message are merged with ``multiple``; the others are sent one by one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Confirms:
         self._due[number] = taken
 
     def take_answers(self) -> Iterator[commands.Basic.Ack | commands.Basic.Nack]:
-        """Yield the answers that were collected, as few as possible."""
+        """Yield the collected answers, in as few frames as possible."""
         due, self._due = self._due, {}
         while due:
             first = self._answered + 1

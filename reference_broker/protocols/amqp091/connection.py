@@ -1,10 +1,10 @@
-"""One AMQP 0-9-1 connection, from behind its protocol header to its close (2.2.4, 4.2, 4.8).
+"""One AMQP 0-9-1 connection, from after its protocol header to its close (2.2.4, 4.2, 4.8).
 
 Rules of this file
 ------------------
 * Bytes and instants arrive through the constructor, ``receive``, ``pause_delivery``,
-  ``on_peer_gone`` and deadlines; bytes go out through :meth:`Amqp091Connection.send`. Nothing else
-  touches the world.
+  ``on_peer_gone`` and deadlines; bytes go out through :meth:`Amqp091Connection.send`. There is no
+  other input or output.
 * A peer's mistake is a :class:`Refusal`, raised where it is noticed and caught here: a soft one
   ends its channel, any other the connection.
 
@@ -24,11 +24,10 @@ no frame       ended              ended          ended          ended, or 501   
 silence        handshake          handshake      handshake      ended                 patience       --
 =============  =================  =============  =============  ====================  =============  ==========
 
-"ended" is a close of the transport without another method: before a connection is open both sides
-answer errors so (2.2.4). As in RabbitMQ two errors are reported nevertheless: a refused login with
-403, to a client with the capability ``authentication_failure_close``, and an unknown virtual host
-with 530. A number is connection.close with that reply code, and
-CLOSING.
+"ended" is a close of the transport without another method: before a connection is open, both sides
+answer errors this way (2.2.4). As in RabbitMQ, two errors are reported nevertheless: a refused
+login with 403, to a client with the capability ``authentication_failure_close``, and an unknown
+virtual host with 530. A number means connection.close with that reply code, then CLOSING.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ class Amqp091Connection:
         self._read(now)
 
     def _read(self, now: Instant) -> None:
-        """Carry out the frames that have arrived, as far as the throttle allows."""
+        """Handle the frames that have arrived, as far as the throttle allows."""
         while not (self._state is State.CLOSED or self._deaf or self.throttle.holds):
             method: base.Frame | None = None
             channel = 0
@@ -189,15 +188,15 @@ class Amqp091Connection:
             self._silence_check.move(beats.look_at)
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver no messages while the peer does not read. They stay in their queues, for others
-        or for later."""
+        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
+        later."""
         self.held = paused
         if not paused:
             for channel in list(self.channels.values()):
                 channel.dispatch()
 
     def on_peer_gone(self) -> None:
-        """Release everything: the peer is gone, and nothing can be sent."""
+        """Release everything: the peer is gone, so nothing can be sent."""
         self._release()
 
     def on_store_failed(self, reason: str) -> None:
@@ -205,7 +204,7 @@ class Amqp091Connection:
         self._refuse(Refusal(INTERNAL_ERROR, reason), 0, None)
 
     def check_quota(self, resource: str, count: int) -> None:
-        """Refuse more of ``resource`` where the connection has ``count``, as many as it may."""
+        """Refuse another ``resource`` if ``count`` has reached the connection's quota."""
         excess = self.shared.settings.quotas.exceeded(resource, count)
         if excess is not None:
             raise Refusal(RESOURCE_ERROR, excess)
@@ -213,7 +212,7 @@ class Amqp091Connection:
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
         if self._beats is not None:
             self._beats.sent()
         self.shared.outbox.send(self.conn, data)
@@ -222,7 +221,7 @@ class Amqp091Connection:
         self.send(methods.write(channel, method))
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
+        """Record that ``requirement`` decided a branch."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     def touch(self, channel: ports.Channel) -> None:
@@ -241,7 +240,7 @@ class Amqp091Connection:
         self._silence_check.cancel()
 
     def resume(self) -> None:
-        """Carry out what waited, and read on."""
+        """Handle what waited, and resume reading."""
         if not self.is_open:
             return
         now = self.shared.clock.now
@@ -444,8 +443,7 @@ class Amqp091Connection:
             self.shared.outbox.close(self.conn)
 
     def _release(self) -> None:
-        """Release everything of this connection: consumers first, then their deliveries, then
-        exclusive queues."""
+        """Release consumers, then their deliveries, then exclusive queues."""
         before, self._state = self._state, State.CLOSED
         self.throttle.close()
         for deadline in (

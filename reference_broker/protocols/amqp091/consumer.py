@@ -1,4 +1,4 @@
-"""A consumer of one queue on one channel, and how much it may have without acknowledging."""
+"""A consumer of one queue on one channel, and its limit of unacknowledged messages."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Unacked:
 
 
 class UnackedDeliveries(dict[int, Unacked]):
-    """Unacknowledged deliveries of a channel by tag. The lowest tags are found without a look at
-    the others."""
+    """Unacknowledged deliveries of a channel by tag. The lowest tags are found without scanning the
+    others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Channel(Protocol):
     def connection(self) -> Connection: ...
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
 
     def next_tag(self) -> int: ...
 
@@ -97,7 +97,7 @@ class Channel(Protocol):
 
 
 class Consumer:
-    """One consumer. ``tag`` is its name on ``channel``; ``prefetch`` is its own, beside the
+    """One consumer. ``tag`` is its name on ``channel``; ``prefetch`` is its own, besides the
     channel's."""
 
     def __init__(
@@ -115,7 +115,7 @@ class Consumer:
         return self.no_ack or (self.prefetch.has_room() and channel.limit.has_room())
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
         self.channel.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
@@ -142,7 +142,7 @@ class Consumer:
         self.declared.queue.remove_consumer(self)
 
     def cancelled(self) -> None:
-        """Leave the queue: it is deleted."""
+        """Leave the queue, which was deleted."""
         self.detach()
         self.channel.cancelled(self)
 

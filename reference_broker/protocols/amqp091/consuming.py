@@ -51,8 +51,8 @@ def consume(channel: Channel, method: Any) -> None:
 
 
 def cancel(channel: Channel, method: Any) -> None:
-    """End a consumer. An unknown tag is no mistake (basic.cancel). Deliveries still wait for their
-    acknowledgement."""
+    """End a consumer. An unknown tag is not an error (basic.cancel). Deliveries remain
+    unacknowledged."""
     consumer = channel.consumers.get(method.consumer_tag)
     if consumer is not None:
         channel.cancel(consumer)
@@ -127,8 +127,8 @@ def recover(channel: Channel, method: Any) -> None:
 
 
 def qos(channel: Channel, method: Any) -> None:
-    """Set the prefetch limit: of consumers that begin afterwards, or with ``global`` of the channel
-    at once (RabbitMQ)."""
+    """Set the prefetch limit of later consumers, or with ``global`` of the channel at once
+    (RabbitMQ)."""
     if method.prefetch_size:
         raise Refusal(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     limit = channel.limit

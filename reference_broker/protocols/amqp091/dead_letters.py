@@ -27,8 +27,8 @@ from brokerproof.reference_broker.protocols.amqp091.message import (
 
 
 def dead_letter(topology: Topology, queue: Queue, message: Message, why: str) -> None:
-    """Publish ``message``, which leaves ``queue`` for the reason ``why``, to the queue's dead
-    letter exchange."""
+    """Publish ``message``, removed from ``queue`` for the reason ``why``, to the dead letter
+    exchange."""
     declared = topology.of(queue)
     if declared is None:
         return

@@ -65,7 +65,7 @@ def queue_of(channel: Channel, name: str) -> Declared:
 
 
 def _bind(channel: Channel, source: Exchange, binding: Binding) -> None:
-    """Add a binding, where there is none like it and the connection may have one more."""
+    """Add a binding, unless it exists or the connection has reached its quota."""
     exchanges = channel.topology.exchanges
     connection = channel.connection
     if binding not in source.bindings:

@@ -62,5 +62,5 @@ class Refusal(Exception):
 
 
 def shown(name: str) -> str:
-    """Return a peer's text for our own sentence: bounded, and without control characters."""
+    """Return a peer's text to quote in our own: shortened, without control characters."""
     return ascii(name if len(name) <= 80 else name[:77] + "...")

@@ -1,7 +1,7 @@
 """Bytes to frames and back (4.2.3).
 
-A frame that is too large is refused by its header, before its payload arrives. An unknown type or a
-wrong frame end ends the connection without another method (4.2.3).
+A frame that is too large is refused as soon as its header arrives. An unknown type or a wrong frame
+end ends the connection without another method (4.2.3).
 """
 
 from __future__ import annotations

@@ -34,14 +34,14 @@ class HeartBeats:
         self._heard = True
 
     def beat_due(self, now: Instant) -> bool:
-        """Return True if a heartbeat must be sent at ``now``, and move ``send_at`` on."""
+        """Return True if a heartbeat must be sent at ``now``, and advance ``send_at``."""
         self.send_at = _after(self.send_at, self._interval // 2, now)
         quiet, self._sent = self._first or not self._sent, False
         self._first = False
         return quiet
 
     def is_dead(self, now: Instant) -> bool:
-        """Return True if the peer counts as gone at ``now``, and move ``look_at`` on."""
+        """Return True if the peer counts as gone at ``now``, and advance ``look_at``."""
         self.look_at = _after(self.look_at, self._interval, now)
         self._missed = 0 if self._heard else self._missed + 1
         self._heard = False

@@ -1,7 +1,7 @@
 """Login of a peer (connection.start-ok): PLAIN, AMQPLAIN and EXTERNAL.
 
-AMQPLAIN is older than PLAIN: a field table, without its size, with LOGIN and PASSWORD. Where
-security is off any name and password are accepted. Passwords are compared in constant time.
+AMQPLAIN, older than PLAIN, is a field table with LOGIN and PASSWORD, without its size. With
+security off, any name and password are accepted. Passwords are compared in constant time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 
 
 def offered(shared: BrokerContext, conn: int) -> tuple[str, ...]:
-    """Return the mechanisms for a connection: EXTERNAL if its peer has shown a certificate."""
+    """Return the mechanisms for a connection, with EXTERNAL if its peer presented a certificate."""
     return (PLAIN, AMQPLAIN, *((EXTERNAL,) if conn in shared.certificates else ()))
 
 

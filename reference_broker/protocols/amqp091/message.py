@@ -1,5 +1,5 @@
-"""AMQP 0-9-1 messages, and their conversion to and from headers as STOMP has them. AMQP 1.0
-converts from those.
+"""AMQP 0-9-1 messages, and their conversion to and from STOMP's headers, from which AMQP 1.0
+converts.
 
 =====================  ========================  ==================================================================
 header                 property                  remarks
@@ -47,7 +47,7 @@ _KEY = "amqp091 properties"
 
 class Amqp091Message(Message):
     """One message as it was published. ``properties`` are bytes, from their flags on; ``lifetime``
-    in ns, None for ever."""
+    in ns, None: unlimited."""
 
     __slots__ = ("exchange", "lifetime", "properties", "routing_key")
 
@@ -72,7 +72,7 @@ class Amqp091Message(Message):
         self.lifetime = lifetime
 
     def __getattr__(self, name: str) -> Any:
-        """Make the envelope when another protocol asks for it."""
+        """Make the envelope when another protocol needs it."""
         if name not in ("envelope", "route"):
             raise AttributeError(name)
         self.envelope = self.route = _envelope(self)

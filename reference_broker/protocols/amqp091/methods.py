@@ -1,7 +1,7 @@
 """Contents of method frames and content headers; pamqp has the fields.
 
-A method that arrives is filled into an object made without pamqp's own checks: the handlers decide
-what is allowed, and answer with reply codes.
+A received method becomes an object made without pamqp's own checks: the handlers decide what is
+allowed, and answer with reply codes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
 
 
 def _length(method: base.Frame, payload: bytes) -> int:
-    """Return the length of the fields by what their bytes say; -1 when there are too few bytes."""
+    """Return the length of the fields as their bytes state it; -1 if there are too few bytes."""
     at, bits = 4, 0
     for kind in _FIELDS[method.index]:
         if kind == "bit":
@@ -119,8 +119,8 @@ def make(kind: type[_Method], *fields: Any) -> _Method:
 
 
 def write(channel: int, method: base.Frame) -> bytes:
-    """Return a method frame. pamqp's own checks of names and reserved fields are left out here as
-    they are in :func:`read`."""
+    """Return a method frame. As in :func:`read`, pamqp's checks of names and reserved fields are
+    omitted."""
     data = [method.index.to_bytes(4)]
     bits, count = 0, 0
     for name, kind in zip(method.__slots__, _FIELDS[method.index], strict=True):
@@ -139,7 +139,7 @@ def write(channel: int, method: base.Frame) -> bytes:
 
 
 def _short(text: str) -> bytes:
-    """Return a name of at most 255 bytes. Other protocols allow longer ones: they are cut, as in
+    """Return a name of at most 255 bytes. Longer ones of other protocols are cut, as in
     :attr:`Refusal.text`."""
     data = text.encode("utf-8", "replace")
     if len(data) > 255:

@@ -37,13 +37,13 @@ class Connection(Protocol):
     capabilities: dict[str, Any]
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
 
     @property
     def channels(self) -> Mapping[int, Channel]: ...
 
     def check_quota(self, resource: str, count: int) -> None:
-        """Refuse more of ``resource`` where the connection has ``count``, as many as it may."""
+        """Refuse another ``resource`` if ``count`` has reached the connection's quota."""
 
     def touch(self, channel: Channel) -> None:
         """Flush ``channel`` at the end of this input."""
@@ -71,7 +71,7 @@ class Channel(Protocol):
     def tell(self, method: base.Frame) -> None: ...
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
 
     def next_tag(self) -> int: ...
 
@@ -90,7 +90,7 @@ class Channel(Protocol):
         """End deliveries."""
 
     def dispatch(self) -> None:
-        """Offer every consumer what waits."""
+        """Offer waiting messages to every consumer."""
 
     def cancelled(self, consumer: Consumer) -> None: ...
 

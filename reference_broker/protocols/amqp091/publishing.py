@@ -1,5 +1,4 @@
-"""basic.publish and what belongs to it: returns, confirms, transactions (classes basic, confirm and
-tx)."""
+"""basic.publish with returns, confirms and transactions (classes basic, confirm and tx)."""
 
 from __future__ import annotations
 
@@ -133,8 +132,8 @@ def tx_commit(channel: Channel, method: Any) -> None:
 
 
 def tx_rollback(channel: Channel, method: Any) -> None:
-    """Undo the transaction. Settled deliveries wait for their acknowledgement again, and are not
-    sent again by this (tx.rollback)."""
+    """Undo the transaction. Settled deliveries become unacknowledged again, but are not resent
+    (tx.rollback)."""
     for delivery in _transaction(channel).undo():
         channel.unacked[delivery.tag] = delivery
     channel.tell(commands.Tx.RollbackOk())

@@ -1,14 +1,13 @@
 """Pauses the reading of connections that publish more than the broker can take
 (RABBITMQ-FLOW-conn-*).
 
-* An alarm: the broker is short of memory or disk space. Nothing is read behind the header of a
-  content, so the message is not taken, unless it has no body. A client with the capability gets
+* An alarm: the broker is short of memory or disk space. Nothing is read after a content header, so
+  the message is not accepted, unless it has no body. A client with the capability gets
   connection.blocked and connection.unblocked.
 * Flow: a channel has no credit left for more messages
-  (:mod:`brokerproof.reference_broker.families.rabbitmq.credit_flow`). The client gets no
-  method about it.
+  (:mod:`brokerproof.reference_broker.families.rabbitmq.credit_flow`). The client is not notified.
 
-While a connection is not read its client's silence does not count. Our own heartbeats go on.
+While a connection is not read, its client's silence does not count. Our own heartbeats continue.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ class Connection(Protocol):
         """Stop waiting for the peer: it is not read."""
 
     def resume(self) -> None:
-        """Carry out what waited, and read on."""
+        """Handle what waited, and resume reading."""
 
     def tell(self, method: base.Frame, channel: int = 0) -> None: ...
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
+        """Record that ``requirement`` decided a branch."""
 
 
 class Throttled(Protocol):
@@ -66,7 +65,7 @@ class Throttled(Protocol):
 
 
 class Channel(Protocol):
-    """A channel whose messages queues take at their own pace."""
+    """A channel whose queues accept messages at their own pace."""
 
     number: int
     topology: Topology
@@ -80,8 +79,7 @@ class Channel(Protocol):
 
 
 class Throttle:
-    """Pauses reading of one connection. ``by`` and ``at`` are the last cause and the instant at
-    which it began."""
+    """Pauses reading of one connection. ``by`` and ``at`` are the last cause and when it began."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -128,14 +126,13 @@ class Throttle:
         return self._connection.capabilities.get("connection.blocked") is True
 
     def alarm_over(self) -> None:
-        """Resume: no alarm is left."""
+        """Resume after the last alarm."""
         if self._understands:
             self._connection.tell(commands.Connection.Unblocked())
         self._go_on(PauseReason.ALARM)
 
     def in_flow(self, channel: Channel, blocked: bool) -> None:
-        """Pause or resume the connection for ``channel``, which has no credit left if
-        ``blocked``."""
+        """Pause or resume the connection for ``channel``, which is out of credit if ``blocked``."""
         if blocked and channel not in self._channels:
             self._channels.add(channel)
             self._connection.observe(
@@ -181,8 +178,8 @@ class ChannelFlow:
         self._left = False
 
     def hand(self, message: Amqp091Message, queues: list[Queue], number: int | None) -> None:
-        """Hand ``message`` to ``queues``, which take it at their own pace. It is confirmed as
-        ``number`` when all have, if it has one."""
+        """Pass ``message`` to ``queues``, which accept it at their own pace. It is confirmed as
+        ``number``, if given, once all have."""
         pace = self._channel.topology.pace
         assert pace is not None
         parcel = _Parcel(len(queues), number)

@@ -19,7 +19,7 @@ class Transaction:
     settlements: list[tuple[list[Unacked], Outcome]] = field(default_factory=list)
 
     def undo(self) -> list[Unacked]:
-        """Forget everything; return the deliveries whose settlement is undone, oldest first."""
+        """Discard everything; return the deliveries whose settlement is undone, oldest first."""
         back = [delivery for group, _ in self.settlements for delivery in group]
         self.sends, self.settlements = [], []
         return sorted(back, key=lambda delivery: delivery.tag)

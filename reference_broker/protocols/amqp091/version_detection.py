@@ -1,4 +1,4 @@
-"""Detects a connection's version of AMQP by its protocol header, where an acceptor speaks both
+"""Detects a connection's AMQP version by its protocol header, where an acceptor supports both
 (4.2.2; AMQP 1.0, 2.2).
 
 ==========================  ==========================================================================================

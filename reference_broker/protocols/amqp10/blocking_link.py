@@ -1,11 +1,11 @@
 """A link whose deliveries may have to wait for space
 (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`).
 
-Every delivery is a send that waits for an answer, a settled one as well. Without space it is not
-settled until it has been added. Meanwhile it counts as unanswered, so that its link gets no credit
-for it. Other links and other deliveries go on. Where the whole connection must wait, its input is
-not handled until there is space. A delivery that fails is rejected with
-``amqp:resource-limit-exceeded``, and nothing else happens to its link.
+Every delivery, even a settled one, is a send that waits for an answer. Without space it is not
+settled until it has been added. Meanwhile it counts as unanswered, so its link gets no credit for
+it. Other links and deliveries continue. If the whole connection must wait, its input is not handled
+until there is space. A delivery that fails is rejected with ``amqp:resource-limit-exceeded``; its
+link is not affected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Composite types, declared as tables of fields: a described list whose elements have names and
 types.
 
-A class under :func:`composite` is the declaration, in the words of the specification's XML, and the
-value at once::
+A class under :func:`composite` is both the declaration, in the words of the specification's XML,
+and the value::
 
     @composite("begin", 0x11, provides="frame")
     class Begin(Composite):
@@ -10,8 +10,8 @@ value at once::
         next_outgoing_id: int = field("transfer-number", mandatory=True)
 
 The order of the fields is their order on the wire. On the wire a field that is null, or missing at
-the end of the list, has its default. Reading checks that every field has its declared type and that
-mandatory ones are there; what is wrong becomes a
+the end of the list, has its default. Reading checks the type of every field and the presence of
+mandatory ones; errors are raised as
 :class:`~brokerproof.reference_broker.protocols.amqp10.decoder.DecodeError` or, for a value outside
 the declared choices, an :class:`InvalidField`.
 """
@@ -73,7 +73,7 @@ REQUIRES_PRIMITIVE: Mapping[str, tuple[str, ...]] = {
 
 
 class InvalidField(Exception):
-    """A field that is well formed and has a forbidden value, reported as ``amqp:invalid-field``."""
+    """A well-formed field with a forbidden value, reported as ``amqp:invalid-field``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class Composite:
 
     @classmethod
     def read(cls, data: bytes, at: int, depth: int) -> tuple[Self, int]:
-        """Return the value whose list begins at ``at``, behind the descriptor, and the position
-        behind it.
+        """Return the value whose list begins at ``at``, after the descriptor, and the position
+        after it.
 
         Raises :class:`DecodeError`, :class:`InvalidField`, and the exceptions of reading past the
         end (see :func:`brokerproof.reference_broker.protocols.amqp10.decoder.value`).

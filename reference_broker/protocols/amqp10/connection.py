@@ -6,25 +6,24 @@ Rules of this file
   ``on_peer_gone`` and deadlines; bytes go out through :meth:`AmqpConnection.send`. Nothing else
   touches the world.
 * A peer's mistake is a :class:`Refusal`, raised where it is noticed, caught at the endpoint that it
-  ends, answered once. It never leaves. Only what ends the *connection* is caught here;
-  ``session.py`` knows the rest.
-* Frames are handled one after the other, in the order of their arrival, each to its end.
+  ends, answered once. It never propagates. Only errors that end the *connection* are caught here;
+  ``session.py`` catches the rest.
+* Frames are handled completely, one after the other, in order of arrival.
 
-Theory
-------
-The specification draws one state machine for both sides and lets them pipeline (2.4.6). We are the
-side that waits, so half of its states last no longer than one call here, and seven remain:
+Theory ------ The specification has one state machine for both sides and lets them pipeline (2.4.6).
+We always wait for the peer, so half of its states last no longer than one call here, and seven
+remain:
 
 * HEADER: eight bytes that choose a protocol are due. Twice, if the first chose SASL.
 * SASL: mechanisms have been offered.
-* OPENING: the headers agree; the peer's ``open`` is due. Ours is sent with the answer, whatever
-  that is: a connection that begins with a mistake is opened and closed in one breath, since there
-  is no other way to say what was wrong.
+* OPENING: the headers agree; the peer's ``open`` is due. Ours is sent with any answer: a connection
+  that begins with a mistake is opened and closed at once, since there is no other way to report the
+  error.
 * OPENED: sessions live.
 * CLOSING: our ``close`` was sent, with an error. All input is ignored (the specification's
-  DISCARDING), until the peer's ``close`` or :data:`PATIENCE` has gone by.
-* BROKEN: like CLOSING, but the bytes are not even frames any more. There is nothing to wait for
-  but the end.
+  DISCARDING) until the peer's ``close`` or for :data:`PATIENCE`.
+* BROKEN: like CLOSING, but the bytes are no longer frames, so only the end of the stream is
+  awaited.
 * CLOSED: final.
 
 =============  =============  ============  ==============  ===============  ===========  ===========
@@ -44,10 +43,10 @@ peer gone      CLOSED         CLOSED        CLOSED          CLOSED           CLO
 
 "error" is ``close`` with an error and CLOSING.
 
-Silence has two sides (2.4.5). *Theirs*: our patience T is counted from the last whole frame
-(AMQP10-IDLE-01), and the peer is told T / 2 (AMQP10-IDLE-05), so one that keeps its promise is
-never near the end of it. *Ours*: told r by the peer, we send an empty frame whenever we have sent
-nothing for r / 2. An instant in the past is looked at again when its deadline comes, so a busy
+Both sides have an idle time-out (2.4.5). *The peer's silence*: our limit T counts from the last
+whole frame (AMQP10-IDLE-01), and we announce T / 2 (AMQP10-IDLE-05), so a peer that respects that
+is never near the limit. *Ours*: if the peer announces r, we send an empty frame whenever we have
+sent nothing for r / 2. Deadlines are not moved with each frame but checked when due, so a busy
 connection costs nothing.
 """  # noqa: E501
 
@@ -253,8 +252,8 @@ class AmqpConnection:
         self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver no messages while the peer does not read. They stay in their queues, for others
-        or for later."""
+        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
+        later."""
         self.held = paused
         if not paused:
             for session in list(self._sessions.values()):
@@ -262,7 +261,7 @@ class AmqpConnection:
             self._flush()
 
     def on_peer_gone(self) -> None:
-        """Release everything: the peer is gone, and nothing can be sent."""
+        """Release everything: the peer is gone, so nothing can be sent."""
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
@@ -270,18 +269,18 @@ class AmqpConnection:
         self._refuse(Refusal(refusal.NOT_STORED, reason))
 
     def broken(self) -> None:
-        """Report that a large message cannot be sent to its end."""
+        """Report that a large message cannot be sent completely."""
         self.shared.outbox.streams.broken.append(self.conn)
 
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
         self._sent_at = self.shared.clock.now
         self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
+        """Record that ``requirement`` decided a branch."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     def touch(self, session: TouchedSession) -> None:
@@ -457,7 +456,7 @@ class AmqpConnection:
         self._sessions[channel] = session
 
     def check_links(self) -> None:
-        """Refuse a link, which its session has already, if there are more than the quota."""
+        """Refuse a link, already in its session, if the quota is exceeded."""
         links = sum(len(session.links) for session in self._sessions.values())
         excess = self.shared.settings.quotas.exceeded("subscriptions", links - 1)
         if excess is not None:
@@ -487,8 +486,7 @@ class AmqpConnection:
         self.close_with(problem.error)
 
     def close_with(self, error: Error) -> None:
-        """Report ``error`` to the peer, close, and wait for its answer until :data:`PATIENCE` is
-        over."""
+        """Report ``error`` to the peer, close, and wait up to :data:`PATIENCE` for its answer."""
         if not self._opened:
             self._send_open()
         self._flush()
@@ -503,12 +501,12 @@ class AmqpConnection:
             deadline.cancel()
 
     def _close(self) -> None:
-        """Close behind what was sent."""
+        """Close after sending all pending output."""
         self._end()
         self.shared.outbox.close(self.conn)
 
     def _release(self) -> None:
-        """End all sessions without a frame. Their deliveries go back."""
+        """End all sessions without a frame. Their deliveries return to the queues."""
         links = [link for session in self._sessions.values() for link in session.release_links()]
         self._sessions.clear()
         self._touched.clear()
@@ -528,7 +526,7 @@ _OUT_OF_STEP: frozenset[Fault] = frozenset(
 
 
 def _ttl_ms(acceptor: Acceptor, settings: Settings) -> int:
-    """Return how long the peer may be silent; 0 for ever."""
+    """Return how long the peer may be silent; 0: unlimited."""
     if acceptor.amqp.idle_timeout_ms is not None:
         return max(0, acceptor.amqp.idle_timeout_ms)
     override = settings.connection_ttl_override_ms

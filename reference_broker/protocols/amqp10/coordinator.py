@@ -15,9 +15,9 @@
 * An outcome sent in a transaction is kept, and applied at the discharge (AMQP10-TXN-09). If the
   peer settled with it, a rollback gives the message the source's default outcome (AMQP10-TXN-13);
   if it did not, the delivery simply stays with the peer (AMQP10-TXN-10).
-* A transaction belongs to the link that declared it. When that link ends, however it ends, it is
-  rolled back (AMQP10-TXN-14). Other links and sessions of the same connection may work under it.
-* What makes a transaction impossible (AMQP10-TXN-15) dooms it: a discharge without ``fail`` is then
+* A transaction belongs to the link that declared it, and is rolled back when that link ends, for
+  whatever reason (AMQP10-TXN-14). Other links and sessions of the same connection may use it.
+* A failed operation (AMQP10-TXN-15) dooms its transaction: a discharge without ``fail`` is then
   rejected, and rolls back.
 """  # noqa: E501
 
@@ -134,8 +134,8 @@ class CoordinatorLink(IncomingLink):
         return ACCEPTED
 
     def _failed(self, arrival: Arrival, condition: str, description: str) -> Any:
-        """Reject the message if the peer can learn of it, else end the link (AMQP10-TXN-03,
-        -04)."""
+        """Reject the message if the peer's source allows rejected, else end the link
+        (AMQP10-TXN-03, -04)."""
         if arrival.settled or not self._knows_rejected:
             fault = refusal.Fault(refusal.Scope.LINK, condition, "AMQP10-TXN-04")
             raise Refusal(fault, description)

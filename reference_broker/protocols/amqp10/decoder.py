@@ -9,8 +9,8 @@ Limits, so that a few bytes cannot cost much: a list or map has no more elements
 array whose elements have no bytes at all has at most :data:`MOST_EMPTY` of them; nesting goes
 :data:`DEPTH` levels deep.
 
-:data:`PLAIN` is for fields whose type is known from a table: numbers come as plain ``int`` there,
-which is quicker.
+:data:`PLAIN` is for fields whose type is known from a table: its numbers are plain ``int``, which
+is faster.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
 
 
 def value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """Decode as :func:`decode`, for callers that handle the end of the bytes themselves
-    (IndexError, ``struct.error``)."""
+    """Like :func:`decode`, for callers that handle the end of the bytes themselves (IndexError,
+    ``struct.error``)."""
     reader = READERS.get(data[at])
     if reader is None:
         raise DecodeError(f"no type has the constructor 0x{data[at]:02x}")
@@ -163,7 +163,7 @@ def _symbol(data: bytes) -> Symbol:
 
 
 def _opened(data: bytes, at: int, width: int, depth: int) -> tuple[int, int, int]:
-    """Return a list's, map's or array's count, the position behind it, and the end."""
+    """Return the count of a list, map or array, the position after it, and the end."""
     if depth <= 0:
         raise DecodeError(f"values are nested more than {DEPTH} levels deep")
     size, start = _length(data, at, width)

@@ -1,5 +1,4 @@
-"""Deliveries: what is on its way out, what is arriving, and what is said about them (2.6.12 to
-2.6.14, 2.8.6)."""
+"""Deliveries, outgoing and incoming, and their dispositions (2.6.12 to 2.6.14, 2.8.6)."""
 
 from __future__ import annotations
 
@@ -36,21 +35,21 @@ class SendingLink(Protocol):
         """Apply what the peer reports about ``deliveries``."""
 
     def forget(self, deliveries: list[Delivery]) -> None:
-        """Remove ``deliveries`` from what is unsettled."""
+        """Remove ``deliveries`` from the unsettled ones."""
 
     def apply(self, deliveries: list[Delivery], state: Any) -> None:
         """Settle ``deliveries`` in their queue."""
 
     def offer(self) -> None:
-        """Send what waits, as far as possible."""
+        """Send as many waiting messages as possible."""
 
     def resume(self) -> None:
-        """Go on: the session may send again."""
+        """Continue: the session may send again."""
 
 
 class Transaction(Protocol):
     def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
-        """Note that the peer settled ``delivery``, or that its link has gone."""
+        """Note that the peer settled ``delivery``, or that its link ended."""
 
 
 class Scan(Protocol):
@@ -118,7 +117,7 @@ class Arrival:
         return self._spool is not None or self._problem is not None
 
     def spoil(self, problem: BadMessage) -> None:
-        """Drop everything: this is not a message. :meth:`finish` reports ``problem``."""
+        """Drop everything that is not a valid message. :meth:`finish` reports ``problem``."""
         self._problem = problem
         self._parts.clear()
         self.abandon()
@@ -148,12 +147,12 @@ class Arrival:
         return body, self._scan.finish(), bytes(self._scan.footer)
 
     def abandon(self) -> None:
-        """Drop the rest: it will not arrive, or is refused."""
+        """Drop the rest, which will not arrive or is refused."""
         if self._spool is not None:
             self._spool.abandon()
 
     def add(self, transfer: Transfer, payload: bytes) -> None:
-        """Add one more transfer. A delivery that was settled once stays settled (AMQP10-XFER-08,
+        """Add one more transfer. A delivery once settled stays settled (AMQP10-XFER-08,
         AMQP10-XFER-09)."""
         if transfer.settled:
             self.settled = True
@@ -167,12 +166,12 @@ class Arrival:
                 self._parts.append(payload)
 
     def payload(self) -> bytes:
-        """Return all bytes of the message; of a large one those in front of its body."""
+        """Return all bytes of the message; of a large one, those before its body."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
 class Batch:
-    """Settlements of one side, gathered into as few dispositions as their ids and states allow."""
+    """Settlements of one side, merged into as few dispositions as their ids and states allow."""
 
     def __init__(self, role: bool) -> None:
         self._role = role
@@ -264,8 +263,8 @@ def transfers(
     """Yield the frames of a delivery that needs several, none larger than ``largest`` bytes
     (AMQP10-MFS-02, AMQP10-MFS-05).
 
-    Each is cut from the message when it is asked for, so a delivery that waits for a window holds
-    no second copy.
+    Each is cut from the message on demand, so a delivery that waits for a window keeps no second
+    copy.
     """
     more, last = (Transfer(handle=handle, more=more).encode() for more in (True, False))
     left = len(payload)

@@ -1,10 +1,10 @@
 """Values to bytes, each by its shortest constructor.
 
-A value's Python type says its AMQP type (see
+A value's Python type determines its AMQP type (see
 :mod:`brokerproof.reference_broker.protocols.amqp10.types`); elements of an array share one
-constructor, the shortest that fits them all. Raises ``TypeError`` for a Python type that stands for
-no AMQP type and ``ValueError`` or ``struct.error`` for a number outside the range of its type:
-those are mistakes of this program.
+constructor, the shortest that fits them all. Raises ``TypeError`` for a Python type without an AMQP
+type and ``ValueError`` or ``struct.error`` for a number outside the range of its type: these are
+bugs in this program.
 """
 
 from __future__ import annotations

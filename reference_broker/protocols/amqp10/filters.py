@@ -15,7 +15,7 @@ JMSPriority, JMSTimestamp, …          other names for AMQPriority, AMQTimestam
 ====================================  =================================================================================
 
 The filter is that of the Apache registry, ``apache.org:selector-filter:string``, under any key of
-the filter set. Others are not known here.
+the filter set. Other filters are not supported.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
 
 
 def names(message: Source) -> dict[str, Value]:
-    """Return every name that a selector can ask ``message`` for. Never raises for a producer's
+    """Return every name that a selector can read from ``message``. Never raises for a producer's
     input."""
     properties, application = sections_of(message.described)
     if properties is None:

@@ -1,17 +1,16 @@
-"""Frames (2.3): bytes in, whole frames out, however the bytes were cut on their way.
+"""Frames (2.3): bytes in, whole frames out, for any fragmentation.
 
 ::
 
     size (4) | doff (1) | type (1) | channel (2, for type 0) | extended header | body up to size
 
 ``size`` covers all of it (AMQP10-FRAME-01), the body begins ``doff`` * 4 bytes from the start, and
-bytes between the eighth and the body are ignored (AMQP10-FRAME-04). A frame without body
-only says that the peer lives.
+bytes between the eighth and the body are ignored (AMQP10-FRAME-04). A frame without body only shows
+that the peer is alive.
 
-A size is judged as soon as its four bytes are there, so a frame that is too large is never
-collected: what is kept is less than one frame of the allowed size and what came with it in one
-piece. Bytes of a frame that arrives in many pieces are put together once, when the last piece is
-there.
+The size is checked as soon as its four bytes have arrived, so a frame that is too large is never
+collected: memory holds less than one frame of the allowed size plus one chunk. A frame in many
+pieces is joined once, when the last piece arrives.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ class FrameParser(ByteBuffer):
         self.limit = limit
 
     def next(self) -> Frame | None:
-        """Return the next frame, or None when it is not complete. Raises :class:`Refusal` for bytes
-        that can be no frame, and must not be called again then."""
+        """Return the next frame, or None while it is incomplete. Raises :class:`Refusal` for bytes
+        that cannot be a frame; must not be called again after that."""
         # This runs for every frame: has() is called only where the bytes are not in one piece.
         if len(self._data) - self._at < 8 and not self.has(8):
             if self.has(4):

@@ -1,5 +1,4 @@
-"""Protocol headers (2.2): the eight bytes that choose what is spoken, and how another choice is
-answered.
+"""Protocol headers (2.2): the eight bytes that choose a protocol, and the answers to them.
 
 A header is ``AMQP``, a protocol id (0 AMQP, 2 TLS, 3 SASL), and the version 1 0 0. This side waits
 for the peer's header (AMQP10-VER-06) and answers with the same one if it will speak that

@@ -1,12 +1,12 @@
 """Links on which we receive: producers (2.6.7, 2.6.12, 2.6.14).
 
-A delivery arrives in one transfer or several; it is looked at as a whole when the last is there,
-and answered at once: routed, and then accepted; or not, and then rejected with the reason. We
-settle without waiting for the sender (rcv-settle-mode first, which is what we answer whatever was
-asked). A sender whose source does not know rejected gets its default outcome instead.
+A delivery arrives in one transfer or several; when the last has arrived it is checked as a whole
+and answered at once: accepted if it was routed, else rejected with the reason. We settle without
+waiting for the sender (our attach always answers rcv-settle-mode first). A sender whose source does
+not list rejected gets its default outcome instead.
 
-Checked for each delivery, in the order in which it can be known: credit, tag, format, size,
-settlement against the link's mode, the message's sections, annotations, the address.
+Checked for each delivery, as early as possible: credit, tag, format, size, settlement against the
+link's mode, the message's sections, annotations, the address.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class IncomingLink(Link):
 
     @property
     def unanswered(self) -> int:
-        """Number of deliveries that have begun to arrive and are not answered."""
+        """Number of deliveries that have begun to arrive and are unanswered."""
         return 1 if self.arriving is not None else 0
 
     def refill(self) -> None:
@@ -317,7 +317,7 @@ class IncomingLink(Link):
     # --- messages ---------------------------------------------------------------------------------
 
     def arrived(self, arrival: Arrival) -> Any:
-        """Return the state of a complete delivery; None if it is not known yet."""
+        """Return the state of a complete delivery; None if still undecided."""
         shared = self.session.shared
         transaction = None
         if arrival.state is not None and isinstance(arrival.state, TransactionalState):
@@ -385,7 +385,7 @@ class IncomingLink(Link):
     def take(
         self, message: AmqpMessage, arrival: Arrival, transaction: LiveTransaction | None
     ) -> Any:
-        """Return the outcome of a message that may be added; None if it is not known yet."""
+        """Return the outcome of a message that may be added; None if still undecided."""
         return self._take(message, None if transaction is None else transaction.send)
 
     def _take(self, message: AmqpMessage, send: Any) -> Any:

@@ -1,9 +1,9 @@
 """Large AMQP messages: everything up to the body is in memory, the body sections and the footer
 are in a file.
 
-While such a message arrives, only the beginnings of its sections are looked at, so that it is known
-where in the file the body of each is, and the footer as a whole, whose annotations have to be
-understood (AMQP10-MSG-11). It is sent as it arrived (AMQP10-MSG-02); STOMP gets its content (see
+While such a message arrives, only the beginnings of its sections are parsed, to locate their bodies
+in the file, and the whole footer, whose annotations must be understood (AMQP10-MSG-11). It is sent
+as it arrived (AMQP10-MSG-02); STOMP gets its content (see
 :mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion`).
 """
 
@@ -47,7 +47,7 @@ _ALLOWED = {
 
 
 class LargeAmqpMessage(AmqpMessage):
-    """A message whose body is in the file ``large``. ``plain`` has everything in front of the body;
+    """A message whose body is in the file ``large``. ``plain`` has everything before the body;
     ``sections`` are those in the file."""
 
     __slots__ = ("large", "sections")
@@ -181,7 +181,7 @@ class BodyScan:
 
 
 def _wide(constructor: int) -> int:
-    """Return the width of the length field behind ``constructor``."""
+    """Return the width of the length field after ``constructor``."""
     return 1 if constructor >> 4 in (0xA, 0xC, 0xE) else 4
 
 
@@ -204,8 +204,8 @@ def _descriptor_end(head: bytes) -> int | None:
 
 
 class LargeTransfers:
-    """Transfer frames of a delivery: ``head``, then the file. An empty frame says that the next
-    piece must be read first: ``go_on`` is called when it is, ``broken`` when it cannot be."""
+    """Transfer frames of a delivery: ``head``, then the file. An empty frame means that the next
+    piece must be read first: ``go_on`` is called when it has been, ``broken`` when it cannot be."""
 
     def __init__(
         self,

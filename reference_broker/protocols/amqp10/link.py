@@ -2,20 +2,18 @@
 
 Rules
 -----
-* A link lives from the peer's ``attach`` to the peer's ``detach``. We never attach on our own, but
-  once: see the wart.
+* A link lives from the peer's ``attach`` to the peer's ``detach``. We never attach first, with one
+  exception: see the wart.
 * What a link does in between is in ``outgoing.py`` (the peer receives), ``incoming.py`` (the peer
   sends) and ``coordinator.py`` (the peer controls transactions).
 * A mistake on a link is a :class:`Refusal` raised by the link and caught by the session, which
   breaks the link.
 
-Theory
-------
-The specification lets the two ends of a link detach and come back, with all they know of unsettled
-deliveries. Our ends never outlive their handle: a terminus here is gone when it is detached, and
-says so (``durable`` none, ``expiry-policy`` link-detach; AMQP10-LINK-04, AMQP10-LINK-05). So a
-second attach of the same name finds nothing to resume, our side of the unsettled map is empty, and
-a handle is in one of three states:
+Theory ------ The specification lets the two ends of a link detach and resume, with their state of
+unsettled deliveries. Our ends never outlive their handle: a terminus here ends when it is detached,
+and announces that (``durable`` none, ``expiry-policy`` link-detach; AMQP10-LINK-04,
+AMQP10-LINK-05). So a second attach of the same name finds nothing to resume, our side of the
+unsettled map is empty, and a handle is in one of three states:
 
 =============  =====================  ========================  ==========================
 what comes     ATTACHED               REFUSED                   BROKEN
@@ -29,16 +27,13 @@ session ends   GONE                   GONE                      GONE
 =============  =====================  ========================  ==========================
 
 * REFUSED: the attach was answered without a terminus, and with a closing detach (AMQP10-LINK-12). A
-  peer that pipelines its first credit behind its attach has done nothing wrong, so that is ignored.
-* BROKEN: the link lived, and we closed it with an error. The specification is stern with what comes
-  then (AMQP10-SESS-06), although the peer may not have known: input other than detach ends the
-  session.
+  peer that pipelines its first credit after its attach makes no mistake, so that flow is ignored.
+* BROKEN: we closed a live link with an error. The specification is strict about later input
+  (AMQP10-SESS-06), although the peer may not have known: anything but detach ends the session.
 
-Wart
-----
-If we close a link and the peer answers with a detach that does not close, the peer believes that
-its end may come back. The specification then has us attach once more, only to detach closing
-(AMQP10-LINK-11).
+Wart ---- If we close a link and the peer answers with a detach that does not close, the peer
+believes that it may resume. The specification then requires us to attach once more, only to detach
+with closed (AMQP10-LINK-11).
 """
 
 from __future__ import annotations
@@ -76,7 +71,7 @@ class LinkState(enum.Enum):
 
 
 class Frames(Protocol):
-    """Frames of one delivery, made when they can be sent. An empty one must wait."""
+    """Frames of one delivery, made when they can be sent. An empty one is not ready yet."""
 
     def __next__(self) -> bytes: ...
 
@@ -109,19 +104,19 @@ class Connection(Protocol):
         """Read ``data``, and what waited while the connection was stalled."""
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
+        """Record that ``requirement`` decided a branch."""
 
     def touch(self, session: Session) -> None:
         """Flush ``session`` at the end of this input."""
 
     def broken(self) -> None:
-        """Report that something on its way out cannot be sent to its end."""
+        """Report that an outgoing message cannot be sent completely."""
 
     def on_store_failed(self, reason: str) -> None:
-        """Close: what the peer asked for cannot be stored."""
+        """Close: the peer's request cannot be stored."""
 
 
 class Session(Protocol):
@@ -141,13 +136,13 @@ class Session(Protocol):
         """Send one frame without payload."""
 
     def flush(self) -> None:
-        """Send what was collected about deliveries that arrived."""
+        """Send the collected dispositions of received deliveries."""
 
     def flow(self, link: Link | None = None) -> None:
         """Send the flow state of the session, or of ``link``."""
 
     def add_unsettled(self, delivery: Delivery) -> None:
-        """Keep ``delivery``, which was sent, until it is settled."""
+        """Keep the sent ``delivery`` until it is settled."""
 
     def forget(self, deliveries: list[Delivery]) -> None:
         """Drop ``deliveries``: they are settled."""
@@ -163,7 +158,7 @@ class Session(Protocol):
         """Send transfers as the window allows."""
 
     def resume(self) -> None:
-        """Send what waits, as far as the window allows."""
+        """Send what waits, as the window allows."""
 
     def break_link(self, link: Link, problem: Refusal) -> None:
         """Close ``link`` with an error."""
@@ -247,7 +242,7 @@ class Link:
         self.state = LinkState.REFUSED
 
     def attach_to_close(self) -> None:
-        """Attach only to detach closing, as in the wart above."""
+        """Attach only to detach with closed: see the wart above."""
         self.session.send(
             Attach(
                 name=self.name,

@@ -5,14 +5,13 @@
     header | delivery-annotations | message-annotations | properties | application-properties | body | footer
     '----------- may be rewritten on the way ----------'  '------------ the bare message -----------'
 
-What arrived is kept as bytes. The bare message is sent as it arrived (AMQP10-MSG-02), the
-header is written anew for each delivery, delivery-annotations end here, message-annotations go on
-(AMQP10-MSG-10). Only the frame of the sections is checked on arrival: their order, and that each
-ends where it says. Their content is read when STOMP asks for it.
+A message is kept as the bytes that arrived. The bare message is sent unchanged (AMQP10-MSG-02), the
+header is rewritten for each delivery, delivery-annotations are dropped, message-annotations are
+passed on (AMQP10-MSG-10). On arrival only the order and the lengths of the sections are checked.
+Their content is read when STOMP needs it.
 
-:class:`AmqpMessage` is a core message whose envelope and body, which is what STOMP sees of it, are
-not made before somebody asks (see
-:mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion`). How a message leaves is in
+:class:`AmqpMessage` is a core message whose envelope and body, STOMP's view of it, are made on
+demand (see :mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion`). Sending is in
 :mod:`brokerproof.reference_broker.protocols.amqp10.outgoing_message`.
 """  # noqa: E501
 
@@ -98,7 +97,7 @@ class AmqpMessage(Message):
         self.bare = bare
 
     def __getattr__(self, name: str) -> Any:
-        """Make envelope and body when STOMP asks for them."""
+        """Make envelope and body when STOMP needs them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = stomp_conversion.to_stomp(self)
@@ -117,7 +116,7 @@ class AmqpMessage(Message):
         return 0 if self.ttl is None else self.arrived // NS_PER_MS + self.ttl
 
     def _absolute_expiry_time(self) -> int | None:
-        """Look at the properties only if they have so many fields, which is rare."""
+        """Read the properties only if they have that many fields, which is rare."""
         if self.bare[:3] != PROPERTIES_BEGIN or _fields_of(self.bare, 3) <= EXPIRY_FIELD:
             return None
         properties, _ = stomp_conversion.sections_of(self.described)
@@ -127,7 +126,7 @@ class AmqpMessage(Message):
         return len(self.annotations) + len(self.bare)
 
     def content(self) -> int:
-        """Return the length of the bare message without the bytes in front of data."""
+        """Return the length of the bare message without the bytes before data."""
         data_sections = (
             (start, inside) for code, start, inside, _ in sections(self.bare) if code == DATA
         )
@@ -177,8 +176,8 @@ def read(data: bytes, number: int, route: Envelope, now: Instant) -> AmqpMessage
     """Return the message that arrived ``now``. Raises :class:`BadMessage`, and :class:`Refusal` for
     annotations (AMQP10-MSG-11).
 
-    ``number`` is its number in the broker, ``route`` where the link or its properties send it;
-    ``now`` is in ns since 1970.
+    ``number`` is its number in the broker, ``route`` its destination by link or properties; ``now``
+    is in ns since 1970.
     """
     prefix, ttl, annotations, bare = NO_PREFIX, None, b"", len(data)
     for code, start, inside, end in sections(data):
@@ -231,8 +230,8 @@ UNDERSTOOD = frozenset({"rejected"})
 
 
 def check_annotations(annotations: dict[Any, Any]) -> None:
-    """Raise Refusal for keys that must be understood and are not. Keys that begin with x-opt- may
-    be ignored (AMQP10-MSG-11, -15)."""
+    """Raise Refusal for unknown keys that must be understood. Keys that begin with x-opt- may be
+    ignored (AMQP10-MSG-11, -15)."""
     for key in annotations:
         if not (isinstance(key, str) and (key.startswith("x-opt-") or key in UNDERSTOOD)):
             detail = (
@@ -258,7 +257,7 @@ def properties_of(data: bytes) -> Properties | None:
 
 
 class Notes:
-    """Reports of AMQP peers about a message that they gave back, kept with its queue entry."""
+    """AMQP peers' reports about a message that they returned, kept with its queue entry."""
 
     __slots__ = ("annotations", "rejected")
 

@@ -190,7 +190,7 @@ class OutgoingLink(Link):
         return False
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
         self.session.shared.outbox.wait_for(self.session.connection.conn, batch)
 
     def deliver(self, entry: Entry) -> None:
@@ -279,7 +279,7 @@ class OutgoingLink(Link):
             self.session.flow(self)
 
     def offer(self) -> None:
-        """Take waiting messages as far as they can be sent, then answer a drain."""
+        """Take waiting messages while they can be sent, then answer a drain."""
         if self._stopped:
             return
         if self.copies:

@@ -189,14 +189,14 @@ class CoreConnection:
             self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver no messages while the peer does not read. They stay in their queues, for others
-        or for later."""
+        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
+        later."""
         self.held = paused
         if not paused:
             self._each(Session.resume)
 
     def on_peer_gone(self) -> None:
-        """Release everything: the peer is gone, and nothing can be sent."""
+        """Release everything: the peer is gone, so nothing can be sent."""
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
@@ -213,11 +213,11 @@ class CoreConnection:
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
         self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
+        """Record that ``requirement`` decided a branch."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     # --- the end ----------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class Session(Protocol):
         """True if the session is started and the peer reads."""
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
 
     def send(self, data: bytes) -> None: ...
 
@@ -99,7 +99,7 @@ class CoreConsumer:
         return self._session.may_deliver and self.credit.has_room()
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
         self._session.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
@@ -144,7 +144,7 @@ class CoreConsumer:
         self.offer()
 
     def offer(self) -> None:
-        """Take waiting messages as far as they can be sent."""
+        """Take waiting messages while they can be sent."""
         if self.browses:
             self.queue.browsers.offer(self)
         else:
@@ -180,7 +180,7 @@ class CoreConsumer:
         self.queue.settle(entries, outcome)
 
     def close(self) -> None:
-        """Leave the queue. Nothing is sent from here on."""
+        """Leave the queue. Nothing is sent afterwards."""
         if self.browses:
             self.queue.browsers.remove(self)
         else:

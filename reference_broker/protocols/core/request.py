@@ -21,10 +21,10 @@ class Connection(Protocol):
         """Number of consumers of all sessions."""
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
+        """Record that ``requirement`` decided a branch."""
 
 
 class ResponseRequest:

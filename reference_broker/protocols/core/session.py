@@ -77,7 +77,7 @@ class Session:
         self.connection.send(data)
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
         self.shared.outbox.wait_for(self.connection.conn, batch)
 
     def handle(self, type: int, fields: Fields) -> bool:

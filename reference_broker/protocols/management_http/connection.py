@@ -62,7 +62,7 @@ class ManagementConnection:
 
     @property
     def is_open(self) -> bool:
-        """True if input for this connection still means anything."""
+        """True if input for this connection is still read."""
         return self._open
 
     def receive(self, now: Instant, data: bytes) -> None:

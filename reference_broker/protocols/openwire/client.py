@@ -89,7 +89,7 @@ class Connection(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """True if input for this connection still means anything."""
+        """True if input for this connection is still read."""
 
     def answer(self, request: ResponseRequest) -> None:
         """Send the response that was asked for, if any."""
@@ -98,16 +98,16 @@ class Connection(Protocol):
         """Send an exception as the response."""
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
+        """Record that ``requirement`` decided a branch."""
 
     def close_behind(self) -> None:
-        """Close once the command that is carried out has been answered."""
+        """Close once the current command has been answered."""
 
     def stall(self, request: ResponseRequest, sending: PendingSend) -> None:
-        """Carry out nothing, and read nothing, until there is space for ``sending``."""
+        """Neither read nor execute anything until there is space for ``sending``."""
 
     def go_on(self, request: ResponseRequest) -> None:
         """Go on behind the message of ``request``, which needs no more space."""
@@ -156,11 +156,11 @@ class Client:
         return not self.connection.held
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
         self.connection.send(data)
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
         self.shared.outbox.wait_for(self.connection.conn, batch)
 
     # --- connections and sessions -----------------------------------------------------------------
@@ -522,7 +522,7 @@ class Client:
         self._flow.left(sending)
 
     def resume(self) -> None:
-        """Offer every consumer what waits: the peer reads again."""
+        """Offer waiting messages to every consumer: the peer reads again."""
         for consumer in list(self._consumers.values()):
             if consumer is not None:
                 consumer.offer()

@@ -240,13 +240,13 @@ class OpenWireConnection:
             self.send(command(codes.CONNECTION_ERROR, int32(0), NO, exception, NO))
 
     def close_behind(self) -> None:
-        """Close once the command that is carried out has been answered."""
+        """Close once the current command has been answered."""
         self._closing = True
 
     # --- messages that wait -----------------------------------------------------------------------
 
     def stall(self, request: ResponseRequest, sending: PendingSend) -> None:
-        """Carry out nothing, and read nothing, until there is space for ``sending``."""
+        """Neither read nor execute anything until there is space for ``sending``."""
         self._stalled = request, sending
         self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
 
@@ -279,14 +279,14 @@ class OpenWireConnection:
         self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver no messages while the peer does not read. They stay in their queues, for others
-        or for later."""
+        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
+        later."""
         self.held = paused
         if not paused:
             self._client.resume()
 
     def on_peer_gone(self) -> None:
-        """Release everything: the peer is gone, and nothing can be sent."""
+        """Release everything: the peer is gone, so nothing can be sent."""
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
@@ -298,14 +298,14 @@ class OpenWireConnection:
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
-        """Send bytes behind all others."""
+        """Queue bytes for sending."""
         if self._state is not State.CLOSED:
             if self._signs is not None:
                 self._signs.spoke()
             self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that a branch was taken because of ``requirement``."""
+        """Record that ``requirement`` decided a branch."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     # --- the end ----------------------------------------------------------------------------------

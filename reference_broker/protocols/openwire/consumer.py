@@ -41,7 +41,7 @@ class Client(Protocol):
     def may_deliver(self) -> bool: ...
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
 
     def send(self, data: bytes) -> None: ...
 
@@ -115,7 +115,7 @@ class OpenWireConsumer:
         return self._client.may_deliver and self.prefetch.has_room(len(self._out))
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
         self._client.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
@@ -155,7 +155,7 @@ class OpenWireConsumer:
         self._dispatch(NO, int32(0))
 
     def offer(self) -> None:
-        """Take waiting messages as far as they can be sent."""
+        """Take waiting messages while they can be sent."""
         if self.browses:
             self.queue.browsers.offer(self)
             self._finish()

@@ -73,7 +73,7 @@ class Session(Protocol):
         """End ``subscriptions`` and undo ``transactions``."""
 
     def close(self) -> None:
-        """Close behind what was sent."""
+        """Close after sending all pending output."""
 
 
 def withheld() -> None:

@@ -297,8 +297,8 @@ class StompConnection:
         return commands.submit(self, frame, envelope, transaction)
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver no messages while the peer does not read. They stay in their queues, for others
-        or for later."""
+        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
+        later."""
         self._paused = paused
         self._update_pause()
 
@@ -320,7 +320,7 @@ class StompConnection:
                 subscription.queue.dispatch()
 
     def on_peer_gone(self) -> None:
-        """Release everything: the peer is gone, and nothing can be sent."""
+        """Release everything: the peer is gone, so nothing can be sent."""
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
@@ -433,7 +433,7 @@ class StompConnection:
         self.shared.outbox.send(self.conn, self.encoder.frame("ERROR", headers, body))
 
     def close(self) -> None:
-        """Close behind everything that was sent."""
+        """Close after sending all pending output."""
         self.shared.outbox.close(self.conn)
         self._end()
 

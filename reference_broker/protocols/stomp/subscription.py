@@ -75,7 +75,7 @@ class Subscription:
         self.has_room = _no_room if paused else self.window.has_room
 
     def wait_for(self, batch: int) -> None:
-        """Send nothing more before ``batch`` is stored."""
+        """Hold output until ``batch`` is stored."""
         self._outbox.wait_for(self._conn, batch)
 
     def deliver(self, entry: Entry) -> None:

@@ -136,7 +136,7 @@ class WebSocketConnection:
         self._inner.pause_delivery(paused)
 
     def on_peer_gone(self) -> None:
-        """Release everything: the peer is gone, and nothing can be sent."""
+        """Release everything: the peer is gone, so nothing can be sent."""
         self._finish()
 
     def on_store_failed(self, reason: str) -> None:
