@@ -1,17 +1,20 @@
 """Charges messages to a broker's limited memory, store and temporary store (ACTIVEMQ-PFC).
 
-What is charged --------------- A message costs its destination ``minimumMessageSize`` bytes (1024
-unless a policy says otherwise) plus its own size: the content, and the user's properties in
-OpenWire encoding. For a STOMP message, each user header costs 5 bytes plus those of name and value,
-and all headers together 4 bytes; a body without content-length is text and costs 4 bytes extra. For
-an AMQP message, it is the content of its data sections, and all other encoded sections except the
-header.
+What is charged
+---------------
+A message costs its destination ``minimumMessageSize`` bytes (1024 unless a policy says otherwise)
+plus its own size: the content, and the user's properties in OpenWire encoding. For a STOMP message,
+each user header costs 5 bytes plus those of name and value, and all headers together 4 bytes; a
+body without content-length is text and costs 4 bytes extra. For an AMQP message, it is the content
+of its data sections, and all other encoded sections except the header.
 
-Where ----- A queue charges a message from its addition until it is acknowledged or removed.
-Depending on the cursor (:mod:`brokerproof.reference_broker.families.activemq.cursor`) the charge
-goes to the queue's memory, the temporary store, or only the store. A persistent message is also
-charged to the store, if there is one. A topic charges its memory once per message until the message
-has been sent to all its subscriptions. Without a subscription nothing is charged.
+Where
+-----
+A queue charges a message from its addition until it is acknowledged or removed. Depending on the
+cursor (:mod:`brokerproof.reference_broker.families.activemq.cursor`) the charge goes to the queue's
+memory, the temporary store, or only the store. A persistent message is also charged to the store,
+if there is one. A topic charges its memory once per message until the message has been sent to all
+its subscriptions. Without a subscription nothing is charged.
 
 The parent of a destination's memory is the broker's memory
 (:mod:`brokerproof.reference_broker.families.activemq.usage`)."""

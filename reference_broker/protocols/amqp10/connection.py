@@ -10,9 +10,10 @@ Rules of this file
   ``session.py`` catches the rest.
 * Frames are handled completely, one after the other, in order of arrival.
 
-Theory ------ The specification has one state machine for both sides and lets them pipeline (2.4.6).
-We always wait for the peer, so half of its states last no longer than one call here, and seven
-remain:
+Theory
+------
+The specification has one state machine for both sides and lets them pipeline (2.4.6). We always
+wait for the peer, so half of its states last no longer than one call here, and seven remain:
 
 * HEADER: eight bytes that choose a protocol are due. Twice, if the first chose SASL.
 * SASL: mechanisms have been offered.

@@ -9,11 +9,13 @@ Rules
 * A mistake on a link is a :class:`Refusal` raised by the link and caught by the session, which
   breaks the link.
 
-Theory ------ The specification lets the two ends of a link detach and resume, with their state of
-unsettled deliveries. Our ends never outlive their handle: a terminus here ends when it is detached,
-and announces that (``durable`` none, ``expiry-policy`` link-detach; AMQP10-LINK-04,
-AMQP10-LINK-05). So a second attach of the same name finds nothing to resume, our side of the
-unsettled map is empty, and a handle is in one of three states:
+Theory
+------
+The specification lets the two ends of a link detach and resume, with their state of unsettled
+deliveries. Our ends never outlive their handle: a terminus here ends when it is detached, and
+announces that (``durable`` none, ``expiry-policy`` link-detach; AMQP10-LINK-04, AMQP10-LINK-05). So
+a second attach of the same name finds nothing to resume, our side of the unsettled map is empty,
+and a handle is in one of three states:
 
 =============  =====================  ========================  ==========================
 what comes     ATTACHED               REFUSED                   BROKEN
@@ -31,10 +33,11 @@ session ends   GONE                   GONE                      GONE
 * BROKEN: we closed a live link with an error. The specification is strict about later input
   (AMQP10-SESS-06), although the peer may not have known: anything but detach ends the session.
 
-Wart ---- If we close a link and the peer answers with a detach that does not close, the peer
-believes that it may resume. The specification then requires us to attach once more, only to detach
-with closed (AMQP10-LINK-11).
-"""
+Wart
+----
+If we close a link and the peer answers with a detach that does not close, the peer believes that it
+may resume. The specification then requires us to attach once more, only to detach with closed
+(AMQP10-LINK-11). """
 
 from __future__ import annotations
 
