@@ -134,7 +134,7 @@ class CoordinatorLink(IncomingLink):
         return ACCEPTED
 
     def _failed(self, arrival: Arrival, condition: str, description: str) -> Any:
-        """Reject the message if the peer's source allows rejected, else end the link
+        """Reject an unsettled message if the peer's source supports that, else end the link
         (AMQP10-TXN-03, -04)."""
         if arrival.settled or not self._knows_rejected:
             fault = refusal.Fault(refusal.Scope.LINK, condition, "AMQP10-TXN-04")

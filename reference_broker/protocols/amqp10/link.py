@@ -37,7 +37,7 @@ Wart
 ----
 If we close a link and the peer answers with a detach that does not close, the peer believes that it
 may resume. The specification then requires us to attach once more, only to detach with closed
-(AMQP10-LINK-11). """
+(AMQP10-LINK-11)."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """Links on which we send: the consumers of queues (2.6.7, 2.6.12, 3.3, 3.4).
 
 A delivery needs three things at once: a message, link credit, and room in the session's window. The
-queue asks for the last two (``has_room``) and brings the first (``deliver``).
+queue checks the last two (``has_room``) and supplies the first (``deliver``).
 
 Settlement
 ----------
-* Link mode settled: a message is gone when it is sent.
-* Otherwise it stays with the link until the peer settles it, with an outcome or without (then the
-  source's default outcome, AMQP10-OUT-03), or sends an outcome and leaves the settling to us, which
-  we then do and report.
-* What is left when the link ends is released: it goes back to its old place, and it does not count
-  as an attempt.
+* Link mode settled: a message is settled when it is sent.
+* Otherwise it stays with the link until the peer settles it, with or without an outcome (without:
+  the source's default outcome, AMQP10-OUT-03), or sends an outcome and leaves settling to us; then
+  we settle and report it.
+* Messages left when the link ends are released: they return to their old places, and this does not
+  count as an attempt.
 
 =========  =======================================================  ==============
 outcome    the message                                              delivery-count
@@ -21,8 +21,8 @@ released   goes back to its place                                   unchanged
 modified   goes back; with undeliverable-here never to this link    + 1 if delivery-failed
 =========  =======================================================  ==============
 
-A link of mode ``copy`` only looks: it sees what waits, each message once, and its outcomes change
-nothing.
+A link of mode ``copy`` only browses: it gets each waiting message once, and its outcomes have no
+effect.
 """
 
 from __future__ import annotations
@@ -245,8 +245,8 @@ class OutgoingLink(Link):
             session.transmit_all(self, frames)
 
     def _too_large(self, entry: Entry, size: int) -> None:
-        """Return the message to its queue and end the link: the peer does not take messages of this
-        size (AMQP10-LINK-15)."""
+        """Return the message to its queue and end the link: the peer does not accept messages of
+        this size (AMQP10-LINK-15)."""
         if self.copies:
             entry.deliveries -= 1
         else:
@@ -350,13 +350,14 @@ class OutgoingLink(Link):
             self.session.settled_by_us(plain, state)
 
     def forget(self, deliveries: list[Delivery]) -> None:
-        """Drop ``deliveries``: they are settled as far as the session is concerned."""
+        """Drop ``deliveries``, which are settled for the session."""
         self.session.forget(deliveries)
         for delivery in deliveries:
             self.unsettled.pop(delivery.id, None)
 
     def apply(self, deliveries: list[Delivery], state: Any) -> None:
-        """End deliveries in ``state``, an outcome. Returned messages are not dispatched here."""
+        """Settle deliveries with the outcome ``state``. Returned messages are not dispatched
+        here."""
         if self.copies:
             return
         entries = [delivery.entry for delivery in deliveries]

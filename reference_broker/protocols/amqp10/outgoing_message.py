@@ -1,5 +1,5 @@
-"""A message as it is sent: a header for this delivery, annotations, and the bare message, which
-arrived or was made once (3.2)."""
+"""A message as sent: a header for this delivery, annotations, and the bare message, received or
+made once (3.2)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbo
 
 
 def encoded(entry: Entry, now: Instant) -> bytes:
-    """Return the message of ``entry`` as it is sent ``now``, in ns since 1970. Of a large message
-    this is everything in front of its file."""
+    """Return the message of ``entry`` as sent ``now`` (ns since 1970). Of a large message this is
+    everything before its file."""
     message = entry.message
     if isinstance(message, AmqpMessage):
         left = message.ttl

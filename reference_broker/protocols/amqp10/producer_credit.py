@@ -1,17 +1,16 @@
 """Credit of producers: ``amqpCredits`` and ``amqpLowCredits`` (ARTEMIS-FLOW, chapter AMQP).
 
-With C the credits, L the low mark, c the credit that is left and p the deliveries that have begun
-to arrive and are not answered yet:
+With C the credits, L the low mark, c the remaining credit and p the deliveries that have begun to
+arrive and are unanswered:
 
 1. Nothing is done while c > L - p.
-2. Otherwise the credit is raised by C - c - p, so that credit and unanswered deliveries together
-   are C again. Never more: what a producer may have outstanding is at most C, whatever the moment.
-3. While the address has no room nothing is granted. What was granted before stays good: a producer
-   can fill the rest of its credit into a full address. When there is room again rules 1 and 2 are
-   applied once more.
+2. Otherwise the credit is raised by C - c - p, so that credit and unanswered deliveries again add
+   up to C. A producer never has more than C outstanding.
+3. While the address has no room, nothing is granted. Earlier grants stay valid: a producer can use
+   up its credit at a full address. Once there is room again, rules 1 and 2 are reapplied.
 
-The rule is applied after every delivery, so the moments of refill do not depend on how many
-frames came at once: with 100 and 30, after 70 deliveries, then 140.
+The rule is applied after every delivery, so the times of refill do not depend on how many frames
+arrive together: with 100 and 30, after 70 deliveries, then 140.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ProducerCredit:
         self._admission = admission
 
     def refill(self, credit: ReceiverCredit, unanswered: int, on_room: Callable[[], None]) -> int:
-        """Return how many deliveries to grant now. For want of room that is 0, and ``on_room`` is
+        """Return how many deliveries to grant now. Without room this is 0, and ``on_room`` is
         called later."""
         if credit.credit > self.low - unanswered:
             return 0

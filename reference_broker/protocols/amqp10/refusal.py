@@ -1,7 +1,7 @@
 """Refusals: kinds of mistakes, the endpoint that each ends, its condition, and its requirement.
 
-An error ends the smallest endpoint that cannot go on: a link (``detach``), a session (``end``) or
-the connection (``close``). Where the specification fixes the endpoint we follow it, also where that
+An error ends the smallest endpoint that cannot continue: a link (``detach``), a session (``end``)
+or the connection (``close``). Where the specification names the endpoint we follow it, even if that
 is harsh: a handle above the maximum or in use closes the connection.
 """
 

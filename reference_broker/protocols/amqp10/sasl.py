@@ -9,16 +9,15 @@
                      <------------------  sasl-response
     sasl-outcome     ------------------>
 
-* ANONYMOUS (RFC 4505) is for everybody; offered only where nobody must say who they are.
+* ANONYMOUS (RFC 4505) admits everybody; offered only where no login is required.
 * PLAIN (RFC 4616): ``[authorization id] NUL name NUL password``. An authorization id must be empty
-  or the name itself: nobody may act for others here. Where security is off any name and password
-  will do.
-* EXTERNAL (RFC 4422, appendix A): the transport knows who the peer is, by its certificate. Offered
-  only to a peer that has shown one; it fails if that is nobody's.
+  or the name itself: nobody may act for others here. With security off, any name and password are
+  accepted.
+* EXTERNAL (RFC 4422, appendix A): the transport identifies the peer by its certificate. Offered
+  only to peers that presented one; it fails if the certificate belongs to no user.
 
-Every failure is outcome ``auth`` (1), for a mechanism that was not offered too, and says nothing
-about the reason; then the connection is closed. Passwords are compared in constant time, also for a
-name that nobody has.
+Every failure, including a mechanism that was not offered, is outcome ``auth`` (1) without a reason;
+then the connection is closed. Passwords are compared in constant time, even for unknown names.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ OK, AUTH = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a negotiation. ``detail`` is for people on our side alone."""
+    """The end of a negotiation. ``detail`` is only for the broker's operators."""
 
     code: int
     user: str

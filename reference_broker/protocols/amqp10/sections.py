@@ -1,4 +1,4 @@
-"""Sections of a message: where each begins and ends (3.2). Only their frame is looked at."""
+"""Sections of a message: where each begins and ends (3.2). Their content is not parsed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BadMessage(Exception):
 def sections(data: bytes) -> list[tuple[int, int, int, int]]:
     """Return code, begin, begin of the value, and end of each section. Raises :class:`BadMessage`.
 
-    The order is that of the specification. A body of one kind must be there: data sections,
+    The order is that of the specification. There must be a body of one kind: data sections,
     sequence sections, or one value.
     """
     sections_found: list[tuple[int, int, int, int]] = []

@@ -2,27 +2,25 @@
 
 Windows
 -------
-Each transfer frame takes one number of a sequence that has the session to itself (AMQP10-WIN-01);
-nothing on the wire carries it, both sides count. Names as in the specification, all numbers are
-serial (RFC 1982):
+Each transfer frame takes the next number of its session's sequence (AMQP10-WIN-01); the number is
+not sent, both sides count. Names are those of the specification, all numbers are serial (RFC 1982):
 
 1. Sending: ``next_outgoing_id`` goes up by one, ``remote_incoming_window`` down by one
-   (AMQP10-WIN-02, -04). At zero we wait; a message may be cut in two by that.
+   (AMQP10-WIN-02, -04). At zero we wait, possibly within a message.
 2. Receiving: ``next_incoming_id`` goes up by one, ``incoming_window`` and
    ``remote_outgoing_window`` down by one (AMQP10-WIN-03, -05). A transfer at a window of zero is a
    violation (AMQP10-WIN-09).
-3. A flow says what the peer had received when it sent it. What is still on its way uses up the
-  front of the new window::
+3. A flow states what the peer had received when it sent the flow. Transfers still in transit use up
+   the front of the new window::
 
        remote_incoming_window := flow.next-incoming-id + flow.incoming-window - next_outgoing_id     (AMQP10-WIN-07)
 
    Without next-incoming-id the peer has not seen our ``begin``: our first number takes its place
    (AMQP10-WIN-08).
-4. Our own window is opened again, to its full size, when half of it is used.
+4. Our own window is reset to its full size when half of it is used.
 5. While the broker is short of memory or disk space our window is 0 (RABBITMQ-FLOW-conn-1): the
-   peer is told when an alarm is raised, and when the last is cleared. What was on its way when the
-   window was closed is taken, as many transfers as a whole window has; beyond that it is a
-   violation as ever.
+   peer gets a flow when an alarm is raised, and when the last is cleared. Transfers in transit when
+   the window was closed are accepted, up to a whole window; any more are a violation as usual.
 
 Life
 ----
@@ -36,14 +34,13 @@ other frames   handled                          ignored
 
 Handles
 -------
-An input handle stands for a link from its ``attach`` to its ``detach``. A link that we ended with
-an error keeps its handle until the peer's ``detach``, so that what arrives for it can be told from
-what arrives for nothing: the first is an errant link (AMQP10-SESS-06), the second an unattached
-handle (AMQP10-SESS-05). The same holds for delivery-ids.
+An input handle denotes a link from its ``attach`` to its ``detach``. A link that we ended with an
+error keeps its handle until the peer's ``detach``, to distinguish an errant link (AMQP10-SESS-06)
+from an unattached handle (AMQP10-SESS-05). The same holds for delivery-ids.
 
-What we have to say about deliveries that arrived is collected until the end of a call, or until
-something else has to be said, and leaves as few dispositions as possible (AMQP10-DISP-05: one may
-cover several links).
+Our dispositions of received deliveries are collected until the end of a call, or until another
+frame must be sent, and merged into as few as possible (AMQP10-DISP-05: one may cover several
+links).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -136,7 +133,7 @@ class Session:
     # --- what goes out ----------------------------------------------------------------------------
 
     def send(self, performative: Composite) -> None:
-        """Send one frame without payload, behind all settlements collected before."""
+        """Send one frame without payload, after all settlements collected so far."""
         self.flush()
         self.connection.send(frame(self.our_channel, performative.encode()))
 
@@ -178,7 +175,7 @@ class Session:
         return self.remote_incoming_window > 0 and not self._pending and not self.connection.held
 
     def transmit(self, data: bytes) -> None:
-        """Send one transfer frame. ``can_send()`` must have been true just before."""
+        """Send one transfer frame. Check ``can_send()`` just before."""
         self.next_outgoing_id = (self.next_outgoing_id + 1) & serial_numbers.MASK
         self.remote_incoming_window -= 1
         self.connection.send(data)
@@ -200,7 +197,7 @@ class Session:
                 return
 
     def resume(self) -> None:
-        """Send what waits: the window or the connection may take more."""
+        """Send what waits: the window or the connection may have room."""
         self._transmit_pending()
         while self.blocked and self.can_send():
             self.blocked.popitem(last=False)[0].resume()
@@ -436,14 +433,14 @@ class Session:
         )
 
     def _link_failed(self, link: Link, problem: Refusal) -> None:
-        """End one link with an error. Raise an error of wider scope again (AMQP10-LINK-09)."""
+        """End one link with an error, or re-raise an error of wider scope (AMQP10-LINK-09)."""
         if problem.fault.scope is not Scope.LINK:
             raise problem
         self.connection.observe(problem.fault.requirement, problem.detail)
         self.break_link(link, problem)
 
     def break_link(self, link: Link, problem: Refusal) -> None:
-        """End ``link`` from our side. Its deliveries go back."""
+        """End ``link`` from our side. Its deliveries return to the queue."""
         for id in link.unsettled:
             self._errant[id] = link
             self._errant_ids.add(id)
@@ -481,7 +478,7 @@ class Session:
         link.attach_to_close()
 
     def _release(self, link: Link) -> None:
-        """Detach ``link`` from its queue and give its deliveries back."""
+        """Detach ``link`` from its queue and return its deliveries."""
         if self._pending:
             for holder, frames in self._pending:
                 if holder is link:
@@ -506,7 +503,7 @@ class Session:
         self._discarding = True
 
     def release_links(self) -> list[Link]:
-        """Give up all links; return those that must part from their queues."""
+        """Drop all links; return those to be detached from their queues."""
         self.shared.alarms.watchers.pop(self.alarmed, None)
         links = [link for link in self.links.values() if link.state is LinkState.ATTACHED]
         for link in links:

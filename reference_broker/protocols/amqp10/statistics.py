@@ -1,4 +1,4 @@
-"""Questions about statistics, and their answers as AMQP 1.0 messages
+"""Statistics queries and answers as AMQP 1.0 messages
 (:mod:`brokerproof.reference_broker.families.activemq.statistics`)."""
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _VALUE = b"\0\x53\x77"
 
 
 class StatisticsCodec:
-    """Answers have the correlation-id of their question."""
+    """Answers have the correlation-id of their query."""
 
     def asker(self, message: Message) -> tuple[str, Any]:
-        """Return the address of the answer, empty for none, and the question's correlation-id."""
+        """Return the reply address (empty: none) and the query's correlation-id."""
         if isinstance(message, AmqpMessage):
             properties = properties_of(message.bare) or Properties()
             return properties.reply_to or "", properties.correlation_id

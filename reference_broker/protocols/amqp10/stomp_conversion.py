@@ -1,8 +1,7 @@
 """From STOMP to AMQP and back.
 
-In STOMP a message has headers, a body, and perhaps a content-length: text without, bytes with
-(ARTEMIS-STOMP-jms-1). In AMQP that is the kind of body: an amqp-value that is a string, or a data
-section.
+A STOMP message with a content-length is bytes, one without is text (ARTEMIS-STOMP-jms-1). In AMQP
+that is the kind of body: a data section, or an amqp-value with a string.
 
 =====================  ==============================  ==========================================================
 STOMP header           AMQP                            remarks
@@ -24,8 +23,8 @@ other headers          application-properties          strings from STOMP; from 
 
 Bodies from AMQP: a string, or none, is text; any other simple value is bytes
 (ARTEMIS-CROSSING-body-2), written out; data sections are one run of bytes; lists, maps and
-sequences go as the bytes of their AMQP encoding, and the header ``amqp-body`` says ``value`` or
-``sequence``. A header that cannot be read is left out: a consumer that asks for a message gets it.
+sequences become the bytes of their AMQP encoding, with the header ``amqp-body``: ``value`` or
+``sequence``. An unreadable header is omitted, so that consumers still get the message.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Source(Protocol):
 
     @property
     def described(self) -> bytes:
-        """Return the sections that tell more than the body."""
+        """Return the sections that describe the body."""
 
     @property
     def bare_size(self) -> int: ...
@@ -159,7 +158,7 @@ def _head(envelope: Envelope) -> bytes:
 
 
 def _property(properties: Properties, name: str, text: str) -> bool:
-    """Put a header into its own property; False if it has none, or the value does not fit."""
+    """Put a header into its AMQP property; False if there is none, or the value does not fit."""
     if name in _TEXTS:
         setattr(properties, _TEXTS[name], text)
     elif name in _INSTANTS:
@@ -300,7 +299,7 @@ def identity(value: Any) -> str:
 
 
 def _simple(data: bytes, at: int) -> Any:
-    """Return the value there; if it cannot be read a list, which counts as not simple."""
+    """Return the value there; for an unreadable one a list, which is not simple."""
     try:
         return decode(data, at)[0]
     except DecodeError:

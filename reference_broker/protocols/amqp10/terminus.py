@@ -52,11 +52,11 @@ def where(
 
 
 def placed(family: BrokerFamily, name: str, routing: RoutingType | None) -> str:
-    """Return the address of ``name``. With qualified names each routing type has an address of its
-    own."""
+    """Return the address of ``name``. With qualified names, each routing type has its own
+    address."""
     return qualified(name, routing) if family.qualified_names else name
 
 
 def dynamic_name(container: str, link: str, number: int) -> str:
-    """Return a name for a node made on request, with the name of its owner (AMQP10-TERM-03)."""
+    """Return a name for a dynamic node, containing its owner's name (AMQP10-TERM-03)."""
     return f"dynamic.{container}.{link}.{number}"

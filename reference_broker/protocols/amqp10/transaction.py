@@ -37,7 +37,7 @@ class LiveTransaction:
         self._core.send(message, self._router.charge_transaction(message))
 
     def doom(self, reason: str) -> None:
-        """Allow only a rollback from here on, because of ``reason``."""
+        """Allow only a rollback from now on, because of ``reason``."""
         self.doomed = self.doomed or reason
 
     def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:

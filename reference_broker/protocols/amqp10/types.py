@@ -1,7 +1,7 @@
 """AMQP types as Python values.
 
-Where Python has a type that says the same, that type is used; the rest are small subclasses, so
-that a value which was read keeps its AMQP type when it is written again.
+Where Python has an equivalent type, it is used; the rest are small subclasses, so that a decoded
+value keeps its AMQP type when it is encoded again.
 
 =============  ==================      ===========  ===================
 AMQP           Python                  AMQP         Python
@@ -93,7 +93,7 @@ class Decimal128(bytes):
 
 
 class Described(NamedTuple):
-    """A value with a descriptor that says what it stands for."""
+    """A value with a descriptor that names its meaning."""
 
     descriptor: Any
     value: Any
@@ -106,8 +106,8 @@ class Pairs(tuple[tuple[Any, Any], ...]):
 class Array(list[Any]):
     """Values of one type. ``kind`` is the Python type from the table above (NoneType for null).
 
-    ``described`` says that every element has the descriptor ``descriptor``, which is not repeated
-    in the elements.
+    If ``described``, every element has the descriptor ``descriptor``, which is not repeated in the
+    elements.
     """
 
     __slots__ = ("described", "descriptor", "kind")

@@ -11,12 +11,12 @@ ttl            -> CLOSED      -> CLOSED       --
 peer gone      CLOSED         CLOSED          ignored
 =============  =============  ==============  ========
 
-A close is sent no packet: the protocol has one for a broker that ends, and none for a peer's
-mistake. Only what could not be stored is answered with an exception before.
+A close sends no packet: the protocol has one for a broker that shuts down, but none for a peer's
+mistake. Only requests that could not be stored get an exception first.
 
-The TTL is what the broker-wide override says, else what the last ping asked for, else a minute; -1
-is for ever. Every ping is sent back as it received. Who is silent for so long is closed at the next
-pass that looks for such (:mod:`core.liveness`).
+The TTL is the broker-wide override, else the last ping's request, else a minute; -1: unlimited.
+Every ping is returned unchanged. A peer that is silent for longer is closed at the next check
+(:mod:`core.liveness`).
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class CoreConnection:
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """Close behind an exception for each session: a request of the peer cannot be stored."""
+        """Send each session an exception and close: a request of the peer cannot be stored."""
         error = int32(codes.IO_ERROR), optional(words, reason)
         for channel in self._sessions:
             self.send(packet(codes.EXCEPTION, channel, *error))

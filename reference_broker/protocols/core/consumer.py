@@ -1,12 +1,11 @@
 """Consumers of the CORE protocol, and their credit in bytes.
 
-Credit (ARTEMIS-FLOW-consumer-1): a consumer begins with none. What its client gives is added; -1
-takes the limit away for good, and 0 takes what is left of the credit away. A message is delivered
-while the credit is above zero, and is charged the bytes of its whole packet, so that the credit
-may end below zero. From that the client makes its windows: one of W bytes gives W and then gives
-back what it has consumed; one of 0 gives 1 for each message that somebody waits for, and takes it
-away when nobody does any more. A message that is acknowledged gives nothing back: that is the
-client's to say.
+Credit (ARTEMIS-FLOW-consumer-1): a consumer begins with none. The client's grants are added; -1
+removes the limit permanently, and 0 voids the remaining credit. A message is delivered while the
+credit is above zero, and costs the bytes of its whole packet, so the credit may become negative.
+The client builds its windows from this: one of W bytes grants W and then again what it has
+consumed; one of 0 grants 1 for each waiting receive call, and voids it when none waits.
+Acknowledgements return no credit: only the client grants it.
 """
 
 from __future__ import annotations
@@ -103,8 +102,8 @@ class CoreConsumer:
         self._session.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Send one message. A message in a file stays for others: CORE would send it as a large
-        message."""
+        """Send one message. A message in a file is left to other consumers: CORE would send it as a
+        large message."""
         if entry.message.large is not None:
             entry.barred = (*(entry.barred or ()), self)
             self.queue.unsettled += 1
@@ -151,7 +150,7 @@ class CoreConsumer:
             self.queue.dispatch()
 
     def settle(self, number: int, *, one: bool) -> list[Entry]:
-        """Remove and return the entries up to the message ``number``, or that ``one`` alone. Raises
+        """Remove and return the entries up to the message ``number``, or only that ``one``. Raises
         Refusal."""
         if self.browses:
             return []
@@ -173,7 +172,7 @@ class CoreConsumer:
         return taken
 
     def rolled_back(self, outcome: Outcome) -> None:
-        """Return everything unacknowledged to the queue, without a dispatch."""
+        """Return all unacknowledged messages to the queue, without a dispatch."""
         entries = list(self._unsettled.values())
         self._unsettled.clear()
         self._session.holding.pop(self, None)

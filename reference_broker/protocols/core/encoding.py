@@ -1,11 +1,9 @@
-"""Values, packets and frames of the CORE protocol as bytes: what a peer sent is read, what it gets
-is put together.
+"""Values, packets and frames of the CORE protocol, decoded and encoded.
 
-A packet is four bytes with the size of the rest, one with its type, eight with its channel, and
-its fields. Text is UTF-16, low byte first, behind its length in bytes (*text* here); or, where
-Artemis writes Java strings, behind its length in characters and in one of three forms that depend
-on that length (*words* here). Truth is any byte but 0, and is written as Artemis writes it, as
-255.
+A packet is four bytes with the size of the rest, one with its type, eight with its channel, and its
+fields. Text is UTF-16, low byte first, after its length in bytes (*text* here); or, where Artemis
+writes Java strings, after its length in characters and in one of three forms that depend on that
+length (*words* here). True is any byte but 0, and is written as 255, like Artemis does.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ T = TypeVar("T")
 
 
 class Packet(NamedTuple):
-    """One packet; ``fields`` are the bytes behind its head."""
+    """One packet; ``fields`` are the bytes after its head."""
 
     type: int
     channel: int
@@ -52,7 +50,7 @@ class PacketParser:
         return True
 
     def next(self) -> Packet | None:
-        """Return the next packet, None when it is not complete. Raises :class:`Malformed` for bytes
+        """Return the next packet; None while it is incomplete. Raises :class:`Malformed` for bytes
         that are not a packet."""
         waiting = self._waiting
         if len(waiting) < 4:
@@ -71,8 +69,8 @@ class PacketParser:
 
 
 class Fields(FieldReader):
-    """Reads the fields of a packet in order. Each method raises :class:`Malformed` for bytes that
-    are no such value."""
+    """Reads the fields of a packet in order. Each method raises :class:`Malformed` for invalid
+    bytes."""
 
     __slots__ = ()
 

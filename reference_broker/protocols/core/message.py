@@ -5,8 +5,8 @@
     13 + length of the body (4) | body | number (8) | address | user id | type | durable |
     expiration | timestamp | priority | properties
 
-A message is kept as bytes, and sent as it arrived but for its number, which the broker gives. A
-body of type 3 is text (a text that may be missing), everything else is bytes.
+A message is kept as bytes, and sent unchanged except for its number, which the broker assigns. A
+body of type 3 is optional text, everything else is bytes.
 
 =====================  =============================================================================================
 CORE                   STOMP header
@@ -16,7 +16,7 @@ expiration, timestamp  ``expires``, ``timestamp``: milliseconds since 1970, unle
 properties             by their names, values written out; none of those that begin with ``_AMQ`` or ``__AMQ``
 =====================  =============================================================================================
 
-The other way each header but these becomes a property that is a text.
+In the other direction, each other header becomes a text property.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _value(fields: Fields) -> Any:
 
 
 class CoreRecords:
-    """Messages in files: the body behind its length, then everything from the address on."""
+    """Messages in files: the body after its length, then everything from the address on."""
 
     def encode(self, message: CoreMessage) -> bytes:
         return int32(len(message.data)) + message.data + message.tail
@@ -184,7 +184,7 @@ class CoreRecords:
 
 
 class Arrival:
-    """A message in a packet, without a number. ``cost`` is the credit that its producer needed."""
+    """A message in a packet, without a number. ``cost`` is the credit that it cost its producer."""
 
     __slots__ = ("cost", "data", "fields", "tail")
 
@@ -214,7 +214,7 @@ def encoded(message: Message) -> bytes:
 
 
 def marker(number: int, address: str, name: str, value: int) -> bytes:
-    """Return a message without body whose one property is a number."""
+    """Return a message without body, with one numeric property."""
     names = b"\1" + int32(1) + text(name) + int8(7) + int64(value)
     tail = _tail(
         address, 0, durable=False, expiration=0, timestamp=0, priority=_USUAL_PRIORITY, names=names

@@ -1,22 +1,21 @@
 """Credit of producers, in bytes: what one session may send to one address (manual, chapter on flow
 control).
 
-A producer asks for credit, and pays for a message what its encoding has in bytes
-(ARTEMIS-FLOW-producer-1). Nobody looks here whether it keeps to it: that is the client's part
+A producer requests credit, and each message costs the bytes of its encoding
+(ARTEMIS-FLOW-producer-1). The broker does not check this: the client enforces its own credit
 (ARTEMIS-FLOW-block-5).
 
-1. An address that is not full gives what was asked for. One that is full under BLOCK gives it when
-   it has room again; what was asked for first is given first. One that is full under FAIL refuses
-   it, and the client tells its user.
-2. *Within the room*: of an address with a maximum size under BLOCK a producer gets no more than its
-   room, what it has and did not use taken off (ARTEMIS-FLOW-producer-2). The rest is given when
-   there is more room. So one producer that keeps to its credit can pass the maximum by what a
-   message is charged beyond its bytes, and several by about their windows together
-   (ARTEMIS-FLOW-producer-3).
+1. An address that is not full grants the request. One that is full under BLOCK grants it once it
+   has room again, in order of request. One that is full under FAIL refuses it, and the client
+   reports that to its user.
+2. *Within the room*: if an address has a maximum size under BLOCK, a producer gets no more than its
+   room, less the producer's unused credit (ARTEMIS-FLOW-producer-2). The rest is granted when there
+   is more room. So one producer within its credit can exceed the maximum only by the overhead
+   charged for each message, several by about the sum of their windows (ARTEMIS-FLOW-producer-3).
 
-Rule 2 is the manual's. Release 2.56.0 gives all that was asked for as long as the address is not
-full (ServerSessionImpl.requestProducerCredits, PagingStoreImpl.checkMemory):
-``core_grants_within_room`` turns the rule off.
+Rule 2 is the manual's. Release 2.56.0 grants every request in full while the address is not full
+(ServerSessionImpl.requestProducerCredits, PagingStoreImpl.checkMemory): ``core_grants_within_room``
+turns the rule off.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Grants:
             self.offer()
 
     def spent(self, size: int) -> None:
-        """Take the cost of a message off the outstanding credit."""
+        """Subtract the cost of a message from the outstanding credit."""
         self.outstanding = max(0, self.outstanding - size)
 
     def offer(self) -> None:

@@ -1,5 +1,4 @@
-"""Requests to a CORE session: what they may ask for, and what each part of a session needs of its
-connection."""
+"""Requests to a CORE session, and what each part of a session needs from its connection."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class Connection(Protocol):
 
 
 class ResponseRequest:
-    """The response that a packet asks for: ``answer``, and its correlation id. ``answered`` if its
+    """The requested response to a packet: ``answer``, and its correlation id. ``answered`` if its
     handler sent another one."""
 
     __slots__ = ("answer", "answered", "correlation")

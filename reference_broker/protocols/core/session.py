@@ -1,9 +1,9 @@
 """A CORE session: its queues, consumers, producers and transaction. One channel of a connection.
 
-Each packet that a session can be asked is a method here, of its queues or of its producers, found
-by its number in :data:`HANDLERS`. One that raises :class:`Refusal` is answered by an exception
-where an answer is response, and else not at all, as Artemis has it (ServerSessionPacketHandler);
-nothing that a peer sends ends the session but ``close`` and what is not a packet.
+Each kind of packet has a method here, in its queues or its producers, found by number in
+:data:`HANDLERS`. If it raises :class:`Refusal`, the answer is an exception if a response was
+requested, otherwise nothing, as in Artemis (ServerSessionPacketHandler). Only ``close`` and bytes
+that are not a packet end the session.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Session:
         self.shared.outbox.wait_for(self.connection.conn, batch)
 
     def handle(self, type: int, fields: Fields) -> bool:
-        """Carry out a packet. Return False when the session is over. Raises Malformed."""
+        """Handle a packet. Return False when the session has ended. Raises Malformed."""
         handler_of = HANDLERS.get(type)
         if handler_of is None:
             return True
@@ -136,7 +136,7 @@ class Session:
         self.release(Outcome.RELEASED)
 
     def release(self, outcome: Outcome) -> None:
-        """End the session: undo its transaction and give unacknowledged messages back."""
+        """End the session: undo its transaction and return unacknowledged messages."""
         self.producers.close()
         consumers = list(self.consumers.values())
         self.consumers.clear()
@@ -190,7 +190,7 @@ class Session:
         self._consumer(fields.int64()).given(fields.int32())
 
     def force_delivery(self, fields: Fields, response: ResponseRequest) -> None:
-        """Answer behind all messages that can be delivered, which have been."""
+        """Answer after all deliverable messages, which have been sent."""
         consumer, sequence = self._consumer(fields.int64()), fields.int64()
         if consumer.queue.when_read(lambda: self._forced(consumer, sequence)):
             return

@@ -34,7 +34,7 @@ class SessionProducers:
         self._routes: dict[tuple[str, RoutingType | None], Envelope] = {}
 
     def close(self) -> None:
-        """Give back the credit that was not used."""
+        """Return unused credit."""
         for grants in self._grants.values():
             grants.close()
 

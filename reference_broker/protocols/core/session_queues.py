@@ -129,7 +129,7 @@ class SessionQueues:
         self._connection.send(queries.of_queue(self._channel, name, rule, binding, on_demand))
 
     def find(self, name: str) -> tuple[str, Queue]:
-        """Return the queue ``name`` behind the name of its address. Raises :class:`Refusal`."""
+        """Return the queue ``name``, given after its address's name. Raises :class:`Refusal`."""
         binding = self._router.addresses.queue_by_name(name)
         if binding is None:
             raise Refusal(codes.NO_QUEUE, f"Queue {name} does not exist")

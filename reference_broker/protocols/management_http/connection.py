@@ -1,10 +1,9 @@
 """One HTTP connection to the management API: requests are read and answers written by h11, in
 order.
 
-A request is looked at in the order in which RabbitMQ's server does: does the path exist (404), may
-the method be used on it (405), who asks (401), can the answer be had in a form that is accepted
-(406), is there such a thing (404). What is not HTTP, or has an Authorization that is no such
-header, is 400.
+A request is checked in the order of RabbitMQ's server: path (404), method (405), login (401),
+accepted content types (406), existence of the object (404). Anything but HTTP, or a malformed
+Authorization, is 400.
 """
 
 from __future__ import annotations

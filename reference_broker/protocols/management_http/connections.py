@@ -1,4 +1,4 @@
-"""Connections: who they are, and whether they are held back."""
+"""Connections: their identities, and whether they are blocked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entries(shared: BrokerContext) -> list[dict[str, Any]]:
 
 
 def described(shared: BrokerContext) -> Iterator[tuple[int, Arrival, Described]]:
-    """Return the connections that are open, by number, with where they came from."""
+    """Return the open connections by number, with their peers' addresses."""
     for conn, connection in shared.connections.items():
         if isinstance(connection, Describes) and (description := connection.describe()) is not None:
             yield conn, shared.arrivals[conn], description
@@ -69,7 +69,7 @@ def _end(text: str) -> tuple[str, int]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a field table for JSON. A value that is neither number, text nor truth is written as
+    """Return a field table for JSON. A value other than number, text or boolean is written as
     text."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}

@@ -1,4 +1,4 @@
-"""Queues: what waits in them and what is out."""
+"""Queues: their waiting and unacknowledged messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ VHOST = "/"
 
 
 def entries(broker: node.Node) -> list[dict[str, Any]]:
-    """Return ``/api/queues``: the queues that clients declared, or that were made for them, by
-    name."""
+    """Return ``/api/queues``: queues declared by clients or created for them, by name."""
     out: dict[Queue, int] = {}
     for connection in broker.shared.connections.values():
         for queue, entry in connection.out() if isinstance(connection, Describes) else ():

@@ -26,7 +26,7 @@ class Place:
     names: tuple[str, ...]
 
     def look(self, broker: Node, user: str) -> Any:
-        """Return what is there for ``user``. Raises :class:`Missing`."""
+        """Return the object as ``user`` sees it. Raises :class:`Missing`."""
         return self.ask(broker, user, *self.names)
 
 

@@ -1,8 +1,8 @@
 """State of an OpenWire client: its login, sessions, producers, consumers, transactions.
 
-Each command that a client can be asked is a method here, found by its type in :data:`HANDLERS`. One
-that raises :class:`Refusal` is answered with ExceptionResponse, or with ConnectionError if no
-response was asked for. Only ShutdownInfo and bytes that are not a command end a connection.
+Each client command has a method here, found by type in :data:`HANDLERS`. If it raises
+:class:`Refusal`, the answer is ExceptionResponse, or ConnectionError if no response was requested.
+Only ShutdownInfo and bytes that are not a command end a connection.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _MOST_ROUTES = 1024
 
 
 class ResponseRequest:
-    """The response that a command asks for: the command's number, and ``response`` if it wants one.
+    """The requested response to a command: the command's number, and ``response`` if it wants one.
     ``withheld`` if it is sent later."""
 
     __slots__ = ("number", "response", "withheld")
@@ -92,7 +92,7 @@ class Connection(Protocol):
         """True if input for this connection is still read."""
 
     def answer(self, request: ResponseRequest) -> None:
-        """Send the response that was asked for, if any."""
+        """Send the requested response, if any."""
 
     def refuse(self, request: ResponseRequest, problem: Refusal) -> None:
         """Send an exception as the response."""
@@ -110,20 +110,20 @@ class Connection(Protocol):
         """Neither read nor execute anything until there is space for ``sending``."""
 
     def go_on(self, request: ResponseRequest) -> None:
-        """Go on behind the message of ``request``, which needs no more space."""
+        """Continue after the message of ``request``, which no longer waits for space."""
 
 
 @dataclass(slots=True)
 class _Members:
-    """A session's consumers and producers. They are kept apart: a consumer and a producer may have
-    the same numbers, and such tuples are equal."""
+    """A session's consumers and producers. They are kept apart because a consumer and a producer
+    may have equal ids."""
 
     consumers: OrderedDict[ConsumerId, None] = field(default_factory=OrderedDict)
     producers: OrderedDict[ProducerId, None] = field(default_factory=OrderedDict)
 
 
 class Client:
-    """The state of a client: all behind its login."""
+    """The state of a client after its login."""
 
     def __init__(self, connection: Connection, flow: ProducerFlow) -> None:
         self.connection = connection
@@ -208,7 +208,7 @@ class Client:
             )
 
     def remove(self, fields: Fields, request: ResponseRequest) -> None:
-        """End a connection, a session, a producer or a consumer, with all that it has."""
+        """End a connection, a session, a producer or a consumer, with everything in it."""
         id = structure(fields, self.version)
         last: int | None = fields.int64() if self.version >= 5 else codes.UNKNOWN
         last = None if last == codes.UNKNOWN else last
@@ -235,8 +235,7 @@ class Client:
         del self._sessions[id]
 
     def end(self, last: int | None = None) -> None:
-        """End everything. Messages dispatched up to ``last`` count as tried; all of them for
-        None."""
+        """End everything. Messages dispatched up to ``last`` (None: all) count as tried."""
         for transaction in list(self._transactions.values()):
             transaction.roll_back()
         self._transactions.clear()
@@ -250,7 +249,7 @@ class Client:
         self._pulls.clear()
 
     def flush(self, fields: Fields, request: ResponseRequest) -> None:
-        """Answer behind all commands that arrived before."""
+        """Answer after all earlier commands."""
 
     def add_or_remove_destination(self, fields: Fields, request: ResponseRequest) -> None:
         structure(fields, self.version)
@@ -336,8 +335,8 @@ class Client:
             self.shared.router.addresses.tidy(consumer.queue)
 
     def pull(self, fields: Fields, request: ResponseRequest) -> None:
-        """Send a message to a consumer without prefetch. The timeout is in ms: 0 for ever, -1 not
-        at all."""
+        """Send a message to a consumer without prefetch. The timeout is in ms; 0: wait
+        indefinitely, -1: do not wait."""
         id = structure(fields, self.version)
         structure(fields, self.version)
         timeout_ms = fields.int64()
@@ -518,7 +517,7 @@ class Client:
         return transaction
 
     def forget(self, sending: PendingSend) -> None:
-        """Drop ``sending``, which stalls the connection: that ends."""
+        """Drop ``sending``, which stalled the connection, because that has ended."""
         self._flow.left(sending)
 
     def resume(self) -> None:

@@ -12,12 +12,12 @@ ShutdownInfo    -> CLOSED            -> CLOSED       ignored
 peer gone       CLOSED               CLOSED          ignored
 ==============  ===================  ==============  ========
 
-OPENED is not yet logged in. Before ConnectionInfo, and after the RemoveInfo of the connection,
+OPENED does not imply a login. Before ConnectionInfo, and after the RemoveInfo of the connection,
 the commands in ``_NEEDS_LOGIN`` are refused.
 
-A close is sent no command. We send WireFormatInfo at once: no option of the encoding, so that all
-is loose whatever the peer asks for, and the newest version. The lesser of both versions is spoken.
-BrokerInfo follows the peer's.
+A close sends no command. We send WireFormatInfo at once, with the newest version and without
+options of the encoding, so that it is always loose. The lower of both versions is used. BrokerInfo
+follows the peer's WireFormatInfo.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class State(enum.Enum):
 
 
 def least(ours: int, theirs: Any) -> int:
-    """Return the lesser of two limits. A limit that is missing or not above 0 is none."""
+    """Return the lower of two limits. A limit that is missing or not above 0 means none."""
     return theirs if (isinstance(theirs, int) and 0 < theirs < ours) or ours <= 0 else ours
 
 
@@ -161,7 +161,7 @@ class OpenWireConnection:
         self.send(command(codes.BROKER, int32(0), NO, *self._broker()))
 
     def _watch(self, now: Instant, options: dict[str, Any]) -> None:
-        """Begin to check for silence. Each side uses the lesser duration; a missing one is 0."""
+        """Begin to check for silence. Both sides use the shorter duration; a missing one is 0."""
         ours, theirs = (
             self._acceptor.openwire.max_inactivity_ms,
             options.get("MaxInactivityDuration", 0),
@@ -225,7 +225,7 @@ class OpenWireConnection:
             self._close()
 
     def answer(self, request: ResponseRequest) -> None:
-        """Send the response to a command, if it asked for one."""
+        """Send the response to a command, if requested."""
         if request.response:
             self.send(command(codes.RESPONSE, int32(0), NO, int32(request.number)))
 
@@ -251,7 +251,7 @@ class OpenWireConnection:
         self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
 
     def go_on(self, request: ResponseRequest) -> None:
-        """Read on if the message of ``request`` stalled the connection."""
+        """Resume reading if the message of ``request`` stalled the connection."""
         if self._stalled is not None and self._stalled[0] is request:
             self._stalled = None
             self.shared.outbox.resume_reading(self.conn, PauseReason.ROOM)
@@ -290,7 +290,7 @@ class OpenWireConnection:
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """Close behind ConnectionError: a request of the peer cannot be stored."""
+        """Send ConnectionError and close: a request of the peer cannot be stored."""
         error = throwable(NO_RESOURCE, reason)
         self.send(command(codes.CONNECTION_ERROR, int32(0), NO, error, NO))
         self._close()

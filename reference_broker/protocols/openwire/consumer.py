@@ -1,9 +1,9 @@
 """Consumers of OpenWire, and their prefetch in messages (release 6.3.1, PrefetchSubscription).
 
-A consumer is dispatched messages while fewer are out than its prefetch limit and its *extension*
-together. The extension grows when the client says that it has seen messages that it cannot
-acknowledge yet (DELIVERED), and shrinks as messages are acknowledged. With a limit of 0 nothing is
-out unless it was pulled.
+A consumer gets messages while it holds fewer than the sum of its prefetch limit and its
+*extension*. The extension grows when the client reports messages that it has seen but cannot
+acknowledge yet (DELIVERED), and shrinks as messages are acknowledged. With a limit of 0, only
+pulled messages are dispatched.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Client(Protocol):
 
 
 class Prefetch:
-    """The prefetch of one consumer. ``limit`` in messages; ``pulled`` is how many a client without
-    a limit has asked for."""
+    """The prefetch of one consumer. ``limit`` in messages; ``pulled`` is how many messages a client
+    with limit 0 has requested."""
 
     def __init__(self, limit: int) -> None:
         self.limit = max(0, limit)
         self.extension = self.pulled = 0
 
     def has_room(self, out: int) -> bool:
-        """Return True if one more message may be dispatched while ``out`` are."""
+        """Return True if one more message may be dispatched while ``out`` are held."""
         return self.pulled > 0 if self.limit == 0 else out - self.extension < self.limit
 
     def dispatched(self) -> None:
@@ -102,8 +102,8 @@ class OpenWireConsumer:
         self._head = int32(0) + NO + nested(id, version) + nested(destination, version)
 
     def attach(self) -> None:
-        """Join the queue. The consumer's selector picks from a shared queue; a topic's own queue
-        filters on entry."""
+        """Join the queue. The consumer's selector picks from a shared queue; a topic subscription's
+        own queue filters on entry."""
         if self.browses:
             self.queue.browsers.add(self)
             self._finish()
@@ -203,7 +203,7 @@ class OpenWireConsumer:
         return low, high
 
     def settle(self, places: tuple[int, int], outcome: Outcome) -> None:
-        """End the deliveries in ``places`` that are still out. What comes back is not
+        """End the deliveries in ``places`` that are still held. Returned messages are not
         dispatched."""
         entries: list[Entry] = []
         for place in self._order.between(*places, self._keys):
@@ -215,12 +215,12 @@ class OpenWireConsumer:
             self.queue.settle(entries, outcome)
 
     def undone(self, places: tuple[int, int]) -> None:
-        """An acknowledgement of what is in ``places`` is rolled back: it is still out."""
+        """Roll back an acknowledgement: the messages in ``places`` are still held."""
         self.prefetch.acknowledged(len(self._order.between(*places, self._keys)))
 
     def close(self, last: int | None) -> None:
-        """Leave the queue. Unacknowledged messages go back, in the order of dispatch as failed
-        deliveries up to the message ``last``: all of them for None, none if it is not there."""
+        """Leave the queue. Unacknowledged messages return; those dispatched up to the message
+        ``last`` count as failed deliveries: all for None, none if it is unknown."""
         if self.browses:
             self.queue.browsers.remove(self)
             return

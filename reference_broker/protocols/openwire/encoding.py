@@ -1,9 +1,8 @@
-"""Commands of OpenWire as bytes, in the loose encoding: what a peer sent is read, what it gets is
-put together.
+"""OpenWire commands in the loose encoding, decoded and encoded.
 
 A command is four bytes with the size of the rest, one with its type, and its fields. A string,
-bytes, a structure and an exception may be missing: a byte in front says whether they are there.
-The other encodings (tight, with a cache, without sizes) are never agreed to.
+bytes, a structure and an exception are optional: a byte before them says whether they follow. Other
+encodings (tight, with a cache, without sizes) are never negotiated.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ _ENCODED_NUL = b"\xc0\x80"
 
 
 class Command(NamedTuple):
-    """One command; ``fields`` are the bytes behind its type."""
+    """One command; ``fields`` are the bytes after its type."""
 
     type: int
     fields: bytes
 
 
 class CommandParser:
-    """Cuts commands from a stream. A command has up to ``most`` bytes behind its size."""
+    """Cuts commands from a stream. A command has up to ``most`` bytes after its size."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -36,8 +35,8 @@ class CommandParser:
         self._waiting += data
 
     def next(self) -> Command | None:
-        """Return the next command, None when it is not complete. Raises :class:`Malformed` for
-        bytes that are not a command."""
+        """Return the next command; None while it is incomplete. Raises :class:`Malformed` for bytes
+        that are not a command."""
         waiting = self._waiting
         if len(waiting) < 4:
             return None
@@ -52,8 +51,8 @@ class CommandParser:
 
 
 class Fields(FieldReader):
-    """Reads the fields of a command in order. Each method raises :class:`Malformed` for bytes that
-    are no such value."""
+    """Reads the fields of a command in order. Each method raises :class:`Malformed` for invalid
+    bytes."""
 
     __slots__ = ()
 
@@ -62,7 +61,7 @@ class Fields(FieldReader):
         return self.unsigned() << 8 | self.unsigned()
 
     def name(self) -> str:
-        """Return text that is never missing."""
+        """Return mandatory text."""
         return decoded(self.take(self.int16()))
 
     def text(self) -> str | None:
@@ -77,8 +76,7 @@ class Fields(FieldReader):
 
 
 def decoded(data: bytes) -> str:
-    """Return text that Java wrote: its UTF-16 units in UTF-8 one by one. Raises
-    :class:`Malformed`."""
+    """Return text as Java writes it: each UTF-16 unit in UTF-8. Raises :class:`Malformed`."""
     if data.isascii():
         return data.decode("ascii")
     try:
@@ -114,7 +112,7 @@ def encoded(value: str) -> bytes:
 
 
 def name(value: str) -> bytes:
-    """Return text that is never missing, cut to 65,535 bytes."""
+    """Return mandatory text, cut to 65,535 bytes."""
     data = encoded(value)
     if len(data) > 0xFFFF:
         data = data[:0xFFFF].decode("utf-8", "ignore").encode()

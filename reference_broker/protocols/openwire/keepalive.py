@@ -1,10 +1,9 @@
 """Instants of our KeepAliveInfo (release 6.3.1, AbstractInactivityMonitor.writeCheck).
 
-With R the lesser maxInactivityDuration of both sides, D the lesser initial delay and T the instant
-at which both had said them: at T + D and every R/3 from then on KeepAliveInfo is sent, unless
-something else was since the check before. So a peer waits for us two thirds of R at most. Silence
-of the peer is checked in
-:mod:`brokerproof.reference_broker.families.activemq.inactivity`.
+Let R be the shorter maxInactivityDuration of both sides, D the shorter initial delay and T the
+instant at which both were known. At T + D and every R/3 from then on, KeepAliveInfo is sent unless
+something else was sent since the previous check. So our longest silence is two thirds of R. Silence
+of the peer is checked in :mod:`brokerproof.reference_broker.families.activemq.inactivity`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Signs:
         self._spoke = True
 
     def is_due(self, now: Instant) -> bool:
-        """Return True if KeepAliveInfo must be sent at ``now``, and move the deadline on."""
+        """Return True if KeepAliveInfo must be sent at ``now``, and advance the deadline."""
         self.deadline += self.rhythm
         if self.deadline <= now:
             self.deadline = now + self.rhythm

@@ -16,7 +16,7 @@ _LONGEST = 8192
 
 
 def read(data: bytes | None) -> dict[str, Any]:
-    """Return the map in ``data``; an empty one for nothing. Raises :class:`Malformed`."""
+    """Return the map in ``data``; empty if there is none. Raises :class:`Malformed`."""
     return _map(Fields(data), 0) if data else {}
 
 
@@ -56,7 +56,7 @@ def _value(fields: Fields, depth: int) -> Any:
 
 
 def write(values: Mapping[str, str | bool | int]) -> bytes:
-    """Return a map of texts, truth values and numbers of eight bytes."""
+    """Return a map of texts, booleans and 64-bit numbers."""
     return int32(len(values)) + b"".join(
         name(key) + _written(value) for key, value in values.items()
     )

@@ -1,7 +1,7 @@
 """Messages of OpenWire: in, out, and their conversion for STOMP and AMQP.
 
-A message is kept field by field and sent as it arrived, but for the broker's own fields: its
-number, its failed deliveries, its arrival.
+A message is kept as separate fields and sent unchanged except for the broker's own: number, failed
+deliveries, arrival.
 
 ==========================  ==========================================================================================
 OpenWire                    STOMP header
@@ -13,7 +13,7 @@ groupID                     ``JMSXGroupID``
 properties                  by their names, values written out
 ==========================  ==========================================================================================
 
-The other way each header but these becomes a property that is a text. A text message is text,
+In the other direction, each other header becomes a text property. A text message is text,
 everything else bytes.
 """  # noqa: E501
 
@@ -123,7 +123,7 @@ class MessageFields:
 
     @staticmethod
     def read(type: int, fields: Fields, version: int) -> MessageFields:
-        """Return the fields behind the head of a command. Raises :class:`Malformed`."""
+        """Return the fields after the head of a command. Raises :class:`Malformed`."""
         message = MessageFields(type)
         message.producer = structure(fields, version)
         destination = structure(fields, version)
@@ -264,7 +264,7 @@ class OpenWireMessage(Message):
 
     def property(self, name: str) -> Value:
         """Return a selector's value for ``name``: a property with its own type, or one of the names
-        of JMS and of the broker."""
+        of JMS and the broker."""
         fields = self.fields
         match name:
             case selector_properties.SIZE:

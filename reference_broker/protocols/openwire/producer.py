@@ -1,9 +1,9 @@
 """Producers, and their windows in bytes (ACTIVEMQ-PFC).
 
-A client with a window W sends without waiting for answers until W bytes are on their way, and goes
-on as the broker acknowledges them with ProducerAck. A message counts 1024 and the bytes of its
-content and of its properties. Only the client keeps to its window; the broker does not check it. A
-message that asks for a response has that, and no ProducerAck.
+A client with a window W sends without waiting for answers until W bytes are pending, and continues
+as the broker acknowledges them with ProducerAck. A message counts 1024 plus the bytes of its
+content and properties. Only the client enforces its window. A message that requests a response gets
+that and no ProducerAck.
 """
 
 from __future__ import annotations

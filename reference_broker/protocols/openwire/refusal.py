@@ -1,4 +1,4 @@
-"""Requests that are refused: exceptions of Java, as ActiveMQ's client knows them."""
+"""Refused requests: Java exceptions, as ActiveMQ's client knows them."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class ProducerId(NamedTuple):
 
 
 class MessageId(NamedTuple):
-    """The id of a message. ``view`` is a text that stands for the rest; ``sequence`` is the
+    """The id of a message. ``view`` is a text that replaces the other fields; ``sequence`` is the
     broker's own number."""
 
     view: str | None
@@ -111,7 +111,7 @@ class MessageId(NamedTuple):
 
     @property
     def key(self) -> object:
-        """The part that all ids of one message share."""
+        """The part common to all ids of one message."""
         return self.view or (self.producer, self.number)
 
     def encode(self, version: int) -> bytes:
@@ -181,8 +181,8 @@ def listed(structures: list[Structure | None] | None, version: int) -> bytes:
 
 
 def structure(fields: Fields, version: int) -> Structure | None:
-    """Return the structure in a field, or None. Raises :class:`Malformed`, also for one that no
-    command may have."""
+    """Return the structure in a field, or None. Raises :class:`Malformed`, also for one that
+    commands cannot contain."""
     if not fields.unsigned():
         return None
     type = fields.unsigned()

@@ -26,7 +26,7 @@ class OpenWireTransaction:
         self._sends.send(message, charge)
 
     def settle(self, consumer: OpenWireConsumer, places: tuple[int, int]) -> None:
-        """Hold the acknowledgement of what is in ``places`` until the commit."""
+        """Hold the acknowledgement of the messages in ``places`` until the commit."""
         self._acknowledged.append((consumer, places))
 
     def commit(self) -> None:

@@ -1,7 +1,7 @@
 """Handlers of the client frames of a connected session. CONNECT and STOMP are in ``connection.py``.
 
-A handler gets the connection and the frame, and raises :class:`Refusal` if it cannot carry it out.
-It may return an action for *after* the RECEIPT: SUBSCRIBE attaches its consumer then, so that the
+A handler gets the connection and the frame, and raises :class:`Refusal` if it cannot execute it. It
+may return an action for *after* the RECEIPT: SUBSCRIBE attaches its consumer then, so that the
 RECEIPT precedes the first MESSAGE, and DISCONNECT closes then. All other effects precede the
 RECEIPT, which confirms them.
 """
@@ -65,7 +65,7 @@ class Session(Protocol):
     """Returns where a large body of text, or of bytes, goes; None if it stays in memory."""
 
     def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
-        """Carry out a SEND, now or when there is room."""
+        """Handle a SEND, now or when there is room."""
 
     def release(
         self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
@@ -77,7 +77,7 @@ class Session(Protocol):
 
 
 def withheld() -> None:
-    """Stand for the RECEIPT of a handler that sends it later by itself."""
+    """Marks a handler that will send its RECEIPT itself, later."""
 
 
 _MESSAGE_ID = "amqMessageId"
@@ -116,7 +116,7 @@ def send(session: Session, frame: Frame) -> After:
 def submit(
     session: Session, frame: Frame, envelope: Envelope, transaction: Transaction | None
 ) -> After:
-    """Carry out a SEND as its address admits it. Raises :class:`NoRoom` if it must wait."""
+    """Handle a SEND as its address allows. Raises :class:`NoRoom` if it must wait."""
     shared, router = session.shared, session.shared.router
     address = envelope.address
     verdict = shared.admission.judge(address, by_credit=False)
@@ -174,8 +174,8 @@ def new_message(session: Session, envelope: Envelope, body: bytes | LargeBodySli
 
 
 def _named(message: Message) -> Message:
-    """Return the message with its number in a header (ARTEMIS-STOMP-id-1). A header of that name
-    from the sender is dropped."""
+    """Return the message with its number in a header (ARTEMIS-STOMP-id-1). The sender's header of
+    that name is dropped."""
     plain = message.envelope
     headers = tuple(header for header in plain.headers if header[0] != _MESSAGE_ID)
     headers = (*headers, (_MESSAGE_ID, f"STOMP{message.number}"))
@@ -367,7 +367,7 @@ def _window(session: Session, frame: Frame, mode: AckMode) -> int:
 
 def unsubscribe(session: Session, frame: Frame) -> After:
     """End a subscription of this connection, delete a durable one, or both. A durable subscription
-    that is not named stays."""
+    is deleted only by name."""
     version = session.version
     durable = _durable(session, frame)
     name, destination = frame.get("id"), frame.get("destination")

@@ -5,7 +5,7 @@ Rules of this file
 * Bytes and instants arrive through the constructor, ``receive``, ``pause_delivery``,
   ``on_peer_gone`` and deadlines; bytes go out through the outbox. Nothing else touches the world.
 * A peer's mistake is a :class:`Refusal`, raised where it is noticed, caught here, answered once. It
-  never leaves.
+  never propagates.
 * What a *frame* does is in ``commands.py``, what a *version* allows is in ``grammar.py``; only
   states are here.
 
@@ -13,8 +13,8 @@ Theory
 ------
 A connection has three states. OPENING waits for a CONNECT or STOMP frame, read by the opening
 grammar. That frame chooses the version, and with it the grammar, the parser and the encoder for the
-rest of the connection's life, and the state is SESSION. CLOSED is final: what arrives then, be it
-behind a fatal error or behind DISCONNECT, is ignored.
+rest of the connection's life, and the state is SESSION. CLOSED is final: all later input is
+ignored, whether after a fatal error or after DISCONNECT.
 
 =============  ======================  ======================  ==========
 what comes     OPENING                 SESSION                 CLOSED
@@ -31,31 +31,29 @@ peer reads not --                      no MESSAGE goes out     --
 peer gone      CLOSED, nothing sent    CLOSED, nothing sent    ignored
 =============  ======================  ======================  ==========
 
-A SEND to an address that is full under BLOCK waits, and everything behind it: the connection is not
-read until there is room (ARTEMIS-FLOW-block-1). STOMP has no other way to hold back a producer.
-Meanwhile its subscriptions get messages and our beats go on, but its own signs of life cannot be
-seen: the TTL stands still, and begins anew when it is read again. Its acknowledgements cannot be
-seen either; so a client that is slow to acknowledge does well to send on a connection of its own.
+A SEND to an address that is full under BLOCK waits, with everything after it: the connection is not
+read until there is room (ARTEMIS-FLOW-block-1), because STOMP has no other flow control for
+producers. Meanwhile its subscriptions get messages and our beats continue, but its own beats are
+not read: the TTL stops, and restarts when reading resumes. Its acknowledgements are not read
+either, so slow consumers should send on a separate connection.
 
-So it is while the broker is short of memory or disk space (RABBITMQ-FLOW-conn-1), but for one
-thing: the first SEND is carried out, for only it shows that this client publishes, and input behind
-it waits.
+The same happens while the broker is short of memory or disk space (RABBITMQ-FLOW-conn-1), except
+that the first SEND is executed, because only it shows that this client publishes; later input
+waits.
 
 Every ERROR closes the connection, in every version. 1.2 demands that (STOMP12-ERR-02), 1.1 demands
 it for SEND and SUBSCRIBE (STOMP11-SEND-07, STOMP11-SUB-03) and allows it otherwise, and 1.0 leaves
 it open.
 
-Closing, in whatever way, first undoes open transactions and takes the consumers out of their
-queues, then gives all messages back, then lets others have them. In this order a message cannot
-overtake an older one on the way back.
+Every close first undoes open transactions and takes the consumers out of their queues, then returns
+all messages, then dispatches them. In this order no returned message is overtaken by a newer one.
 
 Warts
 -----
 * CONNECT is read before its version is known. So an end of line may be CR LF there even if the
-  client turns out to speak 1.1, and leading spaces are stripped afterwards if it turns out to speak
-  1.0.
-* The host header must be there from 1.1 on (STOMP11-CONNECT-09, STOMP12-CONNECT-07), and then is
-  ignored (ARTEMIS-STOMP-host-1). In RabbitMQ's family it names the virtual host, and may be absent.
+  version becomes 1.1, and leading spaces are stripped afterwards if it becomes 1.0.
+* The host header is mandatory from 1.1 on (STOMP11-CONNECT-09, STOMP12-CONNECT-07), but ignored
+  (ARTEMIS-STOMP-host-1). In RabbitMQ's family it names the virtual host, and may be absent.
 """
 
 from __future__ import annotations
@@ -101,7 +99,7 @@ class State(enum.Enum):
 
 
 class StompConnection:
-    """One STOMP connection. ``version``, ``encoder`` and the attributes behind them are read by
+    """One STOMP connection. ``version``, ``encoder`` and the attributes after them are read by
     ``commands.py``."""
 
     def __init__(
@@ -171,8 +169,8 @@ class StompConnection:
             self._unread += data  # what was on its way when reading was stopped
 
     def _read(self, now: Instant, data: bytes | None, frame: Frame | None = None) -> None:
-        """Carry out ``frame``, if there is one, and then the frames in ``data``; None reads on
-        behind the last frame."""
+        """Handle ``frame``, if given, then the frames in ``data``; None continues after the last
+        frame."""
         try:
             if data is not None:
                 self._parser.feed(data)
@@ -230,7 +228,7 @@ class StompConnection:
             self._refuse(Refusal(self._silence, self.version, detail))
 
     def _watch(self) -> None:
-        """Move the silence check to the end of the present TTL."""
+        """Move the silence check to the end of the current TTL."""
         deadline = self._liveness.deadline()
         if deadline >= NEVER:
             self._silence_check.cancel()
@@ -238,7 +236,7 @@ class StompConnection:
             self._silence_check.move(deadline)
 
     def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
-        """Keep ``frame``, and all bytes behind it, until there is room."""
+        """Keep ``frame``, and all bytes after it, until there is room."""
         self._waiting = frame
         if frame is not None and isinstance(frame.body, LargeBodySlice):
             frame.body.whole.retain()
@@ -248,7 +246,7 @@ class StompConnection:
         self.shared.outbox.observe(self.conn, "ARTEMIS-FLOW-block-1", str(problem))
 
     def _go_on(self) -> None:
-        """Carry out what waited, as far as the room lasts."""
+        """Handle what waited, while there is room."""
         now, frame, data = self.shared.clock.now, self._waiting, self._unread
         self._forget_waiting()
         self._read(now, data, frame)
@@ -258,7 +256,7 @@ class StompConnection:
             self._watch()
 
     def _blocks(self, frame: Frame) -> bool:
-        """Return True if nothing behind ``frame`` may be read now: it was a SEND, and the broker is
+        """Return True if nothing after ``frame`` may be read now: it was a SEND, and the broker is
         short of a resource."""
         alarms = self.shared.alarms
         if frame.head.command != "SEND" or not alarms.raised:
@@ -273,7 +271,7 @@ class StompConnection:
         return True
 
     def _stop(self, reason: PauseReason) -> None:
-        """Read nothing behind the last frame until ``reason`` is over."""
+        """Read nothing after the last frame until ``reason`` ends."""
         self.blocked = True
         self._unread = self._parser.rest()
         self.shared.outbox.stop_reading(self.conn, reason)
@@ -293,7 +291,7 @@ class StompConnection:
             frame.body.whole.drop()
 
     def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
-        """Carry out a SEND, or have it wait for room."""
+        """Handle a SEND, or make it wait for room."""
         return commands.submit(self, frame, envelope, transaction)
 
     def pause_delivery(self, paused: bool) -> None:
@@ -303,7 +301,7 @@ class StompConnection:
         self._update_pause()
 
     def _streaming(self, streams: bool) -> None:
-        """Deliver nothing else while a large message is sent: it would wait behind that message."""
+        """Deliver nothing else while a large message is being sent, because it would only wait."""
         self._streams = streams
         self._update_pause()
 
@@ -351,7 +349,8 @@ class StompConnection:
     # --- opening ----------------------------------------------------------------------------------
 
     def _connect(self, now: Instant, frame: Frame) -> None:
-        """Carry out CONNECT or STOMP, which are alike (STOMP11-CONNECT-06, STOMP12-CONNECT-04)."""
+        """Handle CONNECT or STOMP, which are equivalent (STOMP11-CONNECT-06,
+        STOMP12-CONNECT-04)."""
         first = frame.head.first
         version = self.version = opening.choose_version(first.get("accept-version"))
         if version is Version.V1_0:
@@ -455,8 +454,8 @@ class StompConnection:
     def release(
         self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
     ) -> None:
-        """End ``subscriptions`` and undo ``transactions``. Their messages go back and are offered
-        to others."""
+        """End ``subscriptions`` and undo ``transactions``. Their messages return and are offered to
+        others."""
         back = [(subscription.queue, subscription.unsubscribe()) for subscription in subscriptions]
         queues: dict[Queue, None] = {}
         for transaction in transactions:

@@ -1,16 +1,16 @@
-"""Encodes frames: escaping per version, and MESSAGE frames made of parts that were encoded before.
+"""Encodes frames: escaping per version, and MESSAGE frames made of cached parts.
 
 A MESSAGE is the subscription's own beginning (encoded once per subscription), the number of the
 message, and the message's headers (encoded once per envelope and version) and body. Numbers have a
-fixed width, so equal messages give frames of equal length: the arithmetic of windows stays
-readable. No byte follows the NUL, so the length of a frame has only one meaning.
+fixed width, so equal messages have frames of equal length, which keeps window arithmetic readable.
+No byte follows the NUL, so the length of a frame is unambiguous.
 
-Headers that the broker sets itself cannot be forged: entries of these names are left out of what a
-producer sent (:data:`OURS`). Everything else is passed on, in its order, repeated entries included
+Headers that the broker sets itself cannot be forged: a producer's entries of these names are
+dropped (:data:`OURS`). All others are passed on in order, including repeated entries
 (STOMP11-SEND-06, STOMP12-SEND-06).
 
 STOMP 1.0 has no escapes, so it cannot carry a line end in a header or a colon in a header's name.
-Such headers, which only a producer of a later version can send, are left out for 1.0 subscribers.
+Such headers, which only producers of later versions can send, are omitted for 1.0 subscribers.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ _ESCAPES = {
 
 
 class FrameEncoder:
-    """Encodes frames for one version. None is the time before a version is agreed on; nothing is
-    escaped then."""
+    """Encodes frames for one version. None: no version is agreed on yet, nothing is escaped."""
 
     def __init__(self, version: Version | None) -> None:
         self._escapes = _ESCAPES[version]

@@ -11,10 +11,10 @@ leading spaces       kept        stripped    kept        kept
 body elsewhere       refused     ignored     refused     refused
 ===================  ==========  ==========  ==========  ==========
 
-"Opening" is the CONNECT or STOMP frame, which comes before a version is agreed on and is never
-escaped. It takes either end of line, because a client that can speak 1.2 may use both there.
+"Opening" is the CONNECT or STOMP frame, which precedes the choice of a version and is never
+escaped. It allows either end of line, because a client that supports 1.2 may use both.
 
-Two choices where 1.0 is silent. Its examples put a space after the colon and its text does not say
+Two choices where 1.0 is silent: Its examples put a space after the colon and its text does not say
 whether that belongs to the value (STOMP10-FRAME-08): we strip leading spaces from values, as those
 examples need, and leave everything else alone. Its grammar wants ASCII (STOMP10-FRAME-05): we read
 UTF-8, which contains it.

@@ -4,13 +4,13 @@ connection TTL.
 With cx,cy from the client, m the acceptor's ``heartBeatToConnectionTtlModifier``, lo and hi its
 ``connectionTtlMin`` and ``connectionTtlMax``, all times in milliseconds:
 
-1. TTL0, what a connection starts with: the acceptor's ``connectionTtl``, else
-   ``connection-ttl-override`` unless that is -1, else 60000 (ARTEMIS-STOMP-ttl-2).
+1. TTL0, the initial TTL: the acceptor's ``connectionTtl``, else ``connection-ttl-override`` unless
+   that is -1, else 60000 (ARTEMIS-STOMP-ttl-2).
 2. sx, what we send: 0 if cy is 0, else max(500, cy) (ARTEMIS-STOMP-ttl-7).
 3. If cx is 0: TTL is TTL0, and sy, what we ask for, is TTL0 / m.
 4. Otherwise t = cx * m (ARTEMIS-STOMP-ttl-3). If t < lo: TTL is lo and sy is lo / m (-6). Else if t
    > hi: TTL is hi and sy is hi / m (-5). Else TTL is t and sy is cx. TTL0 plays no part. lo is
-   looked at first, so it wins if lo > hi.
+   tested first, so it wins if lo > hi.
 5. The answer is sx,sy.
 
 Products and quotients are IEEE doubles, truncated to a signed 64-bit integer that saturates: the
@@ -151,7 +151,7 @@ BY_TTL = HeartBeats()
 
 
 class MirroredHeartBeats(HeartBeatNegotiator):
-    """Returns the client's two numbers the other way round, and 0,0 without the header; in 1.0 too.
+    """Returns the client's two numbers swapped, and 0,0 without the header, even in 1.0.
 
     With cx,cy from the client we send every cy, and check for silence every trunc(cx * grace), from
     min(cx, cy) on. A negative number switches both off.

@@ -1,14 +1,13 @@
 """Bytes in, frames out: incremental, for any fragmentation, with bounded memory.
 
-The usual case is that a chunk holds whole frames. They are cut out of it in place: find the blank
-line, look the head up by its bytes (producers repeat theirs, all but the receipt's value; see
-:data:`REMEMBERED`), take the body by its length or up to the NUL.
+Usually a chunk holds whole frames. They are cut out of it in place: find the blank line, look the
+head up by its bytes (producers repeat theirs, all but the receipt's value; see :data:`REMEMBERED`),
+take the body by its length or up to the NUL.
 
-What is left of a chunk, a frame that has begun and not ended, moves to a buffer of its own. From
-then on each byte is looked at once, only to learn whether the frame is complete or has broken a
-limit; then the frame is read from its start as in the usual case. So a frame is the same, and is
-refused for the same reason, however it was cut, and the buffer never holds more than the limits
-allow plus one chunk:
+An incomplete frame at the end of a chunk moves to its own buffer. From then on each byte is
+examined once, only to learn whether the frame is complete or exceeds a limit; then the frame is
+read from its start as usual. So a frame gives the same result or the same refusal for any
+fragmentation, and the buffer never holds more than the limits allow plus one chunk:
 
 * a line of more than ``limits.line`` bytes without its end of line, also one that never ends,
 * more than ``limits.headers`` header lines,
@@ -18,8 +17,8 @@ allow plus one chunk:
 are refused as soon as they are seen (STOMP11-LIMIT-01, STOMP12-LIMIT-01, STOMP11-BODY-02,
 STOMP12-BODY-02).
 
-Where large bodies are kept in files (:meth:`FrameParser.spool_from`), the body of a SEND that is so
-large and not there as a whole goes there as it comes, and none of it stays here.
+Where large bodies are kept in files (:meth:`FrameParser.spool_from`), an incomplete SEND body of
+that size goes there as it arrives, and is not kept here.
 """
 
 from __future__ import annotations
@@ -113,11 +112,11 @@ class FrameParser:
         return len(self._pending) + len(self._data) - self._at
 
     def rest(self) -> bytes:
-        """Return bytes that were fed and not read, for the parser that takes over."""
+        """Return unread bytes, for the parser that takes over."""
         return bytes(self._pending) + self._data[self._at :]
 
     def feed(self, data: bytes) -> None:
-        """Append bytes. Raises :class:`Refusal` when the frame that has begun breaks a limit."""
+        """Append bytes. Raises :class:`Refusal` if the incomplete frame exceeds a limit."""
         if self._sink is not None:
             data = self._pour(self._sink, data)
             if self._sink is not None:
@@ -253,7 +252,7 @@ class FrameParser:
         return True
 
     def _pour(self, sink: Sink, data: bytes) -> bytes:
-        """Write the body in ``data`` to ``sink``; return the bytes behind the frame."""
+        """Write the body in ``data`` to ``sink``; return the bytes after the frame."""
         head = self._sink_head
         assert head is not None
         left = self._left
@@ -330,7 +329,7 @@ class FrameParser:
 
     def _read_plain(self, block: bytes, headers: list[tuple[str, str]]) -> str:
         """Read a head of plain headers at once: add them to ``headers`` and return the command.
-        Return "" for one that has to be read line by line."""
+        Return "" if it must be read line by line."""
         if len(block) > self._plain_size:
             return ""
         command, line_end, lines = block.decode("latin-1").partition("\n")
@@ -360,8 +359,8 @@ class FrameParser:
         return command
 
     def _receipt(self, value: bytes, number: int) -> str:
-        """Return the value of a receipt header, which is all that line ``number`` of a remembered
-        head can have new."""
+        """Return the value of a receipt header, the only thing that can differ in line ``number``
+        of a remembered head."""
         if value.isalnum():  # ASCII, and the same in every grammar
             return value.decode()
         if self._grammar.crlf and value.endswith(b"\r"):

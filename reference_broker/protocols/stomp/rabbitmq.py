@@ -1,4 +1,5 @@
-"""STOMP heartbeats as RabbitMQ agrees on them (deps/rabbitmq_stomp; seen on 3.10.8 and 4.0.5)."""
+"""STOMP heartbeats as RabbitMQ negotiates them (deps/rabbitmq_stomp; observed on 3.10.8 and
+4.0.5)."""
 
 from __future__ import annotations
 

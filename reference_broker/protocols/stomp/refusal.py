@@ -1,9 +1,9 @@
-"""Refusals: what can be wrong, how the ERROR says it, and which requirement speaks about it in
-which version.
+"""Refusals: each kind of mistake, the words of its ERROR, and the requirement that covers it in
+each version.
 
 A fault is a short message for the ``message`` header (no colons, no backslashes, no line ends, so
 that every version carries it unescaped) and the requirement that covers it in 1.0, 1.1 and 1.2.
-STOMP 1.0 has no rule for most faults; there the general permission to answer ERROR when something
+STOMP 1.0 has no rule for most faults; then its general permission to answer ERROR when something
 goes wrong is cited (STOMP10-ERROR-01).
 """
 

@@ -1,9 +1,9 @@
 """A subscription: the consumer of one queue, its window, and its unsettled deliveries.
 
-Two keys per delivery. The ``message-id`` names message and subscription and is the same whenever
-that message is delivered to that subscription. The ``ack`` header of 1.2 names the delivery itself,
-so an ACK for an earlier delivery of the same message is recognised as such. A client settles by the
-first in 1.0 and 1.1 and by the second in 1.2.
+Each delivery has two keys. The ``message-id`` names message and subscription, and is the same each
+time that message is delivered to that subscription. The ``ack`` header of 1.2 names the delivery
+itself, so an ACK for an earlier delivery of the message is recognised. Clients settle by the first
+in 1.0 and 1.1, by the second in 1.2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brokerproof.reference_broker.protocols.stomp.frame import Version
 
 
 class Delivery:
-    """One MESSAGE that waits for its settlement; ``charge`` is taken off its window."""
+    """One unsettled MESSAGE; ``charge`` is subtracted from its window."""
 
     __slots__ = ("charge", "entry", "key", "subscription")
 
@@ -71,7 +71,7 @@ class Subscription:
         self._delivered = 0
 
     def pause_delivery(self, paused: bool) -> None:
-        """Have no room, whatever the window, while the peer does not read."""
+        """Have no room while the peer does not read, whatever the window."""
         self.has_room = _no_room if paused else self.window.has_room
 
     def wait_for(self, batch: int) -> None:
@@ -119,8 +119,8 @@ class Subscription:
         gets their charge back.
 
         In ``client`` mode these are all deliveries up to this one (STOMP11-SUB-10, STOMP12-SUB-11).
-        1.0 does not say (STOMP10-ACK-03) and is treated alike. In ``client-individual`` mode it is
-        this one alone (STOMP12-SUB-13).
+        1.0 leaves it open (STOMP10-ACK-03) and is treated the same. In ``client-individual`` mode
+        it is only this one (STOMP12-SUB-13).
         """
         if self.mode is AckMode.CLIENT_INDIVIDUAL:
             del self._unsettled[delivery.key], self._deliveries[delivery.key]
@@ -138,8 +138,7 @@ class Subscription:
         return taken
 
     def unsubscribe(self) -> list[Entry]:
-        """Leave the queue and return the deliveries that were not settled. No message is sent from
-        here on."""
+        """Leave the queue and return the unsettled deliveries. No message is sent afterwards."""
         self.queue.remove_consumer(self)
         entries = [delivery.entry for delivery in self._unsettled.values()]
         for key in self._unsettled:

@@ -1,9 +1,9 @@
 """A WebSocket connection: a layer between the transport and a STOMP connection.
 
-The STOMP connection knows nothing of it. Payload is handed to it as if it had arrived over TCP, so
-that its time limits count payload and nothing else: a Ping is not a heartbeat of STOMP. Its output
-passes through :meth:`WebSocketConnection.outgoing` on its way to the
-transport, each frame a message of its own, and where it closes, the closing handshake begins.
+The STOMP connection knows nothing of it. It gets the payload as if over TCP, so that its time
+limits count only payload: a Ping is not a STOMP heartbeat. Its output passes through
+:meth:`WebSocketConnection.outgoing` on its way to the transport, each frame as one message, and
+when it closes, the closing handshake begins.
 
 ==========  ==========================  =========================  =====================  ==========
 what comes  UPGRADING                   OPEN                       CLOSING                CLOSED
@@ -20,7 +20,7 @@ STOMP ends  --                          Close 1000 -> CLOSING      --           
 peer gone   CLOSED                      CLOSED                     CLOSED                 ignored
 ==========  ==========================  =========================  =====================  ==========
 
-A peer that broke the protocol is not read any more (RFC6455-CLOSE-05). One that got our Close has
+After a protocol violation, a peer is no longer read (RFC6455-CLOSE-05). After our Close, it has
 :data:`CLOSING_MS` for its own.
 """
 
@@ -76,7 +76,7 @@ class State(enum.Enum):
 
 class WebSocketConnection:
     """A layer around ``inner``, which must not have sent anything yet and sends through this from
-    here on."""
+    now on."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, inner: Inner) -> None:
         self._conn, self._shared, self._inner = conn, shared, inner
@@ -128,7 +128,7 @@ class WebSocketConnection:
             self._end()
 
     def _on_upgrade_timeout(self) -> None:
-        """Refuse the upgrade: the STOMP connection's time limit since the connect is over."""
+        """Refuse the upgrade: the STOMP connection's time limit has passed."""
         self._answer(self._upgrade.late("the request did not arrive in time"))
 
     def pause_delivery(self, paused: bool) -> None:

@@ -125,14 +125,14 @@ def pong(payload: bytes) -> bytes:
 
 
 def close(code: int | None, reason: str = "") -> bytes:
-    """Return a Close frame; ``reason`` is ASCII and cut where it does not fit (RFC6455-CTRL-01)."""
+    """Return a Close frame; ``reason`` is ASCII and cut to fit (RFC6455-CTRL-01)."""
     return encode(
         Opcode.CLOSE, b"" if code is None else struct.pack("!H", code) + reason.encode()[:123]
     )
 
 
 def encode(opcode: Opcode, payload: bytes, *, fin: bool = True) -> bytes:
-    """Return one frame, unmasked, its length in the shortest form (RFC6455-FRAME-02,
+    """Return one frame, unmasked, with the shortest form of its length (RFC6455-FRAME-02,
     RFC6455-FRAME-05)."""
     first, length = opcode | (_FIN if fin else 0), len(payload)
     if length < 126:
