@@ -1,2 +1,2 @@
-"""Storage that outlives memory: pages of messages, and the journal of what is durable. Only
-``disk.py`` touches files."""
+"""Storage on disk: pages of messages, and the journal of durable data. Only ``disk.py`` accesses
+files."""

@@ -4,19 +4,18 @@
 
     kind (1) | number (8) | arrived (8) | envelope's length (4) | envelope | rest
 
-The kind is :attr:`Message.record_kind`, and 2 more if the body is large. The rest of a plain
-message is its body. Each protocol with messages of its own registers a codec for the rest of
-theirs, and AMQP 1.0 one for the notes that its peers leave with a message (:data:`RECORDS`).
+The kind is :attr:`Message.record_kind`, plus 2 if the body is large. The rest of a plain message is
+its body. Each protocol with its own messages registers a codec for their rest, and AMQP 1.0 one for
+its peers' notes on a message (:data:`RECORDS`).
 
-Of a large message (:mod:`brokerproof.reference_broker.kernel.large_body`) the body is in a file of
-its own. Between the envelope and the rest stands::
+Of a large message (:mod:`brokerproof.reference_broker.kernel.large_body`) the body is in a separate
+file. Between the envelope and the rest follows::
 
     body's number (8) | its bytes (8) | is text (1) | sections (4) | each: code, constructor (1
     each), begin, end (8 each)
 
-An envelope is encoded once and travels with the envelope itself; equal envelopes become one object
-again when they are read, so that what encoders keep with an envelope is made once for all of its
-messages.
+An envelope is encoded once and caches its encoding; equal envelopes become one object again when
+they are read, so that encoders compute their cached parts once for all messages of an envelope.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class BadBytes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordHead:
-    """The part of a message that all kinds have in common. ``large`` is the body's file, if it has
-    one, and ``sections`` are the parts of that body."""
+    """The part common to all kinds of messages. ``large`` is the body's file, if it has one, and
+    ``sections`` are the parts of that body."""
 
     number: int
     route: Envelope

@@ -1,10 +1,9 @@
-"""The position of one queue in the pages of its address, and what it has read and not consumed.
+"""The position of one queue in the pages of its address, and the messages read but not consumed.
 
-A queue reads when a consumer has room and nothing waits for it, a few messages at a time, and in a
-queue with selectors as long as nobody has found anything; but never beyond ``max-read-page-bytes``
-or ``-messages`` of what it is not done with. So a selector that matches only far behind much that
-nobody takes finds nothing until that is taken (ARTEMIS-PAGING-6). Browsers read on their own,
-through all pages.
+A queue reads a few messages when a consumer has room and nothing waits for it; with selectors, it
+continues until one matches. Its unfinished messages never exceed ``max-read-page-bytes`` or
+``-messages``. So a selector that matches only after many messages that nobody consumes finds
+nothing until those are consumed (ARTEMIS-PAGING-6). Browsers read all pages independently.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ AT_ONCE = 128
 
 
 class Limits(Protocol):
-    """Limits of what a queue may have read and not be done with."""
+    """Limits of the messages that a queue may have read but not finished."""
 
     @property
     def read_bytes(self) -> int: ...
@@ -38,7 +37,7 @@ class Limits(Protocol):
 
 class Store(Protocol):
     """The page files, as cursors see them. ``read_now`` counts the bytes read for this input,
-    ``unfinished`` has the queues that would read on."""
+    ``unfinished`` has the queues with more to read."""
 
     read_now: int
     unfinished: dict[Queue, None]
@@ -51,7 +50,7 @@ class Store(Protocol):
         """Report a problem to the operator."""
 
     def page_gone(self, queue: int, page: Page, index: int) -> None:
-        """Note that a queue is done with a record."""
+        """Note that a queue has finished a record."""
 
     def page_failed(self, queue: int, page: Page, index: int, failures: int) -> None:
         """Note a failed delivery."""
@@ -74,7 +73,7 @@ class Pages(Protocol):
     def limits(self) -> Limits: ...
 
     def content(self, page: Page) -> list[bytes] | Loaded | None:
-        """Return the records of ``page``; None if they have to be loaded first."""
+        """Return the records of ``page``; None if they must be loaded first."""
 
     def ahead(self, number: int) -> None:
         """Load the page ``number`` soon."""
@@ -83,8 +82,8 @@ class Pages(Protocol):
 
 
 class PageRef:
-    """The place of an entry of a queue on a page, of ``size`` bytes: what it is charged to.
-    ``several`` says that other queues have it too."""
+    """The place of a queue's entry of ``size`` bytes on a page, to which it is charged.
+    ``several``: other queues have it too."""
 
     __slots__ = ("_cursor", "_durable", "_index", "_several", "page", "size")
 
@@ -99,13 +98,13 @@ class PageRef:
         self._several = several
 
     def release(self) -> None:
-        """The entry has left its queue for good."""
+        """The entry has left its queue permanently."""
         self._cursor.remove(self.page, self._index, self.size, self._durable)
         if self._several:
             self._cursor.unshare(self.page, self._index)
 
     def failed(self, failures: int) -> None:
-        """The entry came back, as a failed delivery, for the time ``failures``."""
+        """The entry was returned as its failed delivery number ``failures``."""
         if self._durable:
             self._cursor.failed(self.page, self._index, failures)
 
@@ -121,7 +120,7 @@ class _Glance:
 
 
 class PageCursor:
-    """``left`` counts what is on pages and not read yet."""
+    """``left`` counts the unread messages on pages."""
 
     def __init__(self, pages: Pages, queue: Queue) -> None:
         self.pages = pages
@@ -137,14 +136,14 @@ class PageCursor:
 
     @property
     def is_coming(self) -> bool:
-        """True if the next message is on its way from the disk, or was more than one input may
-        read."""
+        """True if the next message is being loaded, or would have exceeded one input's share of
+        reading."""
         page = self._page()
         return self.queue in self.pages.store.unfinished or (page is not None and page.loading)
 
     def read_on(self, most: int = AT_ONCE) -> bool:
-        """Reads up to ``most`` messages into the queue, if it may have more and they are in memory.
-        False if there are none."""
+        """Reads up to ``most`` messages into the queue, as its limits allow and as far as they are
+        in memory. False if there are none."""
         limits, store = self.pages.limits, self.pages.store
         count = 0
         if store.read_now >= READ_AT_ONCE:
@@ -184,7 +183,7 @@ class PageCursor:
         return None
 
     def _read(self, page: Page, index: int, payload: bytes) -> bool:
-        """The record becomes an entry of the queue, if it is for this queue and not done with."""
+        """The record becomes an entry of the queue, if it is for this queue and unfinished."""
         decoded = self._message(page, index, payload)
         if decoded is None:
             return False
@@ -231,8 +230,8 @@ class PageCursor:
         return message, source_entry, durable, several
 
     def _turn(self, page: Page) -> None:
-        """Everything of ``page`` has been read; of one that is not the last, what is missing is
-        damaged and written off."""
+        """``page`` has been read completely; unless it is the last, missing records are damaged and
+        written off."""
         if page is self.pages.last:
             return
         missing = page.left.pop(self._id, 0)
@@ -243,7 +242,7 @@ class PageCursor:
             self.pages.clean()
 
     def is_near(self, page: Page) -> bool:
-        """True if ``page`` is the one that is read now, or the next."""
+        """True if ``page`` is the current or the next one."""
         return self._number >= page.number - 1
 
     def came(self, page: Page) -> None:
@@ -257,7 +256,7 @@ class PageCursor:
     # --- what was read ----------------------------------------------------------------------------
 
     def remove(self, page: Page, index: int, size: int, durable: bool) -> None:
-        """An entry that was read has left the queue for good."""
+        """An entry read from a page has left the queue permanently."""
         if self._closed:
             return
         self._size -= size
@@ -272,12 +271,12 @@ class PageCursor:
             self.pages.clean()
 
     def failed(self, page: Page, index: int, failures: int) -> None:
-        """An entry that was read came back as a failed delivery."""
+        """An entry read from a page was returned as a failed delivery."""
         if not self._closed:
             self.pages.store.page_failed(self._id, page, index, failures)
 
     def unshare(self, page: Page, index: int) -> None:
-        """One queue less has the message in memory."""
+        """One queue fewer has the message in memory."""
         key = (page.number, index)
         known = self.pages.shared.get(key)
         if known is not None:
@@ -292,8 +291,7 @@ class PageCursor:
     # --- browsers ---------------------------------------------------------------------------------
 
     def browse(self, browser: Browser) -> None:
-        """Shows ``browser``, which has seen all that the queue has read, what is behind that on
-        pages."""
+        """Shows ``browser`` the messages on pages after those that the queue has read."""
         glance = self._glances.get(browser)
         if glance is None or glance.order < self.queue.order:
             self._page()
@@ -319,7 +317,7 @@ class PageCursor:
             browser.show(entry)
 
     def _next(self, glance: _Glance) -> tuple[Message, Entry | None] | None:
-        """Return the next message for a browser; None if there is none, or it has to be loaded."""
+        """Return the next message for a browser; None if there is none, or it must be loaded."""
         pages = self.pages.pages
         while True:
             page = pages.get(glance.number)

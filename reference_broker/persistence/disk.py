@@ -1,8 +1,8 @@
-"""Files: the store's effects, carried out. The only module here that touches them; it blocks, so a
-thread calls it.
+"""Performs the store's effects on files.
 
-``sync`` is fdatasync, and a new file's folder is synced too, so both content and name are on the
-disk, as far as the disk keeps its word when it says that its cache is flushed.
+The only module here that accesses them; it blocks, so a thread calls it. ``sync`` is fdatasync, and
+a new file's folder is synced too, so both content and name are on the disk, unless the disk falsely
+reports a flushed cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in ``folder`` survive a loss of power. Raises ``OSError``."""
+    """Make the names in ``folder`` survive a power failure. Raises ``OSError``."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -39,7 +39,7 @@ def _no_trouble() -> str | None:
 class Disk:
     """``folders`` has the real folder for the first part of each path: ``{"journal": …, "paging":
     …}``; copies of damaged files go below ``damaged``. ``trouble`` returns a sentence if the
-    folders are not this broker's any more: nothing is written then, and no write counts."""
+    folders are no longer this broker's: then nothing is written, and no write counts."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Disk:
     # --- what the store asks for ------------------------------------------------------------------
 
     def store(self, effect: StoreFiles) -> FilesStored:
-        """Write and remove. The folders are looked at before, so that nothing is written elsewhere,
-        and after, so that nothing is confirmed that is elsewhere now."""
+        """Write and remove. The folders are checked before, so that nothing is written elsewhere,
+        and after, so that nothing is confirmed that is now elsewhere."""
         answer = self._store(effect) if (problem := self._trouble()) is None else None
         if answer is not None and answer.problem is None:
             problem = self._trouble()
@@ -161,7 +161,7 @@ class Disk:
                 path.parent.rmdir()
 
     def _keep(self, name: str) -> None:
-        """A damaged file stays, whatever becomes of its name: no broker writes to it again."""
+        """Keep a damaged file, even if its name is removed: no broker writes to it again."""
         path = self.path(name)
         for number in itertools.count():
             copy = self._damaged / f"{name}.{number}"
@@ -197,7 +197,7 @@ class Disk:
         return self.path(name).read_bytes()
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
-        """Return as many of these bytes of a file as there are."""
+        """Return as many of these bytes of a file as exist."""
         with self.path(name).open("rb") as file:
             file.seek(offset)
             return file.read(length)

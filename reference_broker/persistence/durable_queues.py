@@ -1,5 +1,5 @@
-"""What the journal has of queues that survive a restart: the queues themselves, and the messages in
-them that are not on pages."""
+"""Queues that survive a restart, in the journal: the queues themselves, and their messages that are
+not on pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.reference_broker.persistence.operations import Consumed, QueueG
 
 
 class JournalRef:
-    """The place of a queue's entry in the journal: what it is charged to, besides ``charge``."""
+    """The place of a queue's entry in the journal, to which it is charged besides ``charge``."""
 
     __slots__ = ("_journal", "_place", "_queue", "charge")
 
@@ -24,12 +24,12 @@ class JournalRef:
         self.charge = charge
 
     def release(self) -> None:
-        """The entry has left its queue for good."""
+        """The entry has left its queue permanently."""
         self.remove_from_journal()
         self.charge.release()
 
     def remove_from_journal(self) -> None:
-        """The entry is not in the journal any more, but somewhere else."""
+        """The entry moves from the journal to another place."""
         self._journal.remove(self._queue, self._place)
 
     def failed(self, failures: int) -> None:
@@ -38,7 +38,7 @@ class JournalRef:
 
 
 class DurableQueues:
-    """The queues in ``journal``. ``unstored`` gathers what the next batch stores; ``journaled`` is
+    """The queues in ``journal``. ``unstored`` collects what the next batch stores; ``journaled`` is
     false if nothing survives a restart."""
 
     def __init__(
@@ -55,7 +55,7 @@ class DurableQueues:
         return list(self._journal.queues.values())
 
     def name(self, queue: Queue, address: str, on_demand: bool, subscription: bool) -> None:
-        """``queue`` was made: it gets its id; if it is durable it will be there after a restart."""
+        """``queue`` was created: it gets its id, and survives a restart if it is durable."""
         if not queue.id:
             self._journal.queue_id += 1
             queue.id = self._journal.queue_id
@@ -76,7 +76,7 @@ class DurableQueues:
             self._journal.say(QueueGone(queue.id))
 
     def consumed(self, queue: Queue) -> None:
-        """A consumer may see what is in ``queue`` from now on."""
+        """From now on a consumer may see the messages of ``queue``."""
         journal = self._journal
         if queue.id in journal.queues and queue.id not in journal.consumed:
             journal.consumed.add(queue.id)
@@ -94,8 +94,8 @@ class DurableQueues:
         source_entry: Entry | None,
         charge: ResourceClaim,
     ) -> Iterator[tuple[Queue, ResourceClaim]]:
-        """Puts ``message`` into the journal for the durable ones of ``queues``; gives what each has
-        to release."""
+        """Puts ``message`` into the journal for the durable ones of ``queues``; returns what each
+        must release."""
         if message.large is not None:
             self._large.sync(message.large)
         place = self._journal.add(
@@ -110,7 +110,7 @@ class DurableQueues:
     def fill(
         self, queues: dict[int, Queue], charge: Callable[[int, Message, int], ResourceClaim]
     ) -> None:
-        """Puts what an earlier broker left in the journal into ``queues``; ``charge`` charges a
+        """Puts an earlier broker's messages from the journal into ``queues``; ``charge`` charges a
         message to their address."""
         for place, live in sorted(self._journal.live.items()):
             charged = charge(live.ids[0], live.message, len(live.ids))
@@ -122,7 +122,7 @@ class DurableQueues:
                 entry.deliveries = max(entry.failures, 1 if id in self._consumed_before else 0)
 
     def ending(self, untouched: Iterable[Queue]) -> None:
-        """The broker ends in order, and nothing that waits in ``untouched`` was ever delivered."""
+        """The broker shuts down in order, and no message in ``untouched`` was ever delivered."""
         for queue in untouched:
             if queue.id in self._journal.consumed:
                 self._journal.consumed.discard(queue.id)

@@ -1,24 +1,24 @@
-"""The journal: what is durable and not on a page, what queues are done with, and which files there
-must be.
+"""The journal: durable data that is not on a page, finished messages, and the files that must
+exist.
 
 Segments
 --------
-The journal is a row of files, each called a segment, each record of which is operations
-(``operations.py``). What belongs together (a transaction, and everything else of one input) is one
-record, so it is there or it is not.
+The journal is a sequence of files, called segments, whose records consist of operations
+(``operations.py``). An atomic unit (a transaction, and everything else of one input) is one record,
+so it is stored completely or not at all.
 
-A segment begins with a snapshot of everything but the messages themselves. So of the segments
-before it nothing is needed but the messages that were added there and are not done with; the oldest
-segment without any is removed. When little of the journal is such messages, those of the oldest
-segment are added again at the end, and it is removed.
+A segment begins with a snapshot of everything but the messages themselves. So earlier segments are
+needed only for their unfinished messages; the oldest segment without any is removed. When such
+messages are a small part of the journal, those of the oldest segment are added again at the end,
+and it is removed.
 
-A write that failed is not repeated in the same file, of which nobody knows what is in it now: the
-segment is left as it is, and what was to be written is written to a new one. Whatever of it came to
-be in the old one says the same.
+A failed write is not repeated in the same file, whose content is now unknown: the segment is left
+as it is, and the data is written to a new one. Any part of it that did reach the old one has the
+same meaning.
 
 The journal accounts for every file: for its own segments by their lengths in each snapshot, for the
-end of the last one by the extent (``extent.py``), and for pages by notes of what is stored of them.
-Such a note on its own is not synced: it only says that less than this is damage.
+end of the last one by the extent (``extent.py``), and for pages by notes of their stored length. A
+note alone is not synced: it only means that a shorter page is damaged.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _MOST_FAILURES = 0xFFFF
 
 
 class Live:
-    """A message that is in the journal: the queues that are not done with it, and where it was
-    added last."""
+    """A message that is in the journal: the queues that have not finished it, and where it was last
+    added."""
 
     __slots__ = ("failures", "ids", "message", "segment", "size", "source_entry")
 
@@ -70,8 +70,8 @@ class Live:
 
 
 class Segment:
-    """One file, of which ``good`` bytes are known to be synced. ``live`` counts the messages that
-    were added here last, ``live_size`` their bytes."""
+    """One file, of which ``good`` bytes are known to be synced. ``live`` counts the messages last
+    added here, ``live_size`` their bytes."""
 
     __slots__ = (
         *("good", "live", "live_size", "number", "places", "records", "seed", "size"),
@@ -91,7 +91,7 @@ class Segment:
 
 
 class Journal:
-    """``size`` are the bytes after which a segment is followed by the next; ``marks`` gives the
+    """``size`` is the number of bytes after which a new segment begins; ``marks`` returns the
     snapshot of the pages."""
 
     def __init__(self, size: int, marks: Callable[[], Iterable[Operation]]) -> None:
@@ -125,8 +125,7 @@ class Journal:
     # --- what happens -----------------------------------------------------------------------------
 
     def begin_atomic_unit(self) -> None:
-        """All that this input has brought and will bring belongs together: it is stored as a whole
-        or not at all."""
+        """Store everything of this input, past and future, completely or not at all."""
         if not self.atomic_unit:
             self.unit += 1
             self.atomic_unit = self.unit
@@ -137,7 +136,7 @@ class Journal:
         self.touched = True
 
     def add(self, message: Message, ids: tuple[int, ...], source_entry: Entry | None) -> int:
-        """``message`` is in the queues ``ids``; returns its place."""
+        """Add ``message`` for the queues ``ids``; return its place."""
         self.place += 1
         live = self.live[self.place] = Live(message, ids, source_entry)
         self._add(self.place, live)
@@ -173,7 +172,7 @@ class Journal:
             live.segment.live_size -= live.size
 
     def failed(self, queue: int, place: int, failures: int) -> None:
-        """The message at ``place`` came back to ``queue`` for the time ``failures``."""
+        """The message at ``place`` returned to ``queue`` as failed delivery number ``failures``."""
         live = self.live[place]
         live.failures = (live.failures or {}) | {queue: min(_MOST_FAILURES, failures)}
         self.say(Failed(queue, place, min(_MOST_FAILURES, failures)))
@@ -187,13 +186,13 @@ class Journal:
         self.touched = True
 
     def account(self, operation: PageWritten | PageOver) -> None:
-        """Note what the next write stores of a page, or that it removes one. The latter has to be
-        synced before the file goes."""
+        """Note what the next write stores of a page, or that it removes one. The latter must be
+        synced before the file is removed."""
         self._accounts.append(operation.encode())
         self._must_sync = self._must_sync or isinstance(operation, PageOver)
 
     def seal(self) -> None:
-        """Ends what one input brought; it is one record if it belongs together."""
+        """Ends the operations of one input, which are one record if they are atomic."""
         operations = self._operations
         operations += [
             Gone(id, tuple(map(tuple, runs))).encode()  # type: ignore[arg-type]
@@ -219,8 +218,8 @@ class Journal:
         return bool(self._sealed or self._accounts)
 
     def begin(self) -> tuple[Write, ...]:
-        """Return what must be written before any other file: the extent as it is, unless this
-        broker has written it already."""
+        """Return what must be written before any other file: the current extent, unless this broker
+        has already written it."""
         if self.extent is not None:
             return ()
         newest = next(reversed(self.segments.values()), None)
@@ -238,8 +237,8 @@ class Journal:
         return self.extent
 
     def write(self) -> tuple[Write, Write]:
-        """Return what to write next: everything that has been sealed, and the extent. To be called
-        when ``waits``, after :meth:`begin`."""
+        """Return what to write next: everything sealed, and the extent. Call it when ``waits``,
+        after :meth:`begin`."""
         self._under_way, self._sealed = self._sealed, []
         accounts, self._accounts = self._accounts, []
         self._syncs, self._must_sync = bool(self._under_way) or self._must_sync, False
@@ -284,8 +283,7 @@ class Journal:
         segment.places.append(place)
 
     def stored(self) -> list[str]:
-        """The write was done. Returns the files that are of no more use, and may have more to
-        write."""
+        """The write succeeded. Returns the files no longer needed; there may be more to write."""
         self.waiting -= sum(len(data) for data, _ in self._under_way)
         self._under_way = []
         if self._current is not None and self._syncs:
@@ -315,7 +313,7 @@ class Journal:
         self.seal()
 
     def failed_to_write(self) -> None:
-        """The write was not done, or not wholly: it is to be repeated elsewhere."""
+        """The write failed, or was incomplete: it must be repeated elsewhere."""
         self._sealed = self._under_way + self._sealed
         self._under_way = []
         if self._current is not None:
@@ -324,7 +322,7 @@ class Journal:
         self._accounts, self._must_sync = [], False
 
     def adopt(self, recovered: Recovered) -> None:
-        """Go on behind what an earlier broker left."""
+        """Continue after the data of an earlier broker."""
         for number, size in recovered.segments:
             segment = self.segments[number] = Segment(number)
             segment.size = segment.good = size
@@ -363,7 +361,7 @@ class Journal:
 def _in_parts(
     operations: list[bytes], places: list[int], together: bool
 ) -> list[tuple[bytes, list[int]]]:
-    """Records of about :data:`_ATOM` bytes. The places go with the last: they are in no hurry."""
+    """Records of about :data:`_ATOM` bytes. The places go into the last, as they are not urgent."""
     if not operations:
         return []
     parts: list[tuple[bytes, list[int]]] = []

@@ -1,10 +1,10 @@
 """The extent of the journal: where it begins and how far it certainly reaches.
 
-A record that is cut off at the end of the last segment leaves nothing behind that would be missed.
-So every batch ends with a note, in a file of its own, of the bytes that are synced. There are two
-copies. One is written with every batch and not synced: it is true after the process was killed, and
-after a loss of power it may be older, or torn. The other is synced, and written only when the
-broker begins and before a segment is removed. Either says less than is there, never more.
+A record cut off at the end of the last segment would not be missed. So every batch ends with a
+note, in a separate file, of the bytes that are synced. There are two copies. One is written with
+every batch and not synced: it is exact after the process was killed, but may be outdated or torn
+after a power failure. The other is synced, and written only when the broker starts and before a
+segment is removed. Neither ever claims more than exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SEED = records.seed(FILE)
 @dataclass(frozen=True, slots=True)
 class Extent:
     """Segments from ``first`` to ``last``, of which ``size`` bytes are synced. ``version`` counts
-    what was written."""
+    the writes."""
 
     version: int = 0
     first: int = 0

@@ -1,18 +1,14 @@
-"""The files of large bodies: written as they arrive, read as they leave, removed when nobody needs
-them.
+"""The files of large bodies: written as they arrive, read as they are sent, removed when no longer
+needed.
 
-What arrives is gathered and written with the next batch (see
-:mod:`brokerproof.reference_broker.persistence.store`), in front of everything else of it: so what
-says in the journal or on a page that a message is there is never written before its body is. A body
-that is to survive a restart is synced then. What is not written yet cannot be read; who wants it
-waits for the batch.
-
-A file is a head and blocks of :data:`BLOCK` bytes (the last may be shorter), each a record
-(``records.py``). What says that the message is there says how long its body is, so all of a body is
-accounted for, and no byte leaves unchecked.
-
-After a restart a file that nothing speaks of is removed: its message never came to be, or was done
-with.
+Received bytes are collected and written first in the next batch (see
+:mod:`brokerproof.reference_broker.persistence.store`), so a reference to a message in the journal
+or on a page is never written before its body. A body that must survive a restart is synced then.
+Unwritten bytes cannot be read; readers wait for the batch. A file is a head and blocks of
+:data:`BLOCK` bytes (the last may be shorter), each a record (``records.py``). The reference to a
+message states the length of its body, so the whole body is accounted for, and every byte is checked
+before it is sent. After a restart, unreferenced files are removed: their messages were never
+completed, or are finished.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ class Store(Protocol):
         """Return the number of a new request."""
 
     def say(self, effect: Effect) -> None:
-        """Add an effect to the answer to this input."""
+        """Add an effect to the result of this input."""
 
     def report(self, sentence: str) -> None:
         """Report a problem to the operator."""
@@ -47,8 +43,8 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some whole blocks of a body of ``size`` bytes in the file ``path``, enough for the bytes
-    from ``begin`` to ``end``."""
+    """The whole blocks, in the file ``path``, that contain the bytes from ``begin`` to ``end`` of a
+    body of ``size`` bytes."""
 
     path: str
     size: int
@@ -88,7 +84,7 @@ def _position(path: str, count: int) -> int:
 
 @dataclass(slots=True)
 class _Arriving:
-    """The end of a body that is not in a write yet. ``at`` is where it goes in the file."""
+    """The end of a body that is not in a write yet, to be stored ``at`` this place in the file."""
 
     seed: int
     head: bytes
@@ -97,8 +93,8 @@ class _Arriving:
     blocks: int = 0
 
     def take(self, data: bytes, *, last: bool = False) -> bytes:
-        """Return the blocks that ``data`` fills, as they are written; with the ``last`` bytes also
-        one that is not full."""
+        """Return the blocks that ``data`` fills, ready to be written; with the ``last`` bytes also
+        a partial one."""
         parts: list[bytes | memoryview] = [] if self.at else [self.head]
         view = memoryview(data)
         if self.rest:
@@ -157,7 +153,7 @@ class Spool:
         self._files.add(self.body, data)
 
     def finish(self) -> LargeBody:
-        """All of it is here. Unless somebody holds it at the end of this input it goes again."""
+        """The body is complete. It is removed unless somebody holds it at the end of this input."""
         self._close()
         if self._decoder is not None:
             try:
@@ -168,7 +164,7 @@ class Spool:
         return self.body
 
     def abandon(self) -> None:
-        """The rest will not come. May be called again, and after the end."""
+        """The rest will not arrive. May be called repeatedly, and after the end."""
         self._close()
 
     def _close(self) -> None:
@@ -178,7 +174,7 @@ class Spool:
 
 
 class LargeFiles:
-    """All large bodies of a broker; ``waiting`` are the bytes of them that wait to be written."""
+    """All large bodies of a broker; ``waiting`` counts their bytes that wait to be written."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -196,7 +192,7 @@ class LargeFiles:
     # --- in ---------------------------------------------------------------------------------------
 
     def begin(self, *, text: bool, failed: Callable[[str], None]) -> Spool:
-        """A new body begins to arrive; with ``text`` it is looked at whether it is UTF-8."""
+        """A new body begins to arrive; with ``text`` it is checked to be UTF-8."""
         self._last += 1
         body = self._bodies[self._last] = LargeBody(self, self._last)
         head = records.head(body.file)
@@ -217,7 +213,7 @@ class LargeFiles:
             self.waiting += len(data)
 
     def close(self, spool: Spool) -> None:
-        """No more bytes of it arrive."""
+        """No more of its bytes arrive."""
         body = spool.body
         del self._open[body]
         self._write(body, self._arriving[body].take(b"", last=True))
@@ -226,14 +222,14 @@ class LargeFiles:
             self._idle[body] = None
 
     def find(self, id: int, size: int) -> LargeBody:
-        """The body that something stored speaks of."""
+        """The body that a stored message refers to."""
         body = self._bodies.get(id)
         if body is None:
             body = self._bodies[id] = LargeBody(self, id, size)
         return body
 
     def sync(self, body: LargeBody) -> None:
-        """``body`` is to survive a restart from the next batch on."""
+        """Make ``body`` survive a restart from the next batch on."""
         if not body.synced:
             body.synced = True
             self._writes.append(_BodyWrite(body, Write(body.file, 0, b"", sync=True), 0))
@@ -242,7 +238,7 @@ class LargeFiles:
         self._idle[body] = None
 
     def tidy(self) -> list[str]:
-        """The end of an input: returns the files of bodies that nobody came to hold."""
+        """The end of an input: returns the files of bodies that nobody holds."""
         if not self._idle:
             return []
         idle, self._idle = self._idle, {}
@@ -282,7 +278,7 @@ class LargeFiles:
             self.read(*request)
 
     def not_written(self) -> None:
-        """The batch is to be written once more, as far as its bodies are still wanted."""
+        """The batch must be written again, as far as its bodies are still needed."""
         unfinished = [undone for undone in self._under_way if undone.body.id in self._bodies]
         self.waiting -= sum(len(undone.write.data) for undone in self._under_way)
         self.waiting += sum(len(undone.write.data) for undone in unfinished)
@@ -290,7 +286,7 @@ class LargeFiles:
         self._under_way = []
 
     def give_up(self, problem: str) -> None:
-        """Report to all senders that what is arriving cannot be stored."""
+        """Tell all senders that their arriving bodies cannot be stored."""
         for spool in tuple(self._open.values()):
             spool.failed(problem)
 
@@ -307,7 +303,7 @@ class LargeFiles:
         self._store.say(LoadFile(ticket, body.file, part.length, part.offset))
 
     def loaded(self, event: FileLoaded) -> bool:
-        """Take what was read; return True if it was part of a large body."""
+        """Accept bytes read; return True if they were part of a large body."""
         asked = self._reads.pop(event.ticket, None)
         if asked is None:
             return False
@@ -330,7 +326,7 @@ class LargeFiles:
     # --- after a restart --------------------------------------------------------------------------
 
     def adopt(self, bodies: Mapping[int, LargeBody], last: int) -> None:
-        """These bodies were found, and numbers up to ``last`` are used."""
+        """Take over bodies found on disk; numbers up to ``last`` are used."""
         for body in bodies.values():
             body.files, body.written = self, body.length
             body.begun = body.synced = True

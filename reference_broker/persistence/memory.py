@@ -1,11 +1,10 @@
-"""A disk in memory for virtual time: seeded latency, little space, writes that fail, and a loss of
-power.
+"""A disk in memory for virtual time, with seeded latency, limited space, failing writes and power
+failures.
 
-It keeps apart what was written and what was synced. After :meth:`MemoryDisk.power_loss` a file
-holds what was synced, and of what was written since, whatever the dice say: nothing, all, or up to
-a byte in the middle of a block, behind which the last block may be torn.
-:meth:`MemoryDisk.killed` is the end of the process alone: what was written stays. Either finds what
-was under way at that instant done up to some point.
+It distinguishes written from synced data. After :meth:`MemoryDisk.power_loss` a file holds the
+synced data and a random part of later writes: nothing, all, or up to a byte within a block, after
+which the last block may be torn. :meth:`MemoryDisk.killed` ends only the process: written data
+stays. In both cases the operation in progress is done up to some point.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ BLOCK = 512
 
 @dataclass(slots=True)
 class DiskFaults:
-    """Latencies in ns, each from 0 to what stands here. The others are chances from 0 to 1.
-
-    ``space`` is in bytes, None for enough.
+    """The largest latencies in ns; the other numbers are probabilities. ``space`` is in bytes;
+    None: unlimited.
     """
 
     write: Duration = 0
@@ -51,7 +49,7 @@ class _File:
 
 
 class MemoryDisk:
-    """``seed`` is all its dice know. ``faults`` may be replaced at any time."""
+    """``seed`` determines all random choices. ``faults`` may be replaced at any time."""
 
     def __init__(self, seed: int = 0, faults: DiskFaults | None = None) -> None:
         self.faults = DiskFaults() if faults is None else faults
@@ -63,7 +61,7 @@ class MemoryDisk:
     # --- what the store asks for ------------------------------------------------------------------
 
     def carry(self, now: Instant, effect: FileEffect) -> tuple[Instant, FilesStored | FileLoaded]:
-        """Does what is asked at once, and says when the answer comes."""
+        """Performs the request at once, and returns when its answer is due."""
         faults, dice = self.faults, self._dice
         if isinstance(effect, StoreFiles):
             at = now + dice.randint(0, faults.write)
@@ -139,7 +137,7 @@ class MemoryDisk:
     # --- what happens to it -----------------------------------------------------------------------
 
     def power_loss(self, now: Instant) -> None:
-        """Lose or tear some of what was not synced."""
+        """Lose or tear some unsynced data."""
         self.killed(now)
         for name in list(self._files):
             file = self._files[name]
@@ -150,7 +148,7 @@ class MemoryDisk:
             file.synced = bytes(file.content)
 
     def killed(self, now: Instant) -> None:
-        """The process ended: what it wrote is there, be it synced or not."""
+        """End the process: everything it wrote stays, synced or not."""
         if self._under_way is None or self._under_way[0] <= now:
             return
         _, effect, image = self._under_way
@@ -198,7 +196,7 @@ class MemoryDisk:
         return {path: bytes(file.content) for path, file in self._files.items()}
 
     def synced(self) -> dict[str, bytes]:
-        """The bytes that a loss of power leaves at least, by file."""
+        """The bytes that survive any power failure, by file."""
         return {name: file.synced for name, file in self._files.items() if file.synced}
 
     @classmethod
@@ -215,7 +213,7 @@ class MemoryDisk:
         file.synced = bytes(file.content)
 
     def put(self, name: str, data: bytes | None) -> None:
-        """Replace the bytes of a file, which are synced; None removes it."""
+        """Replace the content of a file, synced; None removes it."""
         self._files.pop(name, None)
         if data is not None:
             file = self._files[name] = _File()
@@ -230,7 +228,7 @@ class MemoryDisk:
         return bytes(self._files[name].content)
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
-        """Return as many of these bytes of a file as there are."""
+        """Return as many of these bytes of a file as exist."""
         return bytes(self._files[name].content[offset : offset + length])
 
     def size(self, name: str) -> int:

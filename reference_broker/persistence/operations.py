@@ -1,4 +1,4 @@
-"""Operations, of which the journal consists: one after the other in the payload of a record, each a letter
+"""Operations, of which the journal consists: consecutive in the payload of a record, each a letter
 and fixed fields.
 
 ======  ====================  ==========================================================================================
@@ -49,13 +49,13 @@ _PAGE_OVER = struct.Struct(">cII")
 
 
 class BadOperation(Exception):
-    """Bytes with a right checksum that are not an operation; one sentence."""
+    """Bytes with a correct checksum that are not an operation; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Units up to ``unit`` are known to be done, places up to ``place`` and queue ids up to
-    ``queue`` have been given out."""
+    ``queue`` are in use."""
 
     unit: int
     place: int
@@ -67,7 +67,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class QueueMade:
-    """``on_demand``: it goes when nobody uses it. ``subscription``: it is a durable
+    """``on_demand``: it is deleted when nobody uses it. ``subscription``: it is a durable
     subscription's."""
 
     id: int
@@ -110,8 +110,8 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """``place`` orders messages; ``earlier`` and ``notes`` are of the queue that gave the message
-    up."""
+    """``place`` orders messages; ``earlier`` and ``notes`` come from the queue that dropped the
+    message."""
 
     place: int
     ids: tuple[int, ...]
@@ -128,7 +128,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """``runs`` have the first place of each and how many there are one after the other."""
+    """``runs``: the first place and the number of consecutive ones."""
 
     id: int
     runs: tuple[tuple[int, int], ...]
@@ -151,7 +151,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class PageGone:
-    """``runs`` have the first record of each and the one behind the last."""
+    """``runs``: the first record of each and the one after its last."""
 
     id: int
     page: int
@@ -192,7 +192,8 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class PageWritten:
-    """A page's file of that ``generation`` has at least so many ``records``, the head included."""
+    """A page's file of that ``generation`` has at least this many ``records``, including the
+    head."""
 
     page: int
     generation: int

@@ -1,14 +1,13 @@
-"""One page: a file with a run of an address's messages, and what is known of it while it is not in
+"""One page: a file with consecutive messages of an address, and its state while it is not in
 memory.
 
-The head of the file has the name of the address. Each other record is one message and the queues it
-is for::
+The head of the file has the name of the address. Each other record is one message with its queues::
 
     flags (1) | queues (2) | unit (8) | queue ids (4 each) | [earlier failures (2) | notes' length
     (4) | notes] | message
 
-``unit`` is not 0 for a message of a transaction: it counts only if the journal says that this unit
-was completed.
+A ``unit`` other than 0 marks a message of a transaction, which counts only if the journal says that
+the unit was completed.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ def pack(
 
 
 def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
-    """Flags, unit, ids of the queues, and where what follows them begins. Raises
-    ``struct.error``."""
+    """Flags, unit, ids of the queues, and the position after them. Raises ``struct.error``."""
     flags, count, unit = _FIXED.unpack_from(payload)
     if count == 1:
         return flags, unit, _ID.unpack_from(payload, IDS_AT), IDS_AT + 4
@@ -62,8 +60,8 @@ def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
 def unpack(
     payload: bytes, flags: int, at: int, decoder: codec.Decoder
 ) -> tuple[Message, Entry | None]:
-    """The message, and what is known of its place in the queue that gave it up. Raises
-    ``BadBytes``, ``struct.error``."""
+    """The message, and its history in the queue that dropped it. Raises ``BadBytes``,
+    ``struct.error``."""
     source_entry = None
     if flags & SOURCE:
         earlier, length = _SOURCE.unpack_from(payload, at)
@@ -77,8 +75,8 @@ def unpack(
 
 
 def number(payload: bytes, flags: int, at: int) -> int:
-    """The number of the message of a record whose flags and end of ids :func:`peek` found. Raises
-    ``struct.error``."""
+    """The number of a record's message, given the flags and the end of ids from :func:`peek`.
+    Raises ``struct.error``."""
     return codec.number(payload, _message_at(payload, flags, at))
 
 
@@ -92,8 +90,7 @@ def _message_at(payload: bytes, flags: int, at: int) -> int:
 
 
 class Loaded:
-    """The records of a page that was read: the bytes of the file, and where each record is in
-    them."""
+    """The records of a loaded page: the bytes of the file, and the position of each record."""
 
     __slots__ = ("_begins", "_data", "_ends", "damaged")
 
@@ -119,17 +116,16 @@ class Loaded:
 
 
 class Page:
-    """``content`` has the records by number while they are in memory, None for one that is damaged.
+    """``content`` has the records by number while they are in memory, None for a damaged one.
 
-    ``refs`` counts by queue what is not yet done with, ``left`` what its cursor has not yet read,
-    and ``pending`` all of the refs. ``acked`` marks by queue the records that are done with, where
-    that has to be known after a restart. ``written`` bytes are on disk of ``size``;
-    ``accounted`` records the journal knows of, 0 if nothing here has to survive; ``missing``
-    records were damaged already when an earlier broker's files were read;
-    ``generation`` counts the files this page was begun anew in. ``large`` has by record the body
-    that its message has elsewhere, and how many queues are not done with it; it is held until they
-    are, or until the page goes. ``batch`` stores the last message that was added by a durable
-    input.
+    ``refs`` counts unfinished records by queue, ``left`` those its cursor has not read yet, and
+    ``pending`` all refs. ``acked`` marks finished records by queue, where this must survive a
+    restart. ``written`` bytes of ``size`` are on disk; ``accounted`` records are known to the
+    journal, 0 if nothing here must survive; ``missing`` records were already damaged when an
+    earlier broker's files were read; ``generation`` counts the files in which this page was
+    restarted. ``large`` has by record the separate large body of its message, and how many queues
+    have not finished it; it is held until they have, or until the page is removed. ``batch`` stores
+    the last message added by a durable input.
     """
 
     __slots__ = (
@@ -179,7 +175,7 @@ class Page:
 
     @property
     def average(self) -> int:
-        """Bytes of one of its messages, on average."""
+        """The average size of its messages in bytes."""
         return self.size // max(1, self.records - 1)
 
     def _head(self) -> bytes:
@@ -199,13 +195,12 @@ class Page:
         self.pending += len(ids)
 
     def take_tail(self) -> bytes:
-        """The bytes that are to be written next, from byte ``size`` minus their length."""
+        """The bytes to write next, at byte ``size`` minus their length."""
         tail, self.tail = self.tail, []
         return tail[0] if len(tail) == 1 else b"".join(tail)
 
     def begin_anew(self) -> str:
-        """Everything is to be written once more, to another file; returns the path of the old
-        one."""
+        """Everything must be rewritten to another file; returns the path of the old one."""
         assert isinstance(self.content, list)
         old = self.file
         self.generation += 1
@@ -220,12 +215,12 @@ class Page:
         return old
 
     def keep(self, index: int, body: LargeBody, queues: int) -> None:
-        """The message of the record ``index``, which is for so many queues, has ``body``."""
+        """The message of the record ``index``, for this many queues, has ``body``."""
         self.large[index] = body, queues
         body.retain()
 
     def done(self, index: int) -> None:
-        """One more queue is done with the record ``index``."""
+        """One more queue has finished the record ``index``."""
         entry = self.large.get(index)
         if entry is not None:
             body, queues = entry
@@ -241,12 +236,12 @@ class Page:
         self.large.clear()
 
     def drop(self, queue: int, count: int) -> None:
-        """``count`` references of ``queue`` are done with."""
+        """``queue`` has finished ``count`` references."""
         self.refs[queue] -= count
         self.pending -= count
 
     def mark(self, queue: int, index: int) -> None:
-        """``queue`` has done with the record ``index``, and that is to be known after a restart."""
+        """``queue`` has finished the record ``index``, and this must survive a restart."""
         marks = self.acked.get(queue)
         if marks is None:
             marks = self.acked[queue] = bytearray()
@@ -265,7 +260,7 @@ class Page:
 
 
 def runs(marks: bytes) -> list[tuple[int, int]]:
-    """The marked numbers as runs: first, and the one behind the last."""
+    """The marked numbers as runs: the first, and the one after the last."""
     runs: list[tuple[int, int]] = []
     start: int | None = None
     for at in range(8 * len(marks) + 1):
@@ -279,8 +274,8 @@ def runs(marks: bytes) -> list[tuple[int, int]]:
 
 
 def folder(address: str) -> str:
-    """Return the folder of an address's pages: the address where letters allow it, otherwise as
-    much of it as does, and a checksum."""
+    """Return the folder of an address's pages: the address if its characters allow it, otherwise
+    the allowed part and a checksum."""
     data = address.encode("utf-8", "surrogatepass")
     quoted = urllib.parse.quote(data, safe="")
     if address in (".", ".."):

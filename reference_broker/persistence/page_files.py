@@ -1,5 +1,5 @@
-"""The page files of all addresses: which wait to be written, which are being read, and what an
-earlier broker left of them."""
+"""The page files of all addresses: those waiting to be written, those being read, and those left by
+an earlier broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from brokerproof.reference_broker.persistence.recovered import Recovered
 
 
 class Store(Protocol):
-    """The store, as page files see it. ``unstored`` gathers what the next batch stores."""
+    """The store, as page files see it. ``unstored`` collects what the next batch stores."""
 
     journaled: bool
     journal: Journal
@@ -57,7 +57,7 @@ class _PageWrite:
 
 
 class PageFiles:
-    """``limits`` gives the page limits of an address by its name."""
+    """``limits`` returns the page limits of an address by its name."""
 
     def __init__(self, store: Store, limits: Callable[[str], PageLimits]) -> None:
         self.journaled = store.journaled
@@ -106,8 +106,8 @@ class PageFiles:
         return self._stores.get(address)
 
     def close(self, name: str) -> None:
-        """The address ``name`` does not exist any more. The numbers of its pages are not used
-        again: old files may still go."""
+        """The address ``name`` no longer exists. The numbers of its pages are not reused, because
+        old files may still have to be removed."""
         store = self._stores.get(name)
         if store is not None and not store.active:
             del self._stores[name]
@@ -120,14 +120,14 @@ class PageFiles:
             store.forget(queue)
 
     def history(self, queue: Queue, page: Page, index: int) -> tuple[int, int]:
-        """Failures and deliveries of an entry that a broker before this one had on a page."""
+        """Failures and deliveries of an entry that an earlier broker had on a page."""
         failures = self._failures.get((queue.id, page.number, index), 0)
         return failures, max(failures, 1 if queue.id in self._consumed_before else 0)
 
     # --- what happens to pages --------------------------------------------------------------------
 
     def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
-        """``size`` more are to be written to ``page``; with fsync if they are ``durable``."""
+        """``size`` more bytes must be written to ``page``; with fsync if they are ``durable``."""
         self._dirty[page] = store
         self.waiting += size
         if self.journaled:
@@ -136,7 +136,7 @@ class PageFiles:
             page.sync = self.journal.touched = True
 
     def page_over(self, page: Page) -> None:
-        """``page`` is of no more use."""
+        """``page`` is no longer needed."""
         if self._dirty.pop(page, None) is not None:
             self.waiting -= len(page.take_tail())
         if page.written or page.generation or any(write.page is page for write in self._under_way):
@@ -144,16 +144,16 @@ class PageFiles:
             self._leaving[page.file] = page
 
     def page_gone(self, queue: int, page: Page, index: int) -> None:
-        """``queue`` is done with a durable record of a page."""
+        """``queue`` has finished a durable record of a page."""
         self.journal.page_gone(queue, page.number, index)
 
     def page_failed(self, queue: int, page: Page, index: int, failures: int) -> None:
-        """A durable record of a page came back to ``queue`` as a failed delivery."""
+        """A durable record of a page returned to ``queue`` as a failed delivery."""
         self._failures[queue, page.number, index] = failures
         self.journal.say(PageFailed(queue, page.number, index, min(failures, 0xFFFF)))
 
     def marks(self) -> Iterator[Operation]:
-        """The pages that must be there, and what queues are done with on them."""
+        """The pages that must exist, and the records on them that queues have finished."""
         here: set[tuple[int, int]] = set()
         pages = [page for store in self._stores.values() for page in store.pages.values()]
         for page in (*pages, *self._leaving.values()):
@@ -196,7 +196,7 @@ class PageFiles:
                 self.journal.account(PageOver(page.number, page.address))
 
     def written(self, removed: list[str]) -> None:
-        """The batch was written, and the files ``removed`` are gone."""
+        """The batch was written, and the files ``removed`` were deleted."""
         under_way, self._under_way = self._under_way, []
         for written in under_way:
             written.page.written += len(written.data)
@@ -207,7 +207,7 @@ class PageFiles:
             self._leaving.pop(name, None)
 
     def not_written(self, full: bool) -> None:
-        """The batch is to be written once more: in the same files if only the disk was ``full``."""
+        """The batch must be written again, in the same files if only the disk was ``full``."""
         under_way, self._under_way = self._under_way, []
         for written in under_way:
             page = written.page
@@ -250,7 +250,7 @@ class PageFiles:
             self.unread.append((store, page))
 
     def read_again(self) -> None:
-        """Read once more what could not be read."""
+        """Retry the failed reads."""
         unread, self.unread = self.unread, []
         for store, page in unread:
             page.loading = False
@@ -267,7 +267,7 @@ class PageFiles:
             self.open(address).adopt(pages)
 
     def restored(self, queue: Queue, address: str) -> None:
-        """``queue``, which an earlier broker had, is there again."""
+        """``queue`` of an earlier broker was restored."""
         store = self._stores.get(address)
         if store is not None and any(queue.id in page.refs for page in store.pages.values()):
             store.cursor(queue).left = sum(
@@ -275,6 +275,6 @@ class PageFiles:
             )
 
     def all_restored(self) -> None:
-        """Every queue is there again: pages that are of use to none of them go."""
+        """Every queue was restored: remove pages that none of them needs."""
         for store in self._stores.values():
             store.clean()

@@ -1,12 +1,10 @@
-"""The paging store of one address: the pages it has, who reads where, and when it is in page mode.
+"""The paging store of one address: its pages, the cursors on them, and its page mode.
 
-An address enters page mode when it is full and a message comes. From then on every message goes to
-the last page, until all pages are consumed and acknowledged by every queue: only then is the mode
-left, so a message in memory is never younger than one on a page.
-
-A page is removed when everything up to its end is done with. The last page is always in memory, so
-a queue that keeps up reads what was written without a look at the disk. Of the others, up to
-``page-max-cache-size`` are kept.
+An address enters page mode when a message arrives and it is full. From then on every message goes
+to the last page, until every queue has consumed and acknowledged all pages: only then does the mode
+end, so a message in memory is never newer than one on a page. A page is removed when everything up
+to its end is finished. The last page is always in memory, so a queue that keeps up reads messages
+without disk access. Of the others, up to ``page-max-cache-size`` are kept.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ from brokerproof.reference_broker.persistence.page import Loaded, Page
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """Bytes and counts; -1 is no limit. ``cache`` are pages in memory besides the last, ``fails``
-    is page-full-policy FAIL.
+    """Bytes and counts; -1: no limit.
 
-    ``read_bytes`` and ``read_messages`` are what one queue may have read and not done with.
+    ``cache`` is the number of pages in memory besides the last, ``fails`` is page-full-policy FAIL.
+    ``read_bytes`` and ``read_messages`` limit what one queue may have read but not finished.
     """
 
     page_size: int = 10 * 1024 * 1024
@@ -45,14 +43,14 @@ class PageLimits:
 
 
 class Store(CursorStore, Protocol):
-    """The page files of all addresses, as those of one see them."""
+    """The page files of all addresses, as one address uses them."""
 
     journaled: bool
     journal: Journal
     large: LargeFiles
 
     def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
-        """Note that a page has to be written."""
+        """Note that a page must be written."""
 
     def load(self, store: PagingStore, page: Page) -> None: ...
 
@@ -108,7 +106,7 @@ class PagingStore:
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """Puts ``message`` for ``queues`` on a page, if the address is in page mode or enters it
+        """Puts ``message`` for ``queues`` on a page if the address is in page mode, or enters it
         now because it is ``full``."""
         if not self.pages and not full:
             return False
@@ -156,8 +154,8 @@ class PagingStore:
         return last
 
     def written(self, page: Page) -> None:
-        """All of ``page`` is on disk, so it may leave memory. It stays if somebody reads right
-        behind the one who writes."""
+        """``page`` is completely on disk, so it may leave memory. It stays if a reader closely
+        follows the writer."""
         if page is self.last or page.content is None or page.number not in self.pages:
             return
         if not any(cursor.is_near(page) for cursor in self._cursors.values()):
@@ -175,8 +173,7 @@ class PagingStore:
     # --- out --------------------------------------------------------------------------------------
 
     def content(self, page: Page) -> list[bytes] | Loaded | None:
-        """The records of ``page``; None if they have to be loaded first, which is then under
-        way."""
+        """The records of ``page``; None if they must be loaded first, which is then started."""
         if page.content is None:
             self._load(page)
         elif page.number in self._cache:
@@ -184,7 +181,7 @@ class PagingStore:
         return page.content
 
     def ahead(self, number: int) -> None:
-        """The page ``number`` is likely to be wanted soon."""
+        """The page ``number`` will probably be needed soon."""
         page = self.pages.get(number)
         if page is not None and page.content is None and self.limits.cache > 1:
             self._load(page)
@@ -214,8 +211,8 @@ class PagingStore:
     # --- done -------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Removes the pages up to whose end everything is done with, and leaves page mode with the
-        last."""
+        """Removes the pages up to whose end everything is finished; with the last, page mode
+        ends."""
         while self.pages:
             number, page = next(iter(self.pages.items()))
             if page.pending or (page is self.last and len(self.pages) > 1):
@@ -229,7 +226,7 @@ class PagingStore:
         self.last = None
 
     def forget(self, queue: Queue) -> None:
-        """``queue`` is deleted, and with it all of its references."""
+        """``queue`` is deleted, with all its references."""
         cursor = self._cursors.pop(queue.id, None)
         if cursor is None:
             return

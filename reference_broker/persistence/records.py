@@ -1,22 +1,21 @@
-"""Files of records: how they are written, and how one that may be damaged is read.
+"""Files of records: how they are written, and how a possibly damaged one is read.
 
 ::
 
     mark (2) | number (4) | length (4) | crc (4) | payload (length bytes)
 
 All numbers are big-endian. ``number`` counts the records of a file from 0. Record 0 is the *head*:
-it names the format and the file itself (its path below the data folder, which has its kind, its
-address and its number), and more where a kind of file needs it. The crc is CRC-32 of the payload,
-begun with a value that depends on number and length and, except for the head, on the path. So no
-record is accepted at another place of its file, or in another file.
+it names the format and the file itself (its path below the data folder, which contains kind,
+address and number), plus details of some kinds of files. The crc is CRC-32 of the payload, with an
+initial value that depends on number and length and, except for the head, on the path. So no record
+is accepted at another place or in another file.
 
-A file may end anywhere, since power may be lost at any moment, and any byte of it may have changed:
+A file may end anywhere, since power may fail at any moment, and any of its bytes may have changed:
 
-* What cannot be read is passed over up to the next record that can be. The numbers of the records
-  around it tell which are missing.
-* What cannot be read and has no good record behind it is the *tail*. Whether it was torn while it
-  was being written or is a loss depends on what the journal accounts for, and is for the reader to
-  decide.
+* Unreadable bytes are skipped up to the next readable record. The numbers of the surrounding
+  records show which are missing.
+* Unreadable bytes without a good record after them are the *tail*. The caller decides from the
+  journal whether it is an unfinished write or a loss.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Gap(NamedTuple):
 
 
 def seed(path: str) -> int:
-    """Return what the crc of every record of the file ``path`` depends on."""
+    """Return the initial value for the crc of every record of the file ``path``."""
     return zlib.crc32(path.encode(*_TEXT))
 
 
@@ -67,14 +66,14 @@ def frame(number: int, payload: bytes, seed: int) -> bytes:
 
 
 def frame_head(number: int, payload: bytes | memoryview, seed: int) -> bytes:
-    """Return what stands in front of ``payload``."""
+    """Return the bytes before ``payload``."""
     length = len(payload)
     crc = zlib.crc32(payload, (number * _SPREAD ^ length ^ seed) & _MASK)
     return HEAD.pack(_MARK, number, length, crc)
 
 
 def payload_at(data: bytes, at: int, number: int, seed: int) -> bytes | None:
-    """Return the payload of record ``number``, which begins ``at``; None if it is not there or
+    """Return the payload of record ``number``, which begins ``at``; None if it is missing or
     damaged."""
     if at + HEAD.size > len(data):
         return None
@@ -97,10 +96,9 @@ class Scan:
     """The good records of a file with these ``data``.
 
     ``records`` are number, begin and end of the payload of each good record but the head, in order;
-    ``end`` is the byte behind the last good one and ``next`` the number that would follow;
-    ``gaps`` are what had to be passed over before ``end``. ``detail`` is that of the head, None if
-    the head cannot be read. ``other`` is the path in the head if it is another file's; then there
-    are no records.
+    ``end`` is the byte after the last good one and ``next`` the number that would follow; ``gaps``
+    were skipped before ``end``. ``detail`` is that of the head, None if the head is unreadable.
+    ``other`` is the path in the head if it is another file's; then there are no records.
     """
 
     data: bytes
@@ -169,7 +167,7 @@ def scan(data: bytes, path: str) -> Scan:
 
 
 def _identity(payload: bytes, path: str) -> tuple[bytes, str | None]:
-    """The detail of a head, and the path in it if that is not ``path``."""
+    """The detail of a head, and its path if that is not ``path``."""
     written, length = 1, 0
     if payload.startswith(_MAGIC):
         written, length = _IDENTITY.unpack_from(payload, len(_MAGIC))

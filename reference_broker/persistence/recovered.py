@@ -1,4 +1,4 @@
-"""The state of a broker that ended, as its files have it."""
+"""The state of a broker that ended, as read from its files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from brokerproof.reference_broker.persistence.page import Page
 
 @dataclass(slots=True)
 class Kept:
-    """A message of the journal. ``ids`` are the queues that are not done with it; ``failures`` how
-    often it came back."""
+    """A message of the journal. ``ids`` are the queues that have not finished it; ``failures``
+    counts its failed deliveries."""
 
     message: Message
     ids: tuple[int, ...]

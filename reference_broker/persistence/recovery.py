@@ -1,18 +1,15 @@
-"""Recovery: what the files of a broker hold that ended, in whatever way.
+"""Recovery: reads the files of a broker that ended in any way.
 
-* Messages of the journal that some queue is not done with, in order; durable queues; pages with
-  what is not done with.
-* The journal accounts for every file. What is damaged, missing or at another's place is reported
-  with its file, its address and what is lost; a copy of the file is kept, and the undamaged rest is
-  used. After damage to the journal everything counts as delivered before, since acknowledgements
-  may be lost.
-* Behind what is accounted for, bytes that cannot be read are what was being written when power was
-  lost or the process was killed. Nothing there was confirmed, so it is cut off without a report.
-* Messages on pages that are not durable are not there any more. Messages of a transaction that was
-  not completed never were.
+* It finds unfinished messages of the journal, in order; durable queues; pages with unfinished
+  messages.
+* The journal accounts for every file. Damaged, missing or misplaced data is reported with file,
+  address and loss; a copy of the file is kept, and the undamaged rest is used. After damage to the
+  journal everything counts as delivered before, since acknowledgements may be lost.
+* Unreadable bytes after the accounted ones were being written when power failed or the process was
+  killed. Nothing there was confirmed, so they are cut off without a report.
+* Non-durable messages on pages are lost. Messages of an incomplete transaction never existed.
 
-All pages and large bodies are read once, one at a time. Nothing here touches files: it reads
-through a :class:`Folder`.
+All pages and large bodies are read once, one at a time. Files are read through a :class:`Folder`.
 """
 
 from __future__ import annotations
@@ -59,7 +56,7 @@ _AT_ONCE = 64 * BLOCK
 
 
 class _Nobody:
-    """Stands for the files of bodies until somebody adopts them."""
+    """Replaces the files of bodies until they are adopted."""
 
     def read(
         self, body: LargeBody, begin: int, count: int, then: Callable[[bytes | None], None]
@@ -67,7 +64,7 @@ class _Nobody:
         raise AssertionError("nothing is read before the store has it")
 
     def idle(self, body: LargeBody) -> None:
-        """They are looked at when they are adopted."""
+        """Do nothing: they are checked when they are adopted."""
 
 
 _NOBODY = _Nobody()
@@ -81,10 +78,10 @@ class Folder(Protocol):
         """The paths of all files."""
 
     def read(self, name: str) -> bytes:
-        """The bytes of one. Raises ``OSError``."""
+        """The content of one. Raises ``OSError``."""
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
-        """Return as many of these bytes of one as there are. Raises ``OSError``."""
+        """Return as many of these bytes of one as exist. Raises ``OSError``."""
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes. Raises ``OSError``."""
@@ -193,7 +190,7 @@ class _Recovery:
             recovered.consumed = set(recovered.queues)
 
     def _replay(self, name: str, number: int, scanned: records.Scan, good: int) -> None:
-        """Apply what is in a segment, up to the byte ``good``."""
+        """Apply the operations in a segment, up to the byte ``good``."""
         for record, begin, end in scanned.records:
             if end > good:
                 break
@@ -209,7 +206,7 @@ class _Recovery:
         scans: dict[int, records.Scan],
     ) -> tuple[dict[int, int], int, dict[int, int]]:
         """Return the good part of each segment; the last segment with a good snapshot, -1 for none;
-        and what that says."""
+        and that snapshot."""
         lengths: dict[int, int] = {}
         latest, stated = -1, {}
         for number, scanned in scans.items():
@@ -234,8 +231,8 @@ class _Recovery:
         return lengths, latest, stated
 
     def _judge(self, name: str, scanned: records.Scan, least: int, is_limit: bool) -> None:
-        """Report what is damaged in a segment that must have ``least`` bytes, and no more count if
-        that ``is_limit``."""
+        """Report damage in a segment that must have ``least`` bytes; if that ``is_limit``, any more
+        are ignored."""
         if scanned.other is not None:
             self._journal_is_damaged = True
             self._damaged(name, f"is the file {scanned.other}, and is not used; {_JOURNAL_LOSS}")
@@ -365,8 +362,7 @@ class _Recovery:
         address: str,
         last: int,
     ) -> str | None:
-        """The file of a page that has most of it; None if none has anything. Report what is
-        damaged."""
+        """The most complete file of a page; None if none has any records. Report damage."""
         written = self._written.get((folder, number))
         count = 0 if written is None else written.records
         if not candidates:
@@ -401,8 +397,8 @@ class _Recovery:
         return name if scanned.records else None
 
     def _is_known(self, folder: str, page: Page) -> bool:
-        """True unless an older page with something durable is not in the journal: a page is, before
-        the next one is. Its messages are done with."""
+        """False for an older page with durable messages that is not in the journal. Pages are noted
+        there before the next one, so its messages are finished."""
         return (
             self._journal_is_damaged
             or not page.accounted
@@ -461,8 +457,8 @@ class _Recovery:
         return page
 
     def _mark(self, page: Page, id: int, present: set[int]) -> None:
-        """Mark what ``id`` is done with, if it is for it and there: a queue id is of one address
-        only."""
+        """Mark the records that ``id`` has finished, if they are here and belong to it: a queue id
+        belongs to one address only."""
         if id not in page.refs:
             return
         for first, end in self._marks[id, page.number]:
@@ -519,7 +515,7 @@ class _Recovery:
         recovered.useless += [name for id, name in files.items() if id not in recovered.bodies]
 
     def _drop(self, page: Page, record: int, ids: tuple[int, ...]) -> None:
-        """The queues ``ids`` are done with a record, whose body is damaged."""
+        """The queues ``ids`` are finished with a record whose body is damaged."""
         for id in ids:
             if page.refs.get(id, 0) and not page.is_marked(id, record):
                 page.mark(id, record)
@@ -562,7 +558,7 @@ class _Recovery:
 
 
 def _likely_address(folder: str) -> str:
-    """The address of a folder, as far as its name shows it."""
+    """The address of a folder, as far as its name reveals it."""
     return urllib.parse.unquote(folder.removeprefix("paging/"), errors="surrogateescape")
 
 

@@ -16,7 +16,7 @@ from brokerproof.reference_broker.persistence.store import Store
 
 
 class Stored:
-    """``limited`` returns True for the name of an address that may get full at all."""
+    """``limited`` returns True for the name of an address with a limit."""
 
     def __init__(self, store: Store, limited: Callable[[str], bool] = lambda name: False) -> None:
         self.store = store
@@ -33,7 +33,7 @@ class Stored:
         return self.store.queues.recorded
 
     def begin_atomic_unit(self) -> None:
-        """Store what this input does as a whole or not at all."""
+        """Store the changes of this input completely or not at all."""
         if self.store.journaled:
             self.store.journal.begin_atomic_unit()
 
@@ -43,13 +43,13 @@ class Stored:
         address.pages = self.pages_of(address)
 
     def pages_of(self, address: Address) -> Pages | None:
-        """Return the pages of an address that can get full, or had some before a restart."""
+        """Return the pages of an address that has a limit, or had pages before a restart."""
         if address.account.policy is FullPolicy.PAGE and self._limited(address.name):
             return self.store.pages.open(address.name)
         return self.store.pages.find(address.name)
 
     def address_closed(self, address: Address) -> None:
-        """``address`` does not exist any more."""
+        """``address`` no longer exists."""
         self.store.pages.close(address.name)
 
     def queue_made(
@@ -85,7 +85,7 @@ class Stored:
         self.store.pages.restored(queue, address.name)
 
     def fill(self) -> None:
-        """All queues are back: what was in them too."""
+        """All queues are restored: restore their messages too."""
         self.store.queues.fill({id: queue for id, (queue, _) in self._back.items()}, self._charge)
         self.store.pages.all_restored()
         self._back.clear()
@@ -94,6 +94,6 @@ class Stored:
         return self._back[id][1].account.charge(message, queues)
 
     def ending(self, queues: Iterable[Queue]) -> None:
-        """The broker ends in order: where nothing that is left was ever delivered, that need not be
-        assumed next time."""
+        """The broker shuts down in order: queues whose remaining messages were never delivered need
+        not assume a delivery next time."""
         self.store.queues.ending(queue for queue in queues if queue.is_untouched)

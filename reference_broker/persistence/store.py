@@ -1,27 +1,25 @@
-"""The store of one broker: it gathers what is to be written, has it written, and knows what is on
-disk.
+"""The store of one broker: it collects data, has it written, and knows what is on disk.
 
 Group commit
 ------------
-Everything that inputs bring is gathered while files are being written; what has been gathered is
-then one *batch*, and is written when the batch before it is done: pages first, then the journal,
-which accounts for them, each with fsync if it holds anything durable. So however many producers
-wait, they wait for one fsync. A batch has a number; what leaves the broker for a connection that
-caused something durable waits until its batch is done (see
-:class:`brokerproof.reference_broker.kernel.outbox.Outbox`). A receipt, or a disposition, therefore
-says that the message survives a loss of power, as far as fsync keeps its word.
+While files are being written, the data of all inputs is collected. It forms the next *batch*, which
+is written when the previous one is done: pages first, then the journal, which accounts for them,
+each with fsync if it holds durable data. So any number of waiting producers wait for one fsync. A
+batch has a number; the output to a connection that caused durable data waits until its batch is
+done (see :class:`brokerproof.reference_broker.kernel.outbox.Outbox`). A receipt, or a disposition,
+therefore means that the message survives a power failure, as far as fsync is reliable.
 
 When a write fails
 ------------------
-* Want of space: a file that was kept for this (the *ballast*) is removed, and the batch is written
-  again. From then on no message is taken, but what consumers are done with is still written, so
-  that they can make room.
-* Anything else, or still no space: every waiting peer learns that it failed and is closed, no
-  message is taken, and the same batch is tried again every second, in new files: what the files of
-  a failed write hold is unknown.
+* No space: a file kept for this case (the *ballast*) is removed, and the batch is written again.
+  From then on no message is accepted, but acknowledgements are still written, so that consumers can
+  make room.
+* Anything else, or still no space: every waiting peer gets an error and is closed, no message is
+  accepted, and the same batch is retried every second, in new files, because the content of files
+  after a failed write is unknown.
 
-Either way memory goes on holding everything that is not on disk, and messages are taken again as
-soon as there is room for the ballast, or the batch was written.
+In both cases memory keeps everything that is not on disk, and messages are accepted again as soon
+as there is room for the ballast, or the batch was written.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """``journaled``: whether anything is to survive a restart. ``segment`` and ``ballast`` in
+    """``journaled``: whether anything must survive a restart. ``segment`` and ``ballast`` in
     bytes."""
 
     journaled: bool = False
@@ -73,8 +71,8 @@ class StoreOptions:
 
 
 class Store:
-    """``limits`` gives the page limits of an address by its name; ``recovered`` is what an earlier
-    broker left."""
+    """``limits`` gives the page limits of an address by its name; ``recovered`` is the state of an
+    earlier broker."""
 
     def __init__(
         self,
@@ -126,7 +124,7 @@ class Store:
         self._useless.append(file)
 
     def report(self, sentence: str) -> None:
-        """The person who runs the broker has to know."""
+        """Report a problem to the operator."""
         self.say(Report(sentence))
 
     def set_aside(self, file: str, damage: str) -> None:
@@ -138,15 +136,14 @@ class Store:
         self._effects.append(effect)
 
     def next_ticket(self) -> int:
-        """The number of another effect that is answered."""
+        """The number of a new effect that will be answered."""
         self._ticket += 1
         return self._ticket
 
     # --- batches ----------------------------------------------------------------------------------
 
     def seal(self) -> bool:
-        """Ends what one input brought. True if it brought something durable, which now belongs to
-        ``batch``."""
+        """Ends an input. True if it brought durable data, which now belongs to ``batch``."""
         self.pages.read_now = 0
         unstored, self.unstored[:] = tuple(self.unstored), ()
         if not self.journal.touched:
@@ -164,12 +161,12 @@ class Store:
 
     @property
     def little_waits(self) -> bool:
-        """True if so little waits that connections may be read again."""
+        """True if so little data waits that connections may be read again."""
         return self.pages.waiting + self.journal.waiting + self.large.waiting <= MUCH // 2
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is being written, and nothing waits to be."""
+        """True if nothing is being written or waiting."""
         return not (self._stores_as or self._ballast_as or self._has_work)
 
     @property
@@ -183,7 +180,7 @@ class Store:
         )
 
     def effects(self) -> list[Effect]:
-        """Return what must be done with files now."""
+        """Return the file operations to perform now."""
         self._useless += self.large.tidy()
         if not self._stores_as and not self._ballast_as and self.state is not State.AILING:
             self._begin()
@@ -224,7 +221,8 @@ class Store:
         )
 
     def stored(self, event: FilesStored) -> bool:
-        """A write ended. False if it failed for good: those who wait for it must be told."""
+        """A write ended. False if it failed permanently: peers that wait for it must get an
+        error."""
         if event.ticket == self._ballast_as:
             self._ballast_as = 0
             self._ballast(event)
@@ -291,7 +289,7 @@ class Store:
         self._begin(before=(BALLAST,))
 
     def try_again(self) -> None:
-        """A while has passed since something could not be written, or read."""
+        """Retry after a failed write or read."""
         self.pages.read_again()
         if self._stores_as or self._ballast_as:
             return
@@ -309,7 +307,7 @@ class Store:
         return bool(self.pages.unread) or self.state is not State.HEALTHY
 
     def loaded(self, event: FileLoaded) -> None:
-        """A page was read, or could not be; or part of a large body."""
+        """A page or part of a large body was read, or could not be."""
         if not self.large.loaded(event):
             self.pages.loaded(event)
 

@@ -1,4 +1,4 @@
-"""Stores made as the settings say, and where their files are."""
+"""Creates stores from settings, and locates their files."""
 
 from __future__ import annotations
 
@@ -43,11 +43,10 @@ def limits(rule: Rule) -> PageLimits:
 def store(
     settings: Settings, folder: Folder | None = None, options: StoreOptions | None = None
 ) -> Store:
-    """A store for a broker with ``settings``. With ``folder`` what is durable survives, and is read
-    from there now.
+    """A store for a broker with ``settings``.
 
-    Without one there are only pages, which are of no use to another broker. Raises ``OSError`` for
-    a file that cannot be read.
+    With ``folder``, durable data is read from there and survives. Without one there are only pages,
+    which no later broker can use. Raises ``OSError`` for a file that cannot be read.
     """
     rules = AddressRules.for_(settings)
     if folder is None:
@@ -59,14 +58,14 @@ def store(
 
 @dataclass(frozen=True, slots=True)
 class FolderClaim:
-    """The folders of a broker, which are its own as long as it lives. ``handles`` are the locks;
-    ``places`` have device and inode of each folder and of the lock file."""
+    """The folders of a broker, exclusive to it while it runs. ``handles`` are the locks; ``places``
+    have device and inode of each folder and of the lock file."""
 
     handles: tuple[int, ...]
     places: dict[Path, tuple[int, int]]
 
     def trouble(self) -> str | None:
-        """Return what has happened to a folder, in one sentence; None if nothing has."""
+        """Return in one sentence what happened to a folder; None if nothing did."""
         for path, place in self.places.items():
             try:
                 status = path.stat()
@@ -84,14 +83,14 @@ class FolderClaim:
         return None
 
     def release(self) -> None:
-        """Let another broker work here."""
+        """Let another broker use the folders."""
         for handle in self.handles:
             os.close(handle)
 
 
 def disk(settings: Settings, data: Path, claim: FolderClaim | None = None) -> Disk:
-    """Return the files of a broker with ``settings`` whose data are in ``data``, which is its own
-    by ``claim``."""
+    """Return the files of a broker with ``settings`` and its data in ``data``, secured by
+    ``claim``."""
     return Disk(
         {
             "paging": data / settings.paging_directory,
@@ -104,10 +103,10 @@ def disk(settings: Settings, data: Path, claim: FolderClaim | None = None) -> Di
 
 
 def claim(settings: Settings, data: Path) -> FolderClaim:
-    """Take the folder for this process, as long as it lives. Raises :class:`InUse`.
+    """Reserve the folder for the lifetime of this process. Raises :class:`InUse`.
 
-    The folder of the journal is locked, and a file in it: the former cannot be removed while the
-    journal is there, and the latter is for file systems without locks on folders.
+    Both the folder of the journal and a file in it are locked: the former cannot be removed while
+    the journal exists, the latter serves file systems without locks on folders.
     """
     data = data.absolute()
     journal = data / settings.journal_directory
@@ -144,8 +143,7 @@ def claim(settings: Settings, data: Path) -> FolderClaim:
 
 
 def forget_pages(disk: Disk) -> None:
-    """Removes the pages and large bodies that a broker without a journal left: they are of no use
-    to anybody."""
+    """Removes the pages and large bodies left by a broker without a journal, which are useless."""
     for name in tuple(disk.names()):
         if (name.startswith("paging/") and name.endswith(".page")) or (
             name.startswith("large/") and name.endswith(".body")

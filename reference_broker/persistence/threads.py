@@ -1,4 +1,4 @@
-"""Files in threads, for callers that must not block: one writes and one reads, so that reading need
+"""File access for callers that must not block: one thread writes and one reads, so that reads need
 not wait for an fsync."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Arguments of queue.declare that begin with x-, as RabbitMQ has them.
+"""RabbitMQ's x- arguments of queue.declare.
 
-Those that are known are checked, and have to be the same when a queue is declared again; others are
-kept and ignored. What RabbitMQ has and this broker has not (priorities, other types of queues) is
-refused in words instead of being ignored.
+Known ones are checked and must be equal when a queue is declared again; others are stored and
+ignored. RabbitMQ's features that are missing here (priorities, other types of queues) are refused
+with an explanation instead of being ignored.
 """
 
 from __future__ import annotations

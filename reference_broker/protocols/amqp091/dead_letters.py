@@ -1,10 +1,9 @@
-"""Dead letters: messages that leave their queue without having been consumed, where the queue has a
-dead letter exchange.
+"""Dead letters: messages that leave a queue with a dead letter exchange without being consumed.
 
-A dead letter is published there with the routing key of the queue's arguments, or its own, and with
-what RabbitMQ writes into its headers: ``x-death``, a list with an entry for each queue and reason,
-the latest first. A message that returns to a queue it has been in, and was not rejected on its way,
-is dropped: it would go round for ever.
+A dead letter is published to that exchange with the routing key from the queue's arguments, or its
+own, and with RabbitMQ's header ``x-death``: a list with an entry for each queue and reason, latest
+first. A message that returns to a queue without having been rejected on the way is dropped, because
+it would cycle forever.
 """
 
 from __future__ import annotations

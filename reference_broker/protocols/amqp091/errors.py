@@ -37,11 +37,11 @@ _SOFT = frozenset(
 
 
 class Refusal(Exception):
-    """A peer's mistake. ``code`` says what kind, and whether it closes the channel or the
-    connection.
+    """A peer's mistake.
 
-    ``silent`` closes the transport without another method, as the specification asks.
-    ``out_of_step`` says that the next frame cannot be found.
+    ``code`` determines whether it closes the channel or the connection. ``silent`` closes the
+    transport without another method, as the specification requires. ``out_of_step``: the next frame
+    cannot be found.
     """
 
     def __init__(

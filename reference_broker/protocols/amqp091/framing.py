@@ -23,10 +23,10 @@ _HEAD = struct.Struct(">BHI")
 
 
 class FrameParser(ByteBuffer):
-    """Cuts frames from a stream. ``limit`` is the most bytes of a whole frame, 0 for none.
+    """Cuts frames from a stream.
 
-    Behind bytes that are not a frame the next frame cannot be found: :meth:`next` raises once, and
-    returns None from then on.
+    ``limit`` is the largest whole frame in bytes; 0: no limit. After bytes that are not a frame,
+    the next frame cannot be found: :meth:`next` raises once, then returns None.
     """
 
     def __init__(self, limit: int = LEAST_MAX) -> None:

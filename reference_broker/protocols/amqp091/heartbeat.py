@@ -1,10 +1,10 @@
-"""Heartbeats (4.2.7), by the rules of RabbitMQ, which satisfy the specification.
+"""Heartbeats (4.2.7) as in RabbitMQ, which satisfies the specification.
 
-The client has the last word on the interval T (connection.tune-ok); 0 is none. From tune-ok on we
-check twice in each interval whether anything was sent since the last check, and send a heartbeat if
-not. At the end of each interval we check whether anything arrived. The second check in a row that
-finds nothing closes the transport: two to three intervals after the last byte. The first check
-always finds something.
+The client decides the interval T (connection.tune-ok); 0: no heartbeats. From tune-ok on, we check
+twice per interval whether anything was sent since the last check, and send a heartbeat if not. At
+the end of each interval we check whether anything arrived. The second check in a row that finds
+nothing closes the transport: two to three intervals after the last byte. The first check always
+finds something.
 """
 
 from __future__ import annotations

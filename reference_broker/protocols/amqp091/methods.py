@@ -107,10 +107,9 @@ def _length(method: base.Frame, payload: bytes) -> int:
 
 
 def make(kind: type[_Method], *fields: Any) -> _Method:
-    """Return a method whose fields hold a peer's own names, in the order of its slots.
-
-    pamqp's constructors check names against a pattern and raise ValueError; the names that a broker
-    repeats were accepted already.
+    """Return a method with a peer's own names, in the order of its slots. pamqp's constructors
+    check names against a pattern and raise ValueError, but names that a broker repeats were already
+    accepted.
     """
     method = object.__new__(kind)
     for name, value in zip(kind.__slots__, fields, strict=True):

@@ -326,10 +326,8 @@ def _described(allowed: Callable[[], dict[int, type[Composite]]], what: str) -> 
 
 
 def descriptor(data: bytes, at: int) -> tuple[int | None, int]:
-    """Return the numeric code of the descriptor at ``at``, None when it is not a composite type's,
-    and the position behind it.
-
-    Numeric and symbolic descriptors are both understood.
+    """Return the numeric code of the numeric or symbolic descriptor at ``at`` (None: not a
+    composite type's), and the position after it.
     """
     if data[at] == 0x53:
         return data[at + 1], at + 2

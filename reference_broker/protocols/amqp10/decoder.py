@@ -1,12 +1,12 @@
-"""Bytes to values (part 1 of the specification: a constructor byte, then data that it explains).
+"""Bytes to values (part 1 of the specification: a constructor byte, then data that it describes).
 
-Every reader takes the bytes, the position behind the constructor, and how many more levels of
-nesting are allowed; it gives the value and the position behind it. Reading past the end of the
-bytes is noticed in one place, :func:`decode`: fixed widths by ``struct``, the rest by their own
-length check.
+Every reader takes the bytes, the position after the constructor, and how many more levels of
+nesting are allowed; it returns the value and the position after it. Reading past the end is
+detected in one place, :func:`decode`: fixed widths by ``struct``, the rest by their own length
+check.
 
-Limits, so that a few bytes cannot cost much: a list or map has no more elements tha byte; an
-array whose elements have no bytes at all has at most :data:`MOST_EMPTY` of them; nesting goes
+Limits, so that a few bytes cannot cost much: a list or map has no more elements than bytes; an
+array of elements without bytes has at most :data:`MOST_EMPTY` of them; nesting is at most
 :data:`DEPTH` levels deep.
 
 :data:`PLAIN` is for fields whose type is known from a table: its numbers are plain ``int``, which

@@ -1,13 +1,11 @@
 """Protocol headers (2.2): the eight bytes that choose a protocol, and the answers to them.
 
 A header is ``AMQP``, a protocol id (0 AMQP, 2 TLS, 3 SASL), and the version 1 0 0. This side waits
-for the peer's header (AMQP10-VER-06) and answers with the same one if it will speak that
-(AMQP10-VER-07). Otherwise it answers with one that it does speak, and closes (AMQP10-VER-08, -11,
--12): the SASL header where somebody must say who they are, else plain AMQP. There is one version,
-so the choice between versions (AMQP10-VER-09, -10) is made before it is asked.
-
-Bytes that cannot become a header any more are answered at once: the peer may be waiting for us and
-never send eight.
+for the peer's header (AMQP10-VER-06) and repeats it if it supports that protocol (AMQP10-VER-07).
+Otherwise it answers with a supported one, and closes (AMQP10-VER-08, -11, -12): the SASL header
+where a login is required, else plain AMQP. Only one version exists, so there is no choice between
+versions (AMQP10-VER-09, -10). Bytes that can no longer become a header are answered at once: the
+peer may be waiting for us and never send eight.
 """
 
 from __future__ import annotations

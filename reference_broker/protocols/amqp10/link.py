@@ -258,9 +258,9 @@ class Link:
 
 
 def part(links: Sequence[Link], router: Router) -> None:
-    """Take ``links`` out of their queues, give their deliveries back, then dispatch.
+    """Take ``links`` out of their queues, return their deliveries, then dispatch.
 
-    In this order no message overtakes an older one on its way back.
+    In this order no returned message is overtaken by a newer one.
     """
     for link in links:
         link.stop()

@@ -321,10 +321,10 @@ class Session:
             self.resume()
 
     def _disposition(self, disposition: Disposition) -> None:
-        """Apply the peer's disposition of a range of ids (AMQP10-DISP-02, -06). Ids that are
-        settled already are skipped.
+        """Apply the peer's disposition of a range of ids (AMQP10-DISP-02, -06).
 
-        A disposition of the sender has no effect: we settle what arrives before the peer can.
+        Settled ids are skipped. A disposition by the sender has no effect: we settle deliveries
+        before the peer can.
         """
         first, last = (
             disposition.first,

@@ -176,11 +176,11 @@ class OpenWireConsumer:
     def covered(
         self, first: MessageId | None, last: MessageId | None, *, one: bool
     ) -> tuple[int, int]:
-        """Return the places of what is out, from ``first`` (or the oldest) up to ``last``, or of
-        that ``one`` alone. Raises Refusal.
+        """Return the places of held messages from ``first`` (or the oldest) to ``last``, or only of
+        that ``one``.
 
-        Only :meth:`settle` looks at what is between: an acknowledgement may name the same long
-        range again and again.
+        Raises Refusal. Only :meth:`settle` visits those in between, because acknowledgements may
+        repeat the same long range.
         """
         end = None if last is None else last.key
         if end not in self._out:

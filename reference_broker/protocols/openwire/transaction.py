@@ -1,7 +1,8 @@
-"""Local transactions of OpenWire: sends and acknowledgements that count together, or not at all.
+"""Local transactions of OpenWire: sends and acknowledgements that take effect together, or not at
+all.
 
-A message that was acknowledged stays with its consumer until the end. After a rollback it still
-does: its client delivers it again by itself, and the broker knows nothing of it (release 6.3.1,
+An acknowledged message stays with its consumer until the end, and also after a rollback: the client
+redelivers it by itself, unknown to the broker (release 6.3.1,
 PrefetchSubscription.registerRemoveSync).
 """
 

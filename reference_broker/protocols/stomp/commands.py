@@ -148,11 +148,11 @@ def submit(
 
 
 def may_send(session: Session, address: str) -> bool:
-    """Return True if a SEND to ``address`` can be carried out now. If not, it is tried again
-    when there is room.
+    """Return True if a SEND to ``address`` can be handled now; otherwise it is retried when there
+    is room.
 
     A client whose transaction holds messages never waits: it could not end the transaction, and
-    what it holds may be what fills the address.
+    these messages may be what fills the address.
     """
     if session.sending_transactions:
         return True

@@ -27,11 +27,11 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Head:
-    """Command and headers, decoded. It never changes, so frames with the same head share one.
+    """Command and headers, decoded.
 
-    ``headers`` has every entry in order, ``first`` the first entry of each name
-    (STOMP12-REPEAT-02). ``content_length`` is None without such a header. ``envelope`` is kept by
-    SEND once it is made.
+    It is immutable, so frames with the same head share one. ``headers`` has every entry in order,
+    ``first`` the first entry of each name (STOMP12-REPEAT-02). ``content_length`` is None without
+    that header. ``envelope`` caches the one made for SEND.
     """
 
     __slots__ = ("command", "content_length", "envelope", "first", "headers")

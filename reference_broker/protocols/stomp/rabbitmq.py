@@ -10,11 +10,11 @@ SECOND_MS = 1000
 
 
 class RabbitHeartBeats(HeartBeatNegotiator):
-    """Negotiates whole seconds: 0 is none, a fraction below one second counts as one, any other
+    """Negotiates whole seconds: 0 means none, less than one second counts as one, any other
     fraction is dropped.
 
-    With f that rule and cx,cy from the client the answer is f(cy),f(cx), and 0,0 without the
-    header. We send every half of f(cy), and check for silence every f(cx).
+    With this rule as f and cx,cy from the client, the answer is f(cy),f(cx), and 0,0 without the
+    header. We send every f(cy) / 2, and check for silence every f(cx).
     """
 
     def initial_ttl_ms(self) -> int:

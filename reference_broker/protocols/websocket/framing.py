@@ -1,8 +1,8 @@
-"""WebSocket frames: wsproto reads them, and ten lines write them.
+"""WebSocket frames, read by wsproto and written by ten lines here.
 
-Payload is passed on as it arrives: the part of a data frame that is there, unmasked. So nothing is
-kept but a header, a control frame and half a character. The borders of messages are not passed on:
-STOMP finds its frames by itself, and Artemis does the same.
+Payload is passed on unmasked as it arrives, even part of a data frame. So only a header, a control
+frame or half a character is kept. Message boundaries are ignored: STOMP finds its frames by itself,
+as in Artemis.
 """
 
 from __future__ import annotations

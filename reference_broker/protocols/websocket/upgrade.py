@@ -1,13 +1,10 @@
 """The opening handshake, from the server's side: one HTTP request in, one answer out (RFC6455-HS-01
-to -07).
+to -07). h11 parses the request and rejects anything but HTTP; this module checks the requirements
+of a WebSocket.
 
-h11 reads the request, so that what is not HTTP is noticed by somebody who knows. What the request
-must say to become a WebSocket is here. Any resource name and any origin is taken: who may connect
-is decided by login and passcode in CONNECT.
-
-Of the sub-protocols that the client offers, its first choice that we speak is agreed. None in
-common is no obstacle: the connection is opened without one, as Artemis does. Which STOMP version is
-spoken is a matter of CONNECT alone.
+Any resource name and any origin are accepted: login and passcode in CONNECT decide who may connect.
+Of the client's sub-protocols, the first that we support is chosen. Without one in common the
+connection is opened without a sub-protocol, as in Artemis. CONNECT alone decides the STOMP version.
 """
 
 from __future__ import annotations
