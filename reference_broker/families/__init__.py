@@ -1,1 +1,1 @@
-"""The families of brokers: what Artemis, RabbitMQ and ActiveMQ do in their own way."""
+"""The families of brokers: behaviour specific to Artemis, RabbitMQ and ActiveMQ."""

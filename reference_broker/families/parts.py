@@ -1,4 +1,4 @@
-"""The parts that a family is assembled from."""
+"""The parts of a family."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from brokerproof.reference_broker.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``store`` is where messages go that do not fit into memory or must survive a restart; None
-    where everything is kept in memory."""
+    """``store`` keeps messages that do not fit into memory or must survive a restart; None if
+    everything is kept in memory."""
 
     settings: Settings
     rules: AddressRules

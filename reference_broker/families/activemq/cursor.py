@@ -47,10 +47,10 @@ from brokerproof.reference_broker.settings.activemq import DestinationPolicy
 
 
 class ChargedEntry:
-    """One message of a queue in memory. ``gone`` is called when it has left; ``waits`` is False
-    once it was paged in.
+    """One message of a queue in memory.
 
-    ``lies`` is the place on disk of a message that was read back from there."""
+    ``gone`` is called when it has left; ``waits`` is False once it was paged in. ``lies`` is the
+    place on disk from which a message was read back."""
 
     __slots__ = ("_gone", "cost", "cursor", "lies", "paged", "persistent", "waits")
 

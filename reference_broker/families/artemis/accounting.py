@@ -6,15 +6,14 @@ All queues of an address share one copy of a message (ARTEMIS-PAGING-9). In byte
 
     charge = MESSAGE + size of the message + REFERENCE * queues that have it
 
-:data:`MESSAGE` and :data:`REFERENCE` stand for what is kept beside the bytes that came; they are
-the numbers of release 2.56.0. The size of the message is ``Message.size()``:
+:data:`MESSAGE` and :data:`REFERENCE` are the overheads of release 2.56.0. The size of the message
+is ``Message.size()``:
 
-* from STOMP, the body, and the names and values of its headers without those that are not the
-  user's (:data:`brokerproof.reference_broker.protocols.stomp.encoder.OURS`), unescaped, in UTF-8;
-* from AMQP, the message as it came, without its header and its delivery-annotations, which are not
-  kept as they came.
+* from STOMP, the body, and the names and values of the user's headers (all except
+  :data:`brokerproof.reference_broker.protocols.stomp.encoder.OURS`), unescaped, in UTF-8;
+* from AMQP, the message as received, without header and delivery-annotations, which are rewritten.
 
-* of a large message, everything but its body, which lies in a file
+* for a large message, everything but its body, which is in a file
   (:mod:`brokerproof.reference_broker.kernel.large_body`).
 
 Each copy counts as one message, whatever the number of queues.
@@ -31,12 +30,12 @@ transaction ends.
 
 Full
 ----
-An address is full while it has ``max-size-bytes`` bytes or more, or
-``max-size-messages`` messages or more, or while all addresses together have ``global-max-size``
-bytes or ``global-max-messages`` messages or more. The mark is the same on the way up and on the
-way down, and is looked at before a message is added: so with messages of equal charge c and a limit
-of m bytes, ceil(m / c) are taken, one of which may go beyond the mark (ARTEMIS-PAGING-1, its
-note). A limit of -1 is none, and an address with a limit of 0 is always full.
+An address is full while it has ``max-size-bytes`` bytes or more, or ``max-size-messages`` messages
+or more, or while all addresses together have ``global-max-size`` bytes or ``global-max-messages``
+messages or more. The mark is the same for rising and falling usage, and is checked before a message
+is added: so with messages of equal charge c and a limit of m bytes, ceil(m / c) are accepted, one
+of which may exceed the mark (ARTEMIS-PAGING-1, its note). -1 means no limit; an address with a
+limit of 0 is always full.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class AddressAccount(MemoryAccount):
 
     @property
     def rejects(self) -> bool:
-        """True if ``max-size-bytes-reject-threshold`` is reached. It belongs to BLOCK
+        """True if ``max-size-bytes-reject-threshold`` is reached. It applies to BLOCK
         (ARTEMIS-FLOW-amqp-4)."""
         return self.policy is FullPolicy.BLOCK and 0 <= self._threshold <= self.size
 

@@ -1,5 +1,4 @@
-"""Admission of messages to an address. Producers ask before they get credit, and before each
-message.
+"""Admission of messages to an address, checked before producers get credit and before each message.
 
 =======  ===========================================================================================================
 policy   of a full address (:mod:`brokerproof.reference_broker.families.artemis.accounting`)
@@ -11,9 +10,8 @@ FAIL     refuses each message and tells its producer
 DROP     takes each message and forgets it
 =======  ===========================================================================================================
 
-Only BLOCK makes producers wait (ARTEMIS-FLOW-block-3). Those who wait are told when there is room
-again: at the end of the input that made it, the longest waiting first, and one after the other as
-long as there is room.
+Only BLOCK makes producers wait (ARTEMIS-FLOW-block-3). Waiting producers continue when there is
+room again: at the end of the input that made room, in order of waiting, as long as there is room.
 """  # noqa: E501
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Artemis: memory is limited by address, and the broker answers questions about addresses."""
+"""Artemis: memory is limited per address, and the broker answers queries about addresses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ArtemisFamily(BrokerFamily):
         )
 
     def storage(self, store: Store, parts: Parts) -> Stored:
-        """Return the storage of a router: addresses that can get full have pages."""
+        """Return the storage of a router: addresses with limits have pages."""
         settings, rules = parts.settings, parts.rules
 
         def is_limited(name: str) -> bool:

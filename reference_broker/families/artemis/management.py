@@ -1,16 +1,16 @@
-"""The management address: questions about addresses and queues, asked and answered by messages.
+"""The management address: queries about addresses and queues, and their answers, as messages.
 
-As Artemis has it (manual, chapter on management, "Management over messages"): a message names a
-resource and one of its attributes, and where to answer; the answer's body is a JSON array of one.
-Only reading is there, and only what a tester of flow control asks for::
+As in Artemis (manual, chapter on management, "Management over messages"), a message names a
+resource, one of its attributes, and a reply address; the answer's body is a JSON array with one
+element. Only the attributes that testers of flow control read are supported::
 
     _AMQ_ResourceName  address.NAME, queue.NAME
     _AMQ_Attribute     address: addressSize, messageCount, numberOfPages, paging; queue: messageCount
     reply-to           the destination of the answer; without one nothing is answered
     correlation-id     comes back in the answer
 
-The answer has ``_AMQ_OperationSucceeded``, ``true`` or ``false``; when it is false the body says
-why. Management messages are charged to nothing and never wait (manual, chapter on paging).
+The answer has ``_AMQ_OperationSucceeded``, ``true`` or ``false``; if false, the body says why.
+Management messages are not charged and never wait (manual, chapter on paging).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _Value: TypeAlias = int | bool
 
 
 class _Unknown(Exception):
-    """The question cannot be answered; the sentence says why."""
+    """The query cannot be answered; the sentence says why."""
 
 
 class ManagementAddress(Address):
-    """An address without queues: what is sent to it is a question. ``addresses`` are all there are,
-    ``send`` publishes."""
+    """An address without queues: each message sent to it is a query. ``addresses`` are all
+    addresses, ``send`` publishes."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ManagementAddress(Address):
 
 
 def _count(queue: Queue) -> int:
-    """Messages that wait or are with a consumer."""
+    """Messages that wait or are held by a consumer."""
     return len(queue) + queue.unsettled
 
 
@@ -104,7 +104,7 @@ def _messages(address: Address) -> int:
 
 
 def _paging(address: Address) -> bool:
-    """True if what is sent now is kept out of memory: on pages, or nowhere."""
+    """True if new messages are not kept in memory, but on pages or dropped."""
     if address.account.policy in (FullPolicy.DROP, FullPolicy.FAIL):
         return address.account.full
     return address.pages is not None and address.pages.active

@@ -8,8 +8,8 @@ again. So what is slow at the end of a chain stops its beginning::
 
     connection -> channel -> queue
 
-The connection stops reading when it is blocked: between once and twice :data:`INITIAL` messages
-after the first that the queue has not worked off, and the client is held back by its transport.
+The connection stops reading when it is blocked, once to twice :data:`INITIAL` messages after the
+first that the queue has not processed. Then the transport blocks the client.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ class CreditFlow:
         return self._left <= 0
 
     def send(self) -> None:
-        """A message is handed on."""
+        """Spend the credit for one message."""
         self._left -= 1
 
     def worked(self) -> int:
-        """The receiver has worked one off; returns how much credit it owes the sender now."""
+        """Note that the receiver has processed one; return the credit that it now owes the
+        sender."""
         self._until_more -= 1
         if self._until_more:
             return 0
@@ -52,9 +53,9 @@ class CreditFlow:
 
 
 class Pace:
-    """Queues that work off what is handed to them one by one, each ``rate`` messages a second.
+    """Queues that process their messages one by one, each ``rate`` per second.
 
-    ``now`` returns the instant of the input that is handled.
+    ``now`` returns the instant of the current input.
     """
 
     def __init__(self, rate: int, deadlines: Deadlines, now: Callable[[], Instant]) -> None:
@@ -64,7 +65,7 @@ class Pace:
         self._waiting: dict[Queue, deque[Callable[[], None]]] = {}
 
     def hand(self, queue: Queue, work: Callable[[], None]) -> None:
-        """``work`` is done behind all that was handed to ``queue`` before."""
+        """Do ``work`` after all earlier work of ``queue``."""
         waiting = self._waiting.get(queue)
         if waiting is None:
             waiting = self._waiting[queue] = deque()

@@ -1,4 +1,4 @@
-"""Exchanges: where a message that is published to one goes, by its routing key and headers.
+"""Exchanges route a published message by its routing key and headers.
 
 =======  ==============================================================================================================
 type     a message goes on by a binding
@@ -9,9 +9,9 @@ topic    whose key, words separated by dots, fits its routing key: ``*`` is any 
 headers  whose arguments its headers have: all of them, or with ``x-match`` = ``any`` one; names with ``x-`` do not count
 =======  ==============================================================================================================
 
-The exchange without a name is direct, and every queue is bound to it by its own name and in no
-other way. A binding leads to a queue or to another exchange; however many ways lead to a queue, it
-gets a message once, and cycles do no harm.
+The exchange without a name is direct, and every queue is bound to it by its own name only. A
+binding leads to a queue or to another exchange; a queue gets a message once even if several ways
+lead to it, and cycles are harmless.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Table = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """From an exchange to ``target``. ``arguments`` are a table, ``identity`` the same in a form
-    that can be compared."""
+    """From an exchange to ``target``. ``arguments`` are a table, ``identity`` the same in
+    comparable form."""
 
     key: str
     target: Queue | Exchange
@@ -80,7 +80,7 @@ class KeyTree:
             del parent.children[word]
 
     def fitting(self, routing_key: str) -> list[str]:
-        """Return the keys that let ``routing_key`` pass. An empty key has no words."""
+        """Return the keys that match ``routing_key``. An empty key has no words."""
         words = _words(routing_key)
         reached = {(self, 0)}
         waiting = [(self, 0)]
@@ -123,12 +123,12 @@ class Exchange:
 
     @property
     def alternate(self) -> str | None:
-        """The exchange for what no binding fits, if there is to be one."""
+        """The alternate exchange for messages that match no binding, if declared."""
         name = self.arguments.get("alternate-exchange")
         return name if isinstance(name, str) else None
 
     def add(self, binding: Binding) -> None:
-        """Add ``binding`` behind all others."""
+        """Add ``binding`` after all others."""
         self.made += 1
         self.bindings[binding] = self.made
         self.by_key.setdefault(binding.key, OrderedDict())[binding] = None
@@ -145,10 +145,10 @@ class Exchange:
                 self.tree.remove(binding.key)
 
     def fitting(self, key: str, headers: Table) -> Iterable[Binding]:
-        """Return the bindings that a message with this routing key and these headers goes on by,
-        in their order.
+        """Return the bindings that match a message with this routing key and these headers, in
+        order.
 
-        Only a headers exchange looks at each binding.
+        Only a headers exchange checks each binding.
         """
         match self.type:
             case "direct":
@@ -200,12 +200,12 @@ class Exchanges:
         return self._default if name == DEFAULT else self._all.get(name)
 
     def add(self, exchange: Exchange, conn: int) -> None:
-        """Add an exchange that ``conn`` declares; there is none of that name."""
+        """Add an exchange that ``conn`` declares; its name must be new."""
         self._all[exchange.name] = exchange
         self.creators.add(conn, exchange.name)
 
     def remove(self, exchange: Exchange) -> None:
-        """Removes an exchange and the bindings that it has or that lead to it."""
+        """Removes an exchange and the bindings from or to it."""
         del self._all[exchange.name]
         self.creators.remove(exchange.name)
         for binding in list(exchange.bindings):
@@ -213,7 +213,7 @@ class Exchanges:
         self.forget(exchange)
 
     def bind(self, source: Exchange, binding: Binding, conn: int) -> None:
-        """Add a binding of ``conn``; one that exists already stays the one it is."""
+        """Add a binding of ``conn``, unless it exists."""
         if binding not in source.bindings:
             source.add(binding)
             self.binders.add(conn, (source, binding))
@@ -222,8 +222,8 @@ class Exchanges:
                 binding.target.sources += 1
 
     def unbind(self, source: Exchange, binding: Binding) -> None:
-        """Takes a binding away; nothing happens when there is none. An ``auto_delete`` exchange
-        goes with its last one."""
+        """Removes a binding if it exists. An ``auto_delete`` exchange is removed with its last
+        one."""
         if binding in source.bindings:
             self._unbind(source, binding)
             self._tidy(source)
@@ -239,7 +239,7 @@ class Exchanges:
             binding.target.sources -= 1
 
     def forget(self, target: Queue | Exchange) -> None:
-        """``target`` exists no more: bindings that lead to it go."""
+        """``target`` no longer exists: remove bindings to it."""
         for source, binding in list(self._leading.get(target, ())):
             if binding in source.bindings:
                 self._unbind(source, binding)
@@ -250,7 +250,7 @@ class Exchanges:
             self.remove(source)
 
     def route(self, exchange: Exchange, key: str, headers: Table) -> list[Queue]:
-        """The queues that a message goes to, each once, in the order of their bindings."""
+        """The queues for a message, each once, in the order of their bindings."""
         queues: dict[Queue, None] = {}
         seen = {exchange}
         waiting = [exchange]

@@ -17,7 +17,7 @@ from brokerproof.reference_broker.persistence.router_store import Stored
 
 
 class RabbitMqFamily(BrokerFamily):
-    """Nothing is written out by ``paging`` where it is None."""
+    """If ``paging`` is None, nothing is paged out."""
 
     virtual_host = "/"
     silence_monitor = TwoMissedChecks

@@ -1,17 +1,17 @@
-"""A queue with limits of its own: how many messages, how many bytes of bodies, how long they wait,
-where they go then.
+"""A queue with its own limits: number of messages, bytes of bodies, waiting time, and what happens
+to messages beyond them.
 
-Limits count what waits; what is with a consumer and not settled does not count. They are inclusive:
-as long as the sum after a message was added is not above them, it stays. Beyond:
+Limits count waiting messages, not unsettled ones held by consumers. They are inclusive: a message
+stays if the sum that includes it is not above them. Beyond:
 
-* ``drop-head``: the oldest go, until it fits;
-* ``reject-publish``: the new one is refused (:meth:`LimitedQueue.refuses` is to be asked before),
-  waiting consumer or not;
-* ``reject-publish-dlx``: the same, and it goes to the dead letters.
+* ``drop-head``: the oldest are dropped until it fits;
+* ``reject-publish``: the new one is refused (check :meth:`LimitedQueue.refuses` first), even if a
+  consumer waits;
+* ``reject-publish-dlx``: the same, and it is dead-lettered.
 
-A message expires when it has waited as long as it says itself, or as the queue says, whichever is
-less. Only the head of the queue is looked at: one behind a message that lives longer waits for
-that. A message that comes back keeps its instant.
+A message expires after its own waiting time or the queue's, whichever is less. Only the head of the
+queue is checked: a message after one that lives longer waits for that. A returned message keeps its
+instant of expiry.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAXLEN, EXPIRED, REJECTED = "maxlen", "expired", "rejected"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``length`` in messages, ``size`` of bodies in bytes, ``ttl`` in ns; None is none."""
+    """``length`` in messages, ``size`` of bodies in bytes, ``ttl`` in ns; None: no limit."""
 
     length: int | None = None
     size: int | None = None
@@ -41,7 +41,7 @@ class Limits:
 
 
 class _Measured(ReadyEntries):
-    """The entries that wait, and the bytes of their bodies."""
+    """The waiting entries, and the bytes of their bodies."""
 
     size = 0
 
@@ -77,9 +77,9 @@ class _Measured(ReadyEntries):
 
 
 class LimitedQueue(Queue):
-    """``limits`` may be set before the first message comes. ``now`` tells the instant, ``wake`` has
-    :meth:`expire` called at one; ``dead`` takes what leaves without having been consumed, and
-    why."""
+    """``limits`` may be set before the first message. ``now`` returns the instant, ``wake``
+    schedules :meth:`expire`; ``dead`` gets messages removed without being consumed, and the reason.
+    """
 
     limits = Limits()
     new_ready = _Measured
@@ -94,7 +94,7 @@ class LimitedQueue(Queue):
 
     @property
     def size(self) -> int:
-        """Bytes of the bodies that wait."""
+        """Bytes of the waiting bodies."""
         assert isinstance(self._ready, _Measured)
         return self._ready.size
 
@@ -103,8 +103,8 @@ class LimitedQueue(Queue):
         return [entry for entry in self._ready if entry.message.large is None]
 
     def refuses(self, message: Message) -> bool:
-        """True if the queue's overflow says that ``message`` is not taken. The dead letters get it
-        where they are to."""
+        """True if the queue's overflow policy refuses ``message``, which is then dead-lettered if
+        so configured."""
         limits = self.limits
         if limits.overflow == DROP_HEAD or not self._above(1, len(message.body)):
             return False

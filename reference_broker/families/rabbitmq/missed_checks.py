@@ -1,4 +1,4 @@
-"""Silent STOMP peers as RabbitMQ notices them (rabbit_heartbeat; seen on 3.10.8 and 4.0.5)."""
+"""How RabbitMQ detects silent STOMP peers (rabbit_heartbeat; observed on 3.10.8 and 4.0.5)."""
 
 from __future__ import annotations
 

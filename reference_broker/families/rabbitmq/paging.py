@@ -1,12 +1,12 @@
-"""Queues write their messages to disk before memory is short (RABBITMQ-FLOW-page-1, -page-2).
+"""Queues page messages out before memory is short (RABBITMQ-FLOW-page-1, -page-2).
 
-From ``vm_memory_high_watermark_paging_ratio`` of the way to the watermark on, every :data:`EVERY`,
-queues write out the bodies of their messages, oldest first, and keep only their places. A body is
-read again when its message is sent. A ratio above 1.0 is never reached before publishers are
-blocked, and nothing is written out then. While disk space is short nothing is either.
+Above ``vm_memory_high_watermark_paging_ratio`` of the watermark, queues write out the bodies of
+their messages every :data:`EVERY`, oldest first, and keep only their places. A body is read again
+when its message is sent. A ratio above 1.0 is never reached before publishers are blocked, so
+nothing is written out; nor is it while disk space is short.
 
-RabbitMQ up to 3.13 writes out as much as keeps all queues equally far from being empty; the chapter
-speaks of their contents, and here it is all of them. Release 4 has no such mark.
+RabbitMQ up to 3.13 writes out so much that all queues are equally far from empty; the chapter only
+says their contents, and here it is all of them. Release 4 has no such ratio.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ EVERY: Duration = ms(2500)
 
 
 class PagingOut:
-    """Writes out the messages of ``topology``'s queues when ``resources`` are short. ``ratio`` is
-    of the memory limit."""
+    """Writes out the messages of ``topology``'s queues when ``resources`` are short. ``ratio`` is a
+    share of the memory limit."""
 
     def __init__(
         self,

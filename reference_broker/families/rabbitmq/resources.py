@@ -1,19 +1,18 @@
 """Memory and disk space, and the alarms raised when they are short (RABBITMQ-FLOW-mem-*, -disk-*).
 
-How much there is arrives as readings
-(:class:`brokerproof.harness.model.broker_io.ResourcesRead`); nothing here looks for itself.
-What a reading means is worked out when it is looked at:
+Amounts arrive as readings (:class:`brokerproof.harness.model.broker_io.ResourcesRead`); nothing is
+measured here. Readings are evaluated at these times:
 
-* memory every :data:`MEMORY_EVERY`. The limit is the fraction of what can be used, which is the
-  smaller of the machine's RAM and the address space; or a number of bytes, if that is less. Where
-  nobody knows how much RAM there is, :data:`ASSUMED_MEMORY` is assumed (mem-5). Memory is short
-  while more than the limit is used. 0 is always short, and a large multiple never is (mem-2).
-* disk space every 10 s, and more often the nearer it is to the limit, up to 10 times a second
-  (disk-2): what is left would last twice as long at :data:`FASTEST` bytes a millisecond. The limit
-  is a number of bytes, or a multiple of the RAM (disk-3). Disk space is short while less than the
-  limit is free; then it is looked at every 10 s.
+* memory every :data:`MEMORY_EVERY`. The limit is a fraction of the usable memory (the smaller of
+  the machine's RAM and the address space), or a number of bytes, if that is less. If the amount of
+  RAM is unknown, :data:`ASSUMED_MEMORY` is used (mem-5). Memory is short while more than the limit
+  is used: with 0 always, with a large multiple never (mem-2).
+* disk space every 10 s, and more often nearer to the limit, up to 10 times a second (disk-2): the
+  remaining space would last twice as long at :data:`FASTEST` bytes per millisecond. The limit is a
+  number of bytes, or a multiple of the RAM (disk-3). Disk space is short while less than the limit
+  is free; then it is checked every 10 s.
 
-A limit that is set while the broker runs counts at once, and until the broker ends (mem-3).
+A limit set while the broker runs applies at once, until the broker ends (mem-3).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Limit = float | int
 
 
 class Resources:
-    """Watches for one broker. Until the first reading nothing is known, and nothing short."""
+    """Watches the resources of one broker. Until the first reading nothing is short."""
 
     def __init__(self, alarms: Alarms, deadlines: Deadlines, memory: Limit, disk: Limit) -> None:
         self._alarms = alarms
@@ -73,14 +72,14 @@ class Resources:
         return self._total() if space is None else min(self._total(), space)
 
     def read(self, now: Instant, reading: ResourcesRead) -> None:
-        """A reading. The first is looked at now, later ones when it is time."""
+        """Accept a reading. The first is evaluated at once, later ones when due."""
         first, self._read = self._read is None, reading
         if first:
             self.check_memory(now)
             self.check_disk(now)
 
     def set(self, now: Instant, memory: Limit | None, disk: Limit | None) -> None:
-        """Other limits, from now on; None leaves one as it is."""
+        """Change the limits from now on; None keeps one."""
         self._memory = self._memory if memory is None else memory
         self._disk = self._disk if disk is None else disk
         if self._read is not None:

@@ -1,8 +1,8 @@
 """The topology declared by clients: queues with their properties, and exchanges (AMQP 0-9-1).
 
-A queue is the anycast queue of the address of its own name, so that protocols which know addresses
-alone share it. One that another protocol made on demand counts as declared durable and without
-arguments.
+A queue is the anycast queue of the address of its own name, so that protocols that only know
+addresses share it. A queue that another protocol created on demand counts as declared durable and
+without arguments.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from brokerproof.reference_broker.kernel.router import Router
 
 @dataclass(eq=False, slots=True)
 class Declared:
-    """A queue as it was declared. ``owner`` is the connection that it is exclusive to, None for
-    everybody.
+    """A queue as it was declared.
 
-    ``on_delete`` has what is to be told when the queue is deleted: its consumers. ``expires`` in ns
-    is how long it may be of no use to anybody, None for ever. ``sole`` says that one consumer has
-    it for itself.
+    ``owner`` is the connection that it is exclusive to, None for everybody. ``on_delete`` has its
+    consumers, which are notified when the queue is deleted. ``expires`` in ns is how long it may be
+    unused; None: unlimited. ``sole``: one consumer has it exclusively.
     """
 
     queue: Queue
@@ -56,8 +55,8 @@ DeadLetter: TypeAlias = Callable[["Topology", Queue, Message, str], None]
 
 class Topology:
     """Queues and exchanges of one broker. ``dead_letter`` handles messages that left their queue
-    without having been consumed; each queue takes ``rate`` messages a second of what is published,
-    0 for any number."""
+    without being consumed; each queue accepts ``rate`` published messages per second; 0: any
+    number."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class Topology:
         return f"{beginning}-{seed}{self._named}"
 
     def declare(self, name: str, limits: Limits, **options: Any) -> Declared:
-        """A new queue; ``options`` are the fields of :class:`Declared`."""
+        """Declare a new queue; ``options`` are the fields of :class:`Declared`."""
         queue = self._router.addresses.declare(name, LimitedQueue)
         assert isinstance(queue, LimitedQueue)
         queue.limits, queue.now = limits, self.clock.instant
@@ -120,8 +119,7 @@ class Topology:
         return declared
 
     def used(self, declared: Declared) -> None:
-        """Somebody had to do with the queue: its time of being of no use begins anew, unless it has
-        consumers."""
+        """Somebody used the queue: its unused time restarts, unless it has consumers."""
         if declared.expires is not None:
             if declared.unused is None:
                 declared.unused = self._deadlines.timer(partial(self._on_unused, declared))
@@ -132,7 +130,7 @@ class Topology:
             self.delete(declared)
 
     def left(self, declared: Declared) -> None:
-        """A consumer has left the queue: one that was to be deleted with its last is."""
+        """A consumer has left: delete the queue if it was the last and the queue is auto-delete."""
         declared.sole = False
         self.used(declared)
         if (
@@ -155,8 +153,8 @@ class Topology:
         return waiting
 
     def left_by(self, conn: int) -> None:
-        """A connection has ended: the queues that were exclusive to it go. Its exchanges and
-        bindings stay, and count for nobody."""
+        """A connection has ended: delete its exclusive queues. Its exchanges and bindings stay, and
+        no longer count towards a quota."""
         self.exchanges.creators.forget(conn)
         self.exchanges.binders.forget(conn)
         for declared in self._exclusive.pop(conn, ()):
