@@ -229,12 +229,15 @@ def _judge_completed(
 ) -> _Judgement:
     """Judge a completed case, and save a counterexample of a failure.
 
-    In real time a failure counts only if it recurs and the broker still serves others."""
+    In real time a failure, or a recommendation not kept if nothing failed, counts only if it recurs
+    and the broker still serves others."""
     findings = _unlisted_first(run, call, record, findings)
     judged = _judged(run, call, findings)
-    failing = frozenset(
-        finding.requirement for finding in judged if finding.verdict is Verdict.FAIL
+    failed, warned = (
+        frozenset(finding.requirement for finding in judged if finding.verdict is verdict)
+        for verdict in (Verdict.FAIL, Verdict.WARN)
     )
+    failing = failed or warned
     example = confirm_and_shrink.example_of(run, call, record, failing)
     if example is not None and run.target.clock is Clock.REAL:
         example = confirm_and_shrink.confirmed(run, call, example, failing, confirmation_seed)
@@ -244,7 +247,7 @@ def _judge_completed(
         if reason:
             example = None
             judged = _judged(run, call, confirm_and_shrink.without(findings, failing, reason))
-    if example is not None and run.keep_counterexample is not None:
+    if failed and example is not None and run.keep_counterexample is not None:
         run.keep_counterexample(run, call, example, failing)
     worst = merge(finding.verdict for finding in judged)
     if worst is Verdict.PASS:
