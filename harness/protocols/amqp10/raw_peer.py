@@ -258,7 +258,8 @@ class AmqpConnection(Conversation[Frame]):
         announced = opened.get("idle-time-out", 0)
         idle = announced * NS_PER_MS if isinstance(announced, int) else 0
         if 0 < idle <= 2 * PATIENCE:  # no wait of a case outlasts half of a longer one
-            self._keep_alive(idle // 2)
+            # Late, so that a beat seldom wakes a broker which a case has just asked for something.
+            self._keep_alive(idle * 3 // 4)
         return opened
 
     def close(
