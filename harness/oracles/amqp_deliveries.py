@@ -3,6 +3,7 @@ outcomes."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -61,10 +62,10 @@ class _Book:
 
 class _Books:
     def __init__(self) -> None:
-        self._by_session: dict[Session, _Book] = {}
+        self._by_session: defaultdict[Session, _Book] = defaultdict(_Book)
 
     def of(self, session: Session) -> _Book:
-        return self._by_session.setdefault(session, _Book())
+        return self._by_session[session]
 
     def transfer(self, step: Placed) -> tuple[_Delivery, bool] | None:
         """The delivery of a transfer, and whether it is the delivery's first; None if it belongs to

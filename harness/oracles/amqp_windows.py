@@ -6,6 +6,7 @@ next-outgoing-id plus the window in the other's begin."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -58,10 +59,10 @@ class _Counts:
 class _All:
     def __init__(self, side: Side) -> None:
         self._side = side
-        self._by_session: dict[Session, _Counts] = {}
+        self._by_session: defaultdict[Session, _Counts] = defaultdict(_Counts)
 
     def of(self, session: Session) -> _Counts:
-        return self._by_session.setdefault(session, _Counts())
+        return self._by_session[session]
 
     def update(self, step: Placed) -> _Counts | None:
         """Enter begins, transfers and the other side's flows; return None for frames outside a

@@ -331,15 +331,24 @@ class Conversation(Generic[F]):
         """Like :meth:`expect` but answers None instead of raising: for cases in which several
         outcomes are legal."""
 
-        def settled() -> bool:
-            return (
-                self.ended is not None
-                or any(what.accepts(frame) for frame in self.inbox)
-                or any(self.fatal(frame) for frame in self.inbox)
-            )
-
-        self.world.wait_until(settled, self.world.now() + within)
+        arrived = self.arrival(lambda frame: what.accepts(frame) or self.fatal(frame))
+        self.world.wait_until(
+            lambda: self.ended is not None or arrived(), self.world.now() + within
+        )
         return self.take(what)
+
+    def arrival(self, accepts: Callable[[F], bool]) -> Callable[[], bool]:
+        """Return the condition of a wait, true once the inbox has held a frame that ``accepts``.
+        It looks at each frame once, as waits ask after every event and inboxes can be long."""
+        seen, found = 0, False
+
+        def arrived() -> bool:
+            nonlocal seen, found
+            found = found or any(map(accepts, self.inbox[seen:]))
+            seen = len(self.inbox)
+            return found
+
+        return arrived
 
     def expect_nothing(
         self,
@@ -352,18 +361,14 @@ class Conversation(Generic[F]):
         """Let ``for_`` pass and expect no frame (or none that matches ``of``), and the connection
         to stay."""
 
-        def disturbed() -> bool:
-            return self.ended is not None or any(
-                of is None or of.accepts(frame) or self.fatal(frame) for frame in self.inbox
-            )
+        def disturbs(frame: F) -> bool:
+            return of is None or of.accepts(frame) or self.fatal(frame)
 
-        until = self.world.now() + for_
-        silent = not self.world.wait_until(disturbed, until)
+        until, disturbed = self.world.now() + for_, self.arrival(disturbs)
+        silent = not self.world.wait_until(lambda: self.ended is not None or disturbed(), until)
         if not silent:
             expected = f"no {of}" if of is not None else "no frame"
-            extra = sum(
-                of is None or of.accepts(frame) or self.fatal(frame) for frame in self.inbox
-            )
+            extra = sum(map(disturbs, self.inbox))
             unmet = self._unmet_frame("silence", of, until, extra)
             self._unmet(
                 f"expected {expected} for {_text(for_)}{_because(why)}, {self.instead()}",

@@ -23,7 +23,6 @@ cases run after all others, in the process that started the broker."""
 
 from __future__ import annotations
 
-import gc
 import mmap
 import os
 import threading
@@ -64,8 +63,6 @@ MORE = 3
 QUIET_SHARE, QUIET_LOOKS = 0.7, 5
 """The host is quiet when so many looks in a row found that share of the processor idle: what is
 still under way waits for timers."""
-COLLECT_AT = 50_000
-"""Objects made between two collections of garbage, which took 1.4 s of 22 with Python's 700."""
 SUSPECT_FOR: Duration = 5 * NS_PER_S
 """A case that sent a frame so shortly before its broker died may be the cause, also if it ended."""
 _CASES_END_WITHIN_S = 1.0
@@ -261,7 +258,6 @@ class RealTimeWorkers(Workers):
             self._sent_at[self._numbers[case]] = at
 
         self._broker.bounds.note_sent = note_sent
-        gc.set_threshold(COLLECT_AT)
         use_few_heaps()
         pool = ThreadPoolExecutor(self._most, thread_name_prefix="case")
         while os.getppid() == dealer:

@@ -53,10 +53,9 @@ def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
 def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
     """Wait until ``credit`` messages may be sent; the grant is a control."""
     target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
-    target.control(
-        link.credit >= credit,
-        f"the broker gave {link.credit} credit of {credit} wanted; {peer.instead()}",
-    )
+    if link.credit < credit:
+        detail = f"the broker gave {link.credit} credit of {credit} wanted; {peer.instead()}"
+        target.control(False, detail)
 
 
 def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:

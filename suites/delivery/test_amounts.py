@@ -22,7 +22,6 @@ from brokerproof.suites.steps.queue_clients import CLIENTS, FRAME, StompQueueCli
 from brokerproof.suites.steps.queue_model import MEMORY, place_names
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
-    SOME,
     Sentences,
     corners,
     course,
@@ -175,7 +174,7 @@ def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, positio
 @case(*PREFETCH.values(), needs={"transactions", "stomp-1.2", "anycast"})
 @over(
     examples=6,
-    always=lambda target: [{"position": SOME, "mode": "client-individual"}],
+    always=lambda target: [{"position": amounts.SOME, "mode": "client-individual"}],
     position=positions,
     mode=st.sampled_from(["client", "client-individual"]),
 )
@@ -348,7 +347,7 @@ def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -
 @case("ARTEMIS-CONCEPTS-topic-1", "ARTEMIS-GROUPING-fifo-1", needs={"queue-semantics", "amqp"})
 @over(
     examples=10,
-    always=lambda target: [{"position": 0, "stride": SOME}],
+    always=lambda target: [{"position": 0, "stride": amounts.SOME}],
     position=positions,
     stride=positions,
 )

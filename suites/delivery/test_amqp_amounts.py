@@ -156,8 +156,8 @@ def test_any_number_of_receivers_shares_a_queue(
 @over(
     examples=6,
     always=lambda target: [
-        {"position": 0, "accepted": accepted, "how": how}
-        for accepted, how in ((1, "detach"), (0, "end"))
+        {"position": 0, "accepted": 1, "how": "detach"},
+        {"position": amounts.MORE, "accepted": 0, "how": "end"},
     ],
     position=st.integers(0, amounts.POSITIONS),
     accepted=st.integers(0, 3),

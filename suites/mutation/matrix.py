@@ -5,6 +5,7 @@ matrix.
 """
 
 import enum
+import gc
 import logging
 import signal
 import time
@@ -26,6 +27,7 @@ from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import is_unmet, never_reached
+from brokerproof.harness.session.case_runs import COLLECT_AT
 from brokerproof.harness.targets.target import RECONFIGURABLE
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.suites.mutation import all_mutants
@@ -120,6 +122,7 @@ def results_on(
     logging.getLogger("stomp.py").addHandler(
         logging.NullHandler()
     )  # it warns of what the mutants do to it
+    gc.set_threshold(COLLECT_AT)
     facts = target.start(Path())
     recorder = Recorder(None, run="", target=target.identity.name, clock=Clock.VIRTUAL)
     run = Run(target, facts, _catalogue(), (), recorder, plan.effort, plan.seed, shrink=False)

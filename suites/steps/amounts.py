@@ -3,7 +3,8 @@
 A case draws a ``position`` and asks :func:`at` for the amount there. Position 0 is the greatest
 amount that the run's effort allows, so a property that always runs it reaches that far. The others
 are 0, 1, 2, one below, at and one above each power of two from 2^5 to 2^16, and one below, at and
-one above each size by which the target's family batches, caches, prefetches or pages.
+one above each size by which the target's family batches, caches, prefetches or pages. They end at a
+quarter of the greatest, so that drawing several costs less than the greatest once.
 
 A case reports what it used by :meth:`~brokerproof.harness.cases.bench.Bench.used_amount`;
 ``brokerproof requirements --amounts RUN`` prints the greatest of each case.
@@ -39,6 +40,8 @@ BATCHES: Mapping[str, tuple[int, ...]] = {
 """Sizes by family by which brokers batch, cache, prefetch or page, from their sources."""
 POSITIONS = 80
 """More than there are amounts."""
+SOME, MORE = 15, 18
+"""Positions of an amount of about a hundred, and of a few hundred."""
 
 
 def values(effort: str, family: str, most: int | None = None) -> tuple[int, ...]:
@@ -47,7 +50,8 @@ def values(effort: str, family: str, most: int | None = None) -> tuple[int, ...]
     far = FAR[effort] if most is None else min(FAR[effort], most)
     points = {2**power for power in POWERS} | {*BATCHES.get(family, ())}
     others = {0, 1, 2, *(point + step for point in points for step in (-1, 0, 1))}
-    return (far, *sorted(amount for amount in others if amount < far))
+    most_of_others = max(far // 4, min(far - 1, FAR["smoke"]))
+    return (far, *sorted(amount for amount in others if amount <= most_of_others))
 
 
 def at(target: Bench, position: int, *, least: int = 0, most: int | None = None) -> int:

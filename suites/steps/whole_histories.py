@@ -43,9 +43,6 @@ than some bytes."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-SOME = 15
-"""The position of an amount of about a hundred."""
-
 positions = st.integers(0, amounts.POSITIONS)
 
 
@@ -300,8 +297,9 @@ def course(
 def corners(
     protocols: Callable[[Target], list[str]], ends: int, **others: object
 ) -> Callable[[Target], list[dict[str, object]]]:
-    """The histories that are played always: of the greatest amount, each protocol at either end,
-    settled at once and in parts, before a consumer ends in order or is lost."""
+    """The histories that are played always: each protocol at either end, settled at once and in
+    parts, before a consumer ends in order or is lost. Each protocol has one of the greatest amount,
+    a single one has two, and the others are of a few hundred messages."""
 
     def always(target: Target) -> list[dict[str, object]]:
         names = protocols(target)
@@ -309,12 +307,20 @@ def corners(
         for number, name in enumerate(names):
             other = names[(number + 1) % len(names)]
             place = {"ends": (other, name), "place": MEMORY} if ends else {}
-            plan: dict[str, object] = {"position": 0, **place, **others}
-            parts = {"stride": SOME, "comers": 5 if number == 0 else 1, "narrow": True}
-            plans.append({**plan, **parts, "lost": bool(number % 2)})
-            plans.append({**plan, "stride": 0, "comers": 1, "narrow": False, "lost": False})
-            if not number % 2:
-                plans.append({**plan, **parts, "lost": True})
+            far, fewer = (
+                {"position": position, **place, **others} for position in (0, amounts.MORE)
+            )
+            parts = {
+                "stride": amounts.SOME,
+                "comers": 5 if number == 0 else 1,
+                "narrow": True,
+            }
+            at_once = {"stride": 0, "comers": 1, "narrow": False, "lost": False}
+            lost = bool(number % 2)
+            plans.append({**(fewer if lost else far), **parts, "lost": lost})
+            plans.append({**(far if lost or len(names) == 1 else fewer), **at_once})
+            if not lost:
+                plans.append({**fewer, **parts, "lost": True})
         return plans
 
     return always

@@ -404,8 +404,11 @@ class Endpoint:
 
     def take_deliveries(self, link: Link | None) -> list[Delivery]:
         """Take every complete delivery (of ``link``), in order."""
-        taken = [delivery for delivery in self.deliveries if link is None or delivery.link is link]
-        self.deliveries = [delivery for delivery in self.deliveries if delivery not in taken]
+        taken: list[Delivery] = []
+        others: list[Delivery] = []
+        for delivery in self.deliveries:
+            (taken if link in (None, delivery.link) else others).append(delivery)
+        self.deliveries = others
         return taken
 
 

@@ -504,12 +504,9 @@ class AmqpPeer(AmqpConnection):
     ) -> Frame:
         """Wait until the broker has settled what we sent, with that outcome; returns the
         disposition, which may be about other deliveries too."""
+        failed = self.arrival(self.fatal)
         self.world.wait_until(
-            lambda: (
-                bool(session.outcomes.get(delivery))
-                or self.ended is not None
-                or any(map(self.fatal, self.inbox))
-            ),
+            lambda: bool(session.outcomes.get(delivery)) or self.ended is not None or failed(),
             self.world.now() + within,
         )
         outcome = session.outcomes.get(delivery)
@@ -542,10 +539,9 @@ class AmqpPeer(AmqpConnection):
         def wanted() -> Delivery | None:
             return next((delivery for delivery in self.deliveries if fits(delivery)), None)
 
+        failed = self.arrival(self.fatal)
         self.world.wait_until(
-            lambda: (
-                wanted() is not None or self.ended is not None or any(map(self.fatal, self.inbox))
-            ),
+            lambda: wanted() is not None or self.ended is not None or failed(),
             self.world.now() + within,
         )
         delivery = wanted()

@@ -115,6 +115,13 @@ class Value:
     code: int | None = field(default=None, compare=False)
 
 
+_WITHOUT_BYTES = {
+    code: Value(CONSTRUCTORS[code].type, value, code)
+    for code, value in ((0x40, None), (0x41, True), (0x42, False), (0x43, 0), (0x44, 0), (0x45, ()))
+}
+"""Values that their constructor alone stands for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Described:
     descriptor: Item
@@ -236,6 +243,8 @@ def _key(value: Any) -> Any:
 def text(what: Item) -> str:
     """The value in words, for traces and sentences: numbers and names bare, bytes as hexadecimal
     digits."""
+    if isinstance(what, Value) and isinstance(what.value, (int, str)) and what.type != "boolean":
+        return str(what.value)  # most of what frames carry
     match what:
         case Value("null"):
             return "null"
@@ -401,6 +410,8 @@ def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, 
     shape = CONSTRUCTORS.get(code)
     if shape is None:
         raise Malformed(f"no constructor has the code 0x{code:02x}, before byte {at}")
+    if code in _WITHOUT_BYTES:
+        return _WITHOUT_BYTES[code], at
     if shape.kind == "fixed":
         raw = _take(data, at, end, shape.width, "a", shape.type)
         return Value(shape.type, _fixed_value(shape, raw, at), code), at + shape.width
@@ -475,9 +486,7 @@ def _fixed_value(shape: Constructor, data: bytes, at: int) -> Any:
             return UUID(bytes=bytes(data))
         case "ieee-754":
             return bytes(data)
-    return {"null": None, "true": True, "false": False, "uint0": 0, "ulong0": 0, "list0": ()}[
-        shape.name
-    ]
+    raise KeyError(shape.name)  # pragma: no cover - the others have no bytes
 
 
 def _variable_value(shape: Constructor, data: bytes, at: int) -> Any:
