@@ -1,4 +1,4 @@
-"""``brokerproof atlas``: releases are judged by the harness, the pages are made here."""
+"""``brokerproof atlas``: the harness judges releases, and this makes the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``brokerproof proxy``: records and judges a running application and its broker, both halves.
+"""``brokerproof proxy``: records and judges both sides, a running application and its broker.
 
 Exit: 0 nothing is violated · 1 a violation · 2 nothing worse than inconclusive · 3 the address
 cannot be listened on, or no usable Java or Spark · 4 usage · 5 our own error.
@@ -214,7 +214,7 @@ class Watch:
             self._say(line)
 
     def conclude(self, profile: str | None) -> int:
-        """Judge what was recorded, print and keep it; return the exit code."""
+        """Judge the recording, print and store the result; return the exit code."""
         # It imports Arrow and the oracles.
         from brokerproof.harness.trace.without_pandas import leave_pandas_out
 

@@ -1,1 +1,1 @@
-"""From recordings to a report or a judgement: what puts the rooms together."""
+"""From recordings to a report or a judgement: connects the other packages."""

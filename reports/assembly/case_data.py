@@ -1,10 +1,11 @@
-"""The data of case pages: judged again, cut to what a page shows and packed where the recording is.
+"""The data of case pages: cases are judged again, excerpted and packed on the worker that reads the
+recording.
 
 A page is drawn by the browser (``html/case.js``) from the case's events. One task reads a segment,
 judges each of its cases again, and keeps a bounded excerpt of it. The cases are then packed into
-chunks: scripts of compressed JSON, because a page that was opened from a disk may load scripts and
-nothing else. A case's chunk follows from its target and name, so that a link needs neither an index
-nor a number that another run would change.
+chunks: scripts of compressed JSON, because a page opened from disk may load only scripts. A case's
+chunk follows from its target and name, so links need neither an index nor a number that changes
+with the run.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Work:
-    """Input of one task: segments that belong together, or none, and the cases it makes pages of.
+    """Input of one task: related segments, or none, and the cases for which it makes pages.
 
     ``superseded`` are cases of these segments that a later one records again.
     """
@@ -75,8 +76,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Packed:
-    """One case on its way into a chunk: its page as compressed JSON, with the requirements that it
-    names; what its recording shows again."""
+    """One case for a chunk: its page as compressed JSON, the requirements that it names, and the
+    result of judging its recording again."""
 
     page: bytes
     requirements: tuple[str, ...]
@@ -101,7 +102,7 @@ def chunk_of(target: str, case: str, chunks: int) -> int:
 
 
 def ready(_: int) -> None:
-    """Nothing: a worker that calls it has imported this module."""
+    """Do nothing: the call makes a worker import this module."""
 
 
 def write(
@@ -113,8 +114,8 @@ def write(
     grounds: Mapping[tuple[str, str], Expectations],
     folder: Path,
 ) -> tuple[CaseData, int]:
-    """Write the chunks of every case into ``folder``, over older ones; return what the recordings
-    show, and the number of chunks."""
+    """Write the chunks of every case into ``folder``, replacing older ones; return the results of
+    the recordings, and the number of chunks."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("[0-9]*.js"):
         old.unlink()
@@ -142,9 +143,8 @@ def write(
 def plan(
     cases: Sequence[CaseRow], findings: Iterable[Mapping[str, Any]], runs: Sequence[Run]
 ) -> list[Work]:
-    """Return the tasks: one a segment, one for all segments of a load, and some for the cases that
-    were not recorded. The largest come first, so that no worker begins one when others have
-    ended."""
+    """Return the tasks: one per segment, one for all segments of a load, and some for the cases
+    that were not recorded. The largest come first, so that no worker starts a large one last."""
     of_case: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for finding in findings:
         key = (finding["run"], finding["target"], finding["case"])
@@ -184,7 +184,7 @@ def _size(work: Work) -> int:
 
 
 def _by_target(run: Run) -> dict[str, list[Path]]:
-    """The segments of each target in the order in which they were written."""
+    """The segments of each target, in the order of writing."""
     found: dict[str, list[Path]] = {}
     for path in sorted(run.segments(), key=lambda path: (path.stat().st_mtime_ns, str(path))):
         target = read_segment(path, "target").column(0)
@@ -276,8 +276,8 @@ def _page(
 
 
 def _disputed(anomalies: Iterable[Mapping[str, Any]]) -> dict[int, list[tuple[str, str]]]:
-    """The examples in which the second judge found something for certain, each with requirements
-    and sentences."""
+    """The examples in which the second judge is certain of a violation, each with requirements and
+    sentences."""
     found: dict[int, list[tuple[str, str]]] = {}
     for anomaly in anomalies:
         if not anomaly["uncertain"] and anomaly["requirement"]:
@@ -289,7 +289,7 @@ def _disputed(anomalies: Iterable[Mapping[str, Any]]) -> dict[int, list[tuple[st
 def _chunk(
     pages: CasePages, grouped: tuple[int, Iterable[Packed]]
 ) -> tuple[int, str, int, CaseData]:
-    """Return the chunk's number, its script, the number of its cases, and what they show."""
+    """Return the chunk's number, its script, the number of its cases, and their results."""
     chunk, packed = grouped
     data = CaseData()
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""Turns what goes wrong on the way to a report or a judgement into one sentence."""
+"""Turns errors of reports and judgements into one sentence."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from brokerproof.reports.spark.on_demand import NoSpark, problems
 
 @contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """Turn what goes wrong on the way to a report or a judgement into a :class:`Refusal` that says
-    so."""
+    """Turn errors of a report or a judgement into a :class:`Refusal` with a sentence."""
     try:
         yield
     except (UnreadableRun, UnreadableResults, UnreadableTrace) as problem:

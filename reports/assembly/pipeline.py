@@ -79,10 +79,10 @@ def build(
     trace_tables: bool = False,
     step: Step = lambda _: None,
 ) -> Report:
-    """Write the report on ``runs`` into ``out``, over an older one if there is one; ``measured``
-    is what was inferred of targets
-    (:func:`brokerproof.reports.model.target_summaries.read_measured`).
-    ``trace_tables`` also writes the tables that grow with the recording, which takes Spark.
+    """Write the report on ``runs`` into ``out``, replacing any older one; ``measured`` has the
+    inferred parameters of targets
+    (:func:`brokerproof.reports.model.target_summaries.read_measured`). ``trace_tables`` also writes
+    the tables that grow with the recording, which needs Spark.
 
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
     result, and ``OSError`` when ``out`` cannot be written.
@@ -157,8 +157,8 @@ def build(
 
 @contextmanager
 def _beside(tasks: Tasks, work: Callable[[], Result]) -> Iterator[Future[Result]]:
-    """Have other processes do ``work`` while the block runs, because this one would only wait for
-    them. The work ends with a block that fails."""
+    """Let other processes do ``work`` while the block runs. If the block fails, the work is
+    cancelled."""
     with ThreadPoolExecutor(1) as pool:
         try:
             yield pool.submit(work)
@@ -168,8 +168,8 @@ def _beside(tasks: Tasks, work: Callable[[], Result]) -> Iterator[Future[Result]
 
 
 def tables_of(outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run]) -> Tables:
-    """Every table of results. They are as small as the results are, which this process holds: only
-    recordings go through Spark."""
+    """Every table of results. Results fit into this process, so only recordings go through
+    Spark."""
     of_cases = cases(outcomes.results)
     return Tables(
         cases=of_cases,
@@ -183,7 +183,7 @@ def tables_of(outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run
 
 
 def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Expectations]:
-    """Return the expectations of each target's recordings: those that hold for every acceptor of
+    """Return the expectations of each target's recordings: those that apply to every acceptor of
     its profile."""
     known = profiles.names()
     return {
@@ -243,8 +243,8 @@ def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pag
 
 
 def _write_moved(folder: Path, rows: Sequence[CaseRow], pages: Pages) -> None:
-    """Write what leads from the pages of older reports to those of now, for cases that did not
-    pass: links to those are kept in trackers."""
+    """Write redirects from the pages of older reports for cases that did not pass, because issue
+    trackers link to them."""
     emptied(folder, _OURS)
     for row in rows:
         if row.verdict not in ("PASS", "NOTE", "SKIP"):
@@ -256,8 +256,8 @@ _OURS = re.compile(r".*-[0-9a-f]{10}\.html|more\.html")
 
 
 def emptied(folder: Path, ours: re.Pattern[str] | None = None) -> None:
-    """Make a folder of pages, without the pages of an older report: those whose name is ``ours``,
-    or all."""
+    """Make a folder of pages, and remove those of an older report: the names that are ``ours``, or
+    all."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.html"):
         if ours is None or ours.fullmatch(old.name):

@@ -1,4 +1,4 @@
-"""Judges recordings, large ones on a Spark of its own, and says what is wrong with them."""
+"""Judges recordings, large ones in its own Spark session, and reports their violations."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def judge(
     master: str | None,
     step: Callable[[str], object],
 ) -> Judged:
-    """Judge recordings, saying each ``step``. Raises what :func:`in_one_sentence` turns into a
-    refusal, and :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
+    """Judge recordings, announcing each ``step``. Raises the errors that :func:`in_one_sentence`
+    turns into a refusal, and :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     catalogue = load()
     level_of = Requirements(catalogue.values()).level
     small = small_source(traces, whole=whole) if master is None else None
@@ -142,7 +142,7 @@ _SAME_DUTY = {"STOMP12-HB-07": "STOMP12-HB-09", "AMQP091-HB-02": "AMQP091-HB-07"
 
 
 def on_clients(conclusion: Conclusion, catalogue: Mapping[str, Requirement]) -> Conclusion:
-    """Return what a conclusion on exchanged halves says about clients: what binds them."""
+    """Return the part of a conclusion on exchanged halves that binds clients."""
 
     def requirement(row: Mapping[str, Any]) -> str:
         named = _SAME_DUTY.get(row["requirement"], row["requirement"])
@@ -213,8 +213,8 @@ def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False
 
 
 def ground_of(profile: str, *, guessed: bool) -> Expectations:
-    """Return the promises of a profile. ``guessed``: it is not known that the broker had its
-    defaults, so only what every configuration has in common counts. Raises
+    """Return the promises of a profile. ``guessed``: the broker's configuration is unknown, so only
+    promises common to every configuration count. Raises
     :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     if profile == "stomp":
         return NOTHING

@@ -8,8 +8,8 @@ import click
 
 
 class Refusal(click.ClickException):
-    """Why no report was written, in one sentence: what was given is not a run, or the folder cannot
-    be written."""
+    """Why no report was written, in one sentence: the input is not a run, or the folder is not
+    writable."""
 
     exit_code = 4
 
@@ -23,7 +23,7 @@ class Refusal(click.ClickException):
 
 
 class SetUpFailed(Refusal):
-    """There is no usable Java or Spark here."""
+    """This machine has no usable Java or Spark."""
 
     exit_code = 3
 

@@ -1,4 +1,4 @@
-"""Writes the report on run folders: on a Spark of its own, or without one."""
+"""Writes the report on run folders, in its own Spark session or without Spark."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def command(
 
 @contextmanager
 def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | LocalTasks]:
-    """Spark's where there is PySpark, else some of this machine. ``brief`` is for a little data."""
+    """Spark's processes if PySpark is installed, else local ones. ``brief`` is for little data."""
     if master is not None:
         on_demand.require("--master")
     if not on_demand.installed():
@@ -77,8 +77,8 @@ def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | Local
 
 @contextmanager
 def _started_early(master: str | None) -> Iterator[SparkTasks | LocalTasks]:
-    """Start the processes for a little data, then wait for a line of standard input, and end this
-    process without one. That Spark did not start is an error only behind the line."""
+    """Start the processes for little data, then wait for a line of standard input; without one, end
+    this process. A failure to start Spark is reported only after that line."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.nice(_EARLY_NICENESS)
     with ExitStack() as stack:
@@ -106,11 +106,11 @@ def write(
     trace_tables: bool = False,
     started: SparkTasks | LocalTasks | None = None,
 ) -> Report:
-    """Write the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it, by
-    processes that were ``started`` or by its own; raises what :func:`command` turns into sentences.
+    """Write the report on ``runs`` to ``out``, with ``inferred`` in the form of ``--infer``, by the
+    ``started`` processes or its own; raises the errors that :func:`command` turns into sentences.
 
-    Bad input is found before a JVM is started. Only what the processes alone can see, a damaged
-    segment with a whole footer, shows later, and is then looked for so that it can be named.
+    Bad input is found before a JVM is started, except a damaged segment with an intact footer,
+    which only the processes notice; it is then located so that it can be named.
     """
     if trace_tables:
         on_demand.require("--tables")

@@ -1,7 +1,7 @@
-"""Processes that make the pages of cases: Spark's, or some of this machine's.
+"""Processes that make the pages of cases: Spark's, or local ones.
 
-Both do the same two steps: ``first`` makes keyed values of each item, ``second`` something of each
-key and all of its values.
+Both do the same two steps: ``first`` makes keyed values of each item, ``second`` combines all
+values of a key.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Tasks(Protocol):
         second: Second[Value, Made],
         keys: int,
     ) -> Iterator[Made]:
-        """Yield what ``second`` makes of each key, of which there are ``keys`` at most."""
+        """Yield the results of ``second`` for each of at most ``keys`` keys."""
         ...
 
     def cancel(self) -> None:
-        """Have what is under way fail soon."""
+        """Make running steps fail soon."""
         ...
 
 
@@ -74,13 +74,13 @@ class SparkTasks:
         self.context.cancelAllJobs()
 
     def warm_up(self, work: Callable[[int], None]) -> None:
-        """Have every worker call ``work``, and so import its module, while there is time."""
+        """Let every worker call ``work``, and so import its module, while there is time."""
         tasks = self.context.defaultParallelism
         self.context.parallelize(range(tasks), tasks).foreach(work)
 
 
 class LocalTasks:
-    """Tasks in processes of this machine. The values of all keys pass through this one."""
+    """Tasks in local processes. The values of all keys pass through this one."""
 
     def __init__(self, pool: ProcessPoolExecutor, workers: int) -> None:
         self._pool = pool
@@ -131,7 +131,8 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker that waits for its next task does not notice that nobody is left to give it one."""
+    """End with the parent: a worker that waits for its next task does not notice the parent's
+    death."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -148,6 +149,7 @@ def _made(second: bytes, group: Any) -> Any:
 
 @lru_cache(maxsize=2)
 def _unpickled(step: bytes) -> Callable[[Any], Any]:
-    """Return a step. It carries all requirements: a worker reads it once and not for each item."""
+    """Return a step. It contains all requirements, so a worker unpickles it once and not for each
+    item."""
     step_of_report: Callable[[Any], Any] = pickle.loads(step)  # written by our own process
     return step_of_report

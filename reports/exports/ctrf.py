@@ -1,8 +1,8 @@
 """ctrf.json: the Common Test Report Format, written row by row.
 
 FAIL and ERROR are ``failed``; SKIP is ``skipped``; INCONCLUSIVE and KNOWN are ``other``; the rest
-is ``passed``. The verdict itself is the test's ``rawStatus``. Which run a test is of stands with it
-where there are several.
+is ``passed``. The verdict itself is the test's ``rawStatus``. If there are several runs, each test
+names its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATUS = {
 
 
 def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[CaseRow]) -> None:
-    """Write every case of ``cases``; the summary comes from ``bars``."""
+    """Write every case of ``cases``; the summary is computed from ``bars``."""
     head = {"reportFormat": "CTRF", "specVersion": SPECIFICATION, "generatedBy": "brokerproof"}
     results = {
         "tool": {"name": "brokerproof", "version": str(runs[0].header.get("brokerproof", ""))}
@@ -54,7 +54,7 @@ def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[
 
 
 def summary(runs: Sequence[Run], bars: Sequence[Bar]) -> dict[str, Any]:
-    """CTRF's summary; instants are milliseconds since 1970, 0 when a run does not say."""
+    """CTRF's summary; instants are milliseconds since 1970, 0 if not recorded."""
     numbers = {"tests": 0, "passed": 0, "failed": 0, "pending": 0, "skipped": 0, "other": 0}
     by_verdict = dict.fromkeys(VERDICTS, 0)
     for bar in bars:

@@ -3,7 +3,7 @@
 FAIL becomes ``<failure>`` and ERROR ``<error>``. SKIP and INCONCLUSIVE become ``<skipped>``, the
 latter with a message that begins with ``inconclusive``: parsers know no fourth outcome, and neither
 a pass nor a failure would be true. KNOWN is ``<skipped>`` with a message that begins with ``known
-deviation``. WARN and NOTE pass, with their words in ``<system-out>``. Requirements and the verdict
+deviation``. WARN and NOTE pass, with their text in ``<system-out>``. Requirements and the verdict
 itself are properties of the case.
 """
 
@@ -24,8 +24,7 @@ _SKIPPED = {"SKIP": "", "INCONCLUSIVE": "inconclusive: ", "KNOWN": "known deviat
 def write(
     path: Path, bars: Sequence[Bar], cases: Iterable[CaseRow], started: Mapping[str, str]
 ) -> None:
-    """Write ``cases``, which come grouped in the order of ``bars``; ``started`` is when each run
-    began, by run."""
+    """Write ``cases``, grouped in the order of ``bars``; ``started`` has the start of each run."""
     left = iter(cases)
     with path.open("w", encoding="utf-8") as file:
         file.write('<?xml version="1.0" encoding="UTF-8"?>\n')

@@ -43,7 +43,7 @@ def _row(case: CaseRow) -> str:
 
 
 def _cell(text: str) -> str:
-    """``text`` as a table's cell: no markup of its own, on one line."""
+    """``text`` as a table's cell: on one line, without active markup."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
 
 

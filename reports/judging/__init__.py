@@ -1,2 +1,2 @@
-"""Judges of recordings at any size: summaries that merge, and a second look at what a summary finds
+"""Judges of recordings of any size: summaries that merge, and a recheck of everything
 suspicious."""

@@ -1,12 +1,12 @@
-"""Connections that the oracles of their protocol judge: AMQP 1.0 (credit, drains, session windows,
+"""Connections judged by the oracles of their protocol: AMQP 1.0 (credit, drains, session windows,
 deliveries, settlement, idle time-outs), CORE (credit of consumers and producers), and of AMQP 0-9-1
 (prefetch, tags, being blocked, heartbeats) those whose summary
 (:mod:`brokerproof.reports.judging.channels`) asks for it.
 
-The meaning of a frame of the first two depends on everything before it, so a piece of such a
-connection has no summary. Its frames are brought together by connection, and one task reads them in
-order. A connection of more than :data:`MOST` frames is judged by those; the rest is reported as not
-judged.
+In the first two, the meaning of a frame depends on all earlier ones, so a piece of such a
+connection has no summary. Its frames are grouped by connection, and one task reads them in order.
+Of a connection with more than :data:`MOST` frames only the first are judged; the rest is reported
+as not judged.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _KINDS = (
 def connection_anomalies(events: Sequence[Event], conn: int) -> Iterator[tuple[Anomaly, str]]:
     """Yield the anomalies of one connection, with the requirement that each breaks.
 
-    Numbers go on from frame to frame: behind the first bytes that a recording does not hold, every
+    Numbers continue from frame to frame, so after the first bytes missing in a recording, every
     anomaly is uncertain.
     """
     far = any(getattr(event, "command", "") == FAR for event in events)
@@ -159,8 +159,8 @@ def find_anomalies(spark: SparkSession, source: Source, merged: DataFrame) -> Da
 
 
 def frame_reader(open_piece: Opener, chosen: frozenset[ConnectionKey] | None) -> Work:
-    """Return what a task does to read the frames (:data:`FRAMES`) of the chosen connections in a
-    piece (None: of all)."""
+    """Return a function for tasks that reads the frames (:data:`FRAMES`) of the chosen connections
+    in a piece (None: of all)."""
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
         names, begin = Names.none(), 0
@@ -178,7 +178,7 @@ WITH_REQUIREMENT = pa.schema([*ANOMALIES, ("requirement", pa.string())])
 
 
 def anomalies_of(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield the anomalies (:data:`WITH_REQUIREMENT`) in frames that come by connection and in
+    """Yield the anomalies (:data:`WITH_REQUIREMENT`) in frames grouped by connection and in
     order."""
     for (*scope, conn), of_connection in groupby(
         rows, key=lambda row: (*scope_of(row), row["conn"])

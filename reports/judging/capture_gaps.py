@@ -1,4 +1,4 @@
-"""Capture gaps: what a recording does not hold, and which anomalies that makes uncertain.
+"""Capture gaps: the missing parts of a recording, and the anomalies that they make uncertain.
 
 The rule is that of :mod:`brokerproof.harness.oracles.capture_gaps`. The gaps are in the summaries
 of connections.
@@ -71,7 +71,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Connections of which the recording does not hold everything, for one reason."""
+    """Connections that are incompletely recorded for one reason."""
 
     why: str
     connections: int
@@ -95,7 +95,7 @@ def missing_in(merged: DataFrame) -> list[Missing]:
 
 @dataclass(frozen=True)
 class Doubts:
-    """Makes anomalies uncertain that something unseen could explain."""
+    """Marks anomalies as uncertain if something unseen could explain them."""
 
     whole: bool
 

@@ -1,11 +1,10 @@
 """AMQP 0-9-1 connections: delivery-tags, prefetch, heartbeats, and being blocked.
 
-Tags count the deliveries of a channel from 1, so a piece of a recording need not know the pieces
-before it. Two bounds of the number of waiting deliveries follow from it: the tags above the highest
-one that was acknowledged with all before it, and the deliveries less those that were acknowledged
-one by one. A bound within the least prefetch that was requested is enough. Where both exceed it, or
-where tags or answers do not rise by themselves, all of the connection is read by
-:mod:`brokerproof.harness.oracles.amqp091_rules`.
+Tags count the deliveries of a channel from 1, so a piece of a recording is independent of earlier
+ones. It gives two upper bounds of the unacknowledged deliveries: the tags above the highest
+cumulatively acknowledged one, and the deliveries less those acknowledged one by one. If one of them
+is within the smallest requested prefetch, all is well. If both exceed it, or if tags or answers do
+not ascend, the whole connection is read by :mod:`brokerproof.harness.oracles.amqp091_rules`.
 """
 
 from __future__ import annotations
@@ -204,7 +203,7 @@ class ChannelSummaries:
             cells.grow(len(self._connections))
 
     def _add_agreements(self, batch: Columns, tagged: Tagged) -> None:
-        """Add the few frames that agree on heartbeats and blocking, and those of channels."""
+        """Add the few frames that negotiate heartbeats and blocking, and those of channels."""
         for row, command, headers in batch.rare:
             if batch.spoken[row] != OF_AMQP091:
                 continue
@@ -245,7 +244,7 @@ class ChannelSummaries:
             cells["ambiguous"][code] = True
 
     def _add_tags(self, batch: Columns, tagged: Tagged) -> None:
-        """Add deliveries and answers, each channel's by themselves, in order."""
+        """Add deliveries and answers, per channel, in order."""
         if not len(tagged.rows):
             return
         places = self._connections.of(pa.array(batch.connection[tagged.rows]))
@@ -262,7 +261,7 @@ class ChannelSummaries:
         last = np.concatenate([begin[1:], [len(groups)]]) - 1
 
         def highest(values: Ints, before: Ints) -> tuple[Ints, Ints]:
-            """Return the running greatest of each channel with each row, and without it."""
+            """Return the running maximum of each channel, including and excluding each row."""
             own = values.copy()
             own[begin] = np.maximum(own[begin], before)
             with_ = np.maximum.accumulate(own + lift) - lift
@@ -318,8 +317,8 @@ class ChannelSummaries:
         self._states["ambiguous"][connection[(what == OCTETS) | (what == UNSEEN)]] = True
 
     def _add_unknown_closes(self, batch: Columns) -> None:
-        """Add when connections were closed that sent nothing in this piece: their protocol is
-        unknown here."""
+        """Add the closes of connections that sent nothing in this piece: their protocol is unknown
+        here."""
         spoken = np.flatnonzero(np.bincount(batch.connection[batch.spoken != SILENT]))
         if len(spoken) and spoken[-1] >= len(self._known):
             self._known = np.concatenate([self._known, np.zeros(int(spoken[-1]) + 1, np.bool_)])
@@ -330,7 +329,7 @@ class ChannelSummaries:
                 self._closed_unknown.setdefault(connection, int(batch.at[row]))
 
     def summaries(self) -> Iterator[tuple[int, ChannelSummary]]:
-        """Yield each connection's number and summary; also those whose close alone is known."""
+        """Yield each connection's number and summary, even if only its close is known."""
         for connection, at in self._closed_unknown.items():
             yield connection, ChannelSummary(closed=at)
         channels: dict[int, dict[int, ChannelTags]] = {}

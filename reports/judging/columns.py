@@ -1,8 +1,8 @@
 """A batch of recorded events as arrays: sender, kind of frame, instant, queue, subscription and
 message.
 
-Everything is done for whole columns; only frames that are rare (CONNECT, SUBSCRIBE, ERROR …) are
-looked at one by one.
+Everything works on whole columns; only rare frames (CONNECT, SUBSCRIBE, ERROR …) are read one by
+one.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Names:
 
 @dataclass
 class Messages:
-    """Frames that carry a message: rows of the batch, and of each its queue, stamp, and whether it
+    """Frames that carry a message: rows of the batch, each with its queue, stamp, and whether it
     has one."""
 
     rows: Ints
@@ -136,8 +136,8 @@ class Messages:
 
 @dataclass
 class Columns:
-    """One batch. ``what``, ``connection``, ``at`` and ``size`` have a value for every row; the rest
-    tells its rows."""
+    """One batch. ``what``, ``connection``, ``at`` and ``size`` have a value for every row; other
+    fields name their rows."""
 
     what: npt.NDArray[np.int8]
     scope: Ints
@@ -200,9 +200,8 @@ class RowOrigins:
 
 
 def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
-    """The first look at a batch, for which headers and bodies are not needed; events that belong to
-    no connection are NOTHING. Batches must arrive in order: the examples of a property are
-    counted."""
+    """A first pass over a batch, without headers and bodies; events outside connections are
+    NOTHING. Batches must arrive in order: the examples of a property are counted."""
     what = _what(batch)
     scope = _scopes(batch, names, what)
     connected = batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
@@ -212,8 +211,8 @@ def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
 
 
 def columns(batch: pa.RecordBatch, names: Names, known: RowOrigins | None = None) -> Columns:
-    """The arrays of one batch, with numbers of ``names``. ``known`` is what :func:`row_origins`
-    said of its rows, if they are chosen ones."""
+    """The arrays of one batch, with numbers of ``names``. ``known`` is the result of
+    :func:`row_origins`, if only some rows were chosen."""
     known = known or row_origins(batch, names)
     what, scope, spoken = known.what, known.scope, known.spoken
     headers = Headers(batch.column("headers"))
@@ -326,8 +325,8 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
 
 
 def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> Ints:
-    """The scope of each row: every example of a property is one of its own, because its connections
-    begin anew."""
+    """The scope of each row: every example of a property is a separate one, because it has new
+    connections."""
     parts = [_encoded(batch.column(name)) for name in ("run", "target", "case")]
     place = np.zeros(batch.num_rows, np.int64)
     for part in parts:
@@ -350,7 +349,7 @@ def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> 
 
 
 class Headers:
-    """The headers of a batch; of repeated ones the first counts."""
+    """The headers of a batch; the first of repeated ones counts."""
 
     def __init__(self, column: pa.ListArray) -> None:
         offsets = column.offsets.to_numpy()
@@ -365,7 +364,7 @@ class Headers:
         self._parents = np.repeat(np.arange(len(column)), np.diff(offsets))
 
     def _found(self, name: str) -> tuple[Ints, Ints]:
-        """Rows that have the header, ascending, and where its value is."""
+        """Rows that have the header, ascending, and the position of its value."""
         if name not in self._names:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         inside = self._indices[self._begin : self._begin + len(self._parents)] == self._names.index(
@@ -378,8 +377,8 @@ class Headers:
         return rows[first], at[first] + self._begin
 
     def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array:
-        """The values of a header, or of another one where it is missing, for ``rows``; empty where
-        both are."""
+        """The values of a header for ``rows``, or of another one where it is missing; empty if both
+        are."""
         slot = np.full(self._rows, -1, np.int64)
         if otherwise is not None:
             where, at = self._found(otherwise)
@@ -404,7 +403,8 @@ class Headers:
         return matches[rows]
 
     def has_any(self, beginnings: tuple[str, ...], rows: Ints, but: str = "") -> Bools:
-        """Return for ``rows`` if a header's name begins with one of these and is not ``but``."""
+        """Return for ``rows`` whether a header's name begins with one of these and is not
+        ``but``."""
         matches = np.zeros(self._rows, np.bool_)
         for name in set(self._names):
             if name.startswith(beginnings) and name != but:
@@ -435,8 +435,7 @@ def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
     """Producer and number of the stamps that the bodies of ``rows`` begin with, and which rows have
     one.
 
-    Eight digits at a time are read as one word of 64 bits: bodies are most of what there is to look
-    at.
+    Eight digits are read at once as a 64-bit word, because bodies are most of the data.
     """
     producer, number = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     stamped = np.zeros(len(rows), np.bool_)
@@ -464,8 +463,8 @@ def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
 
 
 def _eight_digits(word: npt.NDArray[np.uint64]) -> tuple[Ints, Bools]:
-    """The numbers that words of eight ASCII digits say, the first digit in the lowest byte; and
-    whether they are digits."""
+    """The values of words of eight ASCII digits, the first digit in the lowest byte; and whether
+    they are digits."""
     high, six = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x0606060606060606)
     zeros = np.uint64(0x3030303030303030)
     with np.errstate(over="ignore"):

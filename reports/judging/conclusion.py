@@ -24,7 +24,7 @@ _ORDER = ("kind", "run", "target", "case", "example", "witness")
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """One kind of anomaly: how many there are, and the first. ``requirement`` is empty where no
+    """One kind of anomaly: how many there are, and the first. ``requirement`` is empty if no
     document of the profile has one; then the verdict is WARN."""
 
     kind: str
@@ -36,7 +36,7 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """All kinds of anomalies, and the first of them one by one. ``groups`` is
+    """All kinds of anomalies, and the first individual ones. ``groups`` is
     :attr:`brokerproof.reports.judging.judge.Judgement.groups`."""
 
     wrong: Sequence[Wrong]
@@ -45,7 +45,7 @@ class Conclusion:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst; INCONCLUSIVE when there was nothing to judge."""
+        """The worst verdict; INCONCLUSIVE if there was nothing to judge."""
         if self.wrong:
             return merge(wrong.verdict for wrong in self.wrong)
         judged = any(number for number, _ in self.groups.values())
@@ -53,7 +53,7 @@ class Conclusion:
 
     @property
     def findings(self) -> tuple[JudgedFinding, ...]:
-        """The findings of results, where a document has a requirement."""
+        """The findings for results, where a document has a requirement."""
         return tuple(
             JudgedFinding(
                 wrong.requirement,
@@ -67,7 +67,7 @@ class Conclusion:
 
     @property
     def detail(self) -> str:
-        """All that is wrong, in words."""
+        """All violations, in words."""
         return "; ".join(
             f"{wrong.kind} ×{wrong.count}: {wrong.first['what']}" for wrong in self.wrong
         )
@@ -76,7 +76,7 @@ class Conclusion:
 def conclude(
     judgement: Judgement, level_of: Callable[[str], Level | None], listed: int = LISTED
 ) -> Conclusion:
-    """Give the anomalies their verdicts. A bounded part of them leaves Spark."""
+    """Decide the verdicts of anomalies. A bounded part of them leaves Spark."""
     identity = F.struct(*_IDENTITY)
     counted = judgement.anomalies.groupBy("kind", "requirement", "uncertain").agg(
         F.count("*").alias("count"), F.min(identity).alias("first")
@@ -101,7 +101,7 @@ def conclude(
 def conclude_small(
     judgement: SmallJudgement, level_of: Callable[[str], Level | None], listed: int = LISTED
 ) -> Conclusion:
-    """Give the anomalies of a small recording their verdicts."""
+    """Decide the verdicts of a small recording's anomalies."""
     of_class: dict[tuple[str, str, bool], list[Row]] = defaultdict(list)
     for row in judgement.anomalies:
         of_class[row["kind"], row["requirement"], bool(row["uncertain"])].append(row)

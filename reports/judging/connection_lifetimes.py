@@ -1,8 +1,8 @@
 """The lifetime of a connection: signs of life in both directions, the longest silences, and how it
 was closed.
 
-The summary of a piece is first and last instants, greatest gaps, and the few frames that agreed on
-heartbeats. One more gap is between two neighbouring pieces.
+The summary of a piece has the first and last instants, the largest gaps, and the few frames that
+negotiated heartbeats. Merging two neighbouring pieces adds the gap between them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ConnectionSummary(Summary["ConnectionSummary"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if something is not in the recording, which makes anomalies uncertain."""
+        """True if the recording is incomplete, which makes anomalies uncertain."""
         return bool(self.unseen)
 
 
@@ -137,7 +137,7 @@ _WORK = members(set(IN | OUT) - {BEAT_IN, BEAT_OUT})
 
 def add_signs(cells: Cells, connection: Ints, at: Ints, sign: npt.NDArray[np.bool_]) -> None:
     """Add signs of life to cells with the fields of :class:`SilenceStats`. Rows are grouped by
-    connection, and in order there."""
+    connection, in order."""
     connections, ats = connection[sign], at[sign]
     if not len(connections):
         return
@@ -268,7 +268,7 @@ class ConnectionSummaries:
 
 
 def merge_unseen(earlier: Unseen, later: Unseen) -> Unseen:
-    """Return both together: by reason the earlier instant, and the sum of the bytes."""
+    """Merge both: by reason the earlier instant, and the sum of the bytes."""
     if not (earlier and later):
         return earlier or later
     both = dict(earlier)

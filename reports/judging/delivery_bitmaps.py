@@ -1,9 +1,9 @@
-"""Loss, duplication, phantoms and redelivery marks: was every message that was sent delivered once?
+"""Loss, duplication, phantoms and redelivery marks: was every sent message delivered once?
 
-The messages of one producer on one queue are numbered from 0 without gaps. So the messages that
-were sent, and those that were delivered, are sets of bits, kept in blocks of :data:`BLOCK` numbers.
-Sets have no order, so those of any pieces can be merged, and the merged sets name each suspicious
-message without reading an event again.
+The messages of one producer on one queue are numbered from 0 without gaps. So the sent and the
+delivered messages are sets of bits, in blocks of :data:`BLOCK` numbers. Sets have no order, so
+those of any pieces can be merged, and the merged sets identify each suspicious message without
+rereading events.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
     """True if all copies of a message are for the same consumers (a queue)."""
 
     def merge(self, later: DeliveryBitmap) -> DeliveryBitmap:
-        """Return both together, in any order."""
+        """Merge both, in any order."""
         return DeliveryBitmap(
             self.sent | later.sent,
             self.resent | later.resent | (self.sent & later.sent),
@@ -63,14 +63,13 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
 
     @property
     def missing(self) -> int:
-        """Messages that were sent and never delivered. On a topic none: nobody may have
-        listened."""
+        """Messages sent but never delivered. None on a topic, which may have had no subscriber."""
         return self.sent & ~self.got if self.one_copy else 0
 
     @property
     def repeated(self) -> int:
-        """Messages that were delivered more than once. On a topic none: a second copy for the same
-        subscription is an inversion of its order."""
+        """Messages delivered more than once. None on a topic, where a second copy for one
+        subscription is an inversion of order."""
         return self.regot if self.one_copy else 0
 
     @property
@@ -80,12 +79,12 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
 
     @property
     def highest(self) -> int:
-        """The highest message that certainly arrived, or -1. Relative to the block."""
+        """The highest message that certainly arrived, relative to the block, or -1."""
         return (self.got & self.sent & ~self.resent).bit_length() - 1
 
     @property
     def needs_recheck(self) -> bool:
-        """True unless every message was delivered once, unmarked: then only its place can be
+        """True unless every message was delivered once and unmarked, so that only its place can be
         wrong."""
         return bool(self.missing or self.suspicious)
 
@@ -155,7 +154,7 @@ class DeliveryBitmaps:
 
 
 def _sets(messages: list[Ints]) -> dict[int, tuple[int, int]]:
-    """Return by block the set of messages, and the set of those that occur more than once."""
+    """Return by block the set of messages, and the set of repeated ones."""
     ascending = np.sort(np.concatenate(messages))
     first = starts(ascending)
     repeated = ascending[~first]

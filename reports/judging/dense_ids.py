@@ -1,5 +1,5 @@
-"""Dense numbers for names (dictionary encoding), so that state can be kept in arrays and whole
-batches can be added at once."""
+"""Dense numbers for names (dictionary encoding), so that state fits into arrays and whole batches
+are added at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Codes(Generic[T]):
-    """Values and their numbers, in order of first sight; one array at a time."""
+    """Values and their numbers, in order of first occurrence; one array at a time."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
@@ -33,8 +33,8 @@ class Codes(Generic[T]):
         return number
 
     def of(self, values: pa.Array) -> Ints:
-        """Return the numbers of an array of strings or integers without nulls, encoded by a hash
-        table and not by sorting."""
+        """Return the numbers of an array of strings or integers without nulls, by a hash table
+        instead of sorting."""
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         table = np.fromiter(
             (self.one(value) for value in encoded.dictionary.to_pylist()),
@@ -78,7 +78,7 @@ def in_common(*columns: pa.Array) -> list[Ints]:
 
 
 class Cells:
-    """Named arrays that grow together, with a value to begin with."""
+    """Named arrays that grow together, each with an initial value."""
 
     def __init__(self, **begin: Any) -> None:
         self._begin = {name: np.asarray(value) for name, value in begin.items()}
@@ -113,7 +113,7 @@ def in_groups(groups: Ints, size: int) -> Ints:
 
 
 def starts(groups: Ints) -> Bools:
-    """Return for each row if a new group begins there, in rows that are sorted by group."""
+    """Return for each row, in rows sorted by group, whether a new group begins there."""
     first = np.ones(len(groups), np.bool_)
     first[1:] = groups[1:] != groups[:-1]
     return first

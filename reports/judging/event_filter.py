@@ -1,10 +1,10 @@
 """The event filter: which events of a piece a recheck reads.
 
-Of a connection that has to do with something suspicious these matter: the few frames that agreed on
-something, subscribed or closed; the messages that the plan names; and what settles those, wherever
-it is. A frame that answers an earlier batch cannot be told from one that does not matter, and is
-read too: there are never more of them than were in flight there. Where an answer settles all
-before, the first one that reaches far enough is enough.
+On a connection with suspicious messages these events matter: the few frames that negotiated,
+subscribed or closed; the messages that the plan names; and their settlements, wherever they are. A
+frame that answers an earlier batch may be one of these, so it is read too: there are never more of
+them than messages in flight. Of cumulative answers, the first one that covers the message is
+enough.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ _FULL[[cols.SEND, cols.MESSAGE, cols.ANSWER, cols.RECEIPT]] = True
 
 
 class EventFilter:
-    """Picks the events of one piece. With ``only``, everything of these connections, and nothing of
-    others."""
+    """Picks the events of one piece. With ``only``: everything of these connections, and nothing
+    else."""
 
     def __init__(
         self, plan: RecheckPlan, place: int, only: Iterable[ConnectionKey] | None = None
@@ -85,7 +85,7 @@ class EventFilter:
         messages matter."""
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return the chosen events of a batch, or None. Batches have to arrive in order."""
+        """Return the chosen events of a batch, or None. Batches must arrive in order."""
         begin, self._rows = self._rows, self._rows + batch.num_rows
         if not batch.num_rows:
             return None
@@ -146,7 +146,7 @@ class EventFilter:
         return named
 
     def _cumulative_of(self, events: Columns) -> Bools:
-        """Return for each delivery if its subscription settles all before at once."""
+        """Return for each delivery whether its subscription settles cumulatively."""
         cumulative = np.zeros(len(events.got.rows), np.bool_)
         if not any(self._cumulative):
             return cumulative
@@ -197,8 +197,8 @@ class EventFilter:
 
 
 def _keep_answers(kept: Bools, events: Columns, named: Bools, cumulative: Bools) -> None:
-    """Keep the answers to named messages, and those that may answer an earlier batch. Where an
-    answer settles all before, keep the deliveries that a later batch may answer too."""
+    """Keep the answers to named messages, and those that may answer an earlier batch. With
+    cumulative answers, also keep the deliveries that a later batch may answer."""
     got, connection = events.got.rows, events.connection
     match = _matched(connection, got, events.tokens, events.answers, events.answer_tokens)
     known = match >= 0
@@ -222,8 +222,8 @@ def _keep_answers(kept: Bools, events: Columns, named: Bools, cumulative: Bools)
 
 
 def _keep_others(kept: Bools, events: Columns) -> None:
-    """Keep of AMQP 0-9-1 the messages that are counted, and the answers that settle all before.
-    Keep everything of CORE: its answers do not name what they answer."""
+    """For AMQP 0-9-1 keep the counted messages and cumulative answers. For CORE keep everything:
+    its answers do not name what they answer."""
     old = events.spoken == OF_AMQP091
     kept |= old & ((events.what == cols.SEND) | (events.what == cols.RECEIPT))
     kept |= (events.spoken == OF_CORE) & _FULL[events.what]
@@ -234,7 +234,7 @@ def _keep_others(kept: Bools, events: Columns) -> None:
 def _matched(
     connection: Ints, rows: Ints, tokens: pa.Array, answers: Ints, answer_tokens: pa.Array
 ) -> Ints:
-    """Return for each answer the place of the delivery before it that it names; -1: none of this
+    """Return for each answer the place of the earlier delivery that it names; -1: not in this
     batch, or ambiguous."""
     delivery, answer = _by_connection(connection, (rows, answers), (tokens, answer_tokens))
     size = max(delivery.max(initial=-1), answer.max(initial=-1)) + 1
@@ -246,8 +246,7 @@ def _matched(
 
 
 def _keep_receipts(kept: Bools, events: Columns, headers: Headers) -> None:
-    """Keep receipts, except those behind a frame of this batch that asks for them and does not
-    matter."""
+    """Keep receipts, except those requested by an irrelevant frame of this batch."""
     rows = np.flatnonzero(events.what == cols.RECEIPT)
     if not len(rows):
         return

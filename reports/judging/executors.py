@@ -1,8 +1,8 @@
 """Two ways to run the recheck's steps: in this process over lists, or on Spark over DataFrames.
 
-A step is a function from an iterator of rows to an iterator of rows. An executor brings the rows of
-a group together and puts them in order before a step sees them. Few rows are cheaper in this
-process: a single shuffle of Spark costs more than all there is to do.
+A step is a function from an iterator of rows to an iterator of rows. An executor groups and orders
+the rows before a step sees them. Few rows are cheaper in this process: a single Spark shuffle costs
+more than the work itself.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class Executor(Protocol[Rows]):
         by: Sequence[str] = (),
         order: Sequence[str] = (),
     ) -> Rows:
-        """Return the rows that ``step`` yields, of ``schema``. The step sees the rows with the same
-        values of ``by`` together, in the order of ``by`` and ``order``; without ``by`` in any."""
+        """Return the rows that ``step`` yields, of ``schema``. The step sees rows with equal values
+        of ``by`` together, in the order of ``by`` and ``order``; without ``by`` in any order."""
         ...
 
     def where(self, rows: Rows, column: str, *values: str) -> Rows: ...
 
     def join(self, rows: Rows, table: Rows, on: Sequence[str], *columns: str) -> Rows:
-        """Return every row with these columns of the row of ``table`` that has the same values of
-        ``on``; null without one."""
+        """Return every row joined with these columns of the row of ``table`` with the same values
+        of ``on``; null without one."""
         ...
 
     def union(self, *parts: Rows) -> Rows: ...
 
     def keep(self, rows: Rows) -> Rows:
-        """Return rows that are computed once, although they are read several times."""
+        """Return rows that are computed once even if they are read several times."""
         ...
 
 
@@ -92,8 +92,7 @@ class InProcess:
 
 
 class OnSpark:
-    """Runs steps across the cluster. Each sorts what fits on a disk, and holds no more in memory
-    than a group."""
+    """Runs steps across the cluster. Each sorts on disk, and keeps at most one group in memory."""
 
     def run(
         self,

@@ -8,18 +8,18 @@ The path of an event::
    a queue, the order on a subscription, a connection's windows, silences and channels
    (:mod:`brokerproof.reports.judging.segment_summary`).
 2. The summaries of a group are merged in the order of the pieces
-   (:mod:`brokerproof.reports.judging.merge`). Most are clean, and nothing more is kept of them.
-3. The others name the messages and connections that have to be read again
+   (:mod:`brokerproof.reports.judging.merge`). Most are clean and are dropped.
+3. The others name the messages and connections to read again
    (:mod:`brokerproof.reports.judging.recheck_plan`).
 4. Those events are read again and judged one by one, with the rules of the oracles
-   (:mod:`brokerproof.reports.judging.recheck`). Silences and closes need no second reading, their
-   summaries are exact. Connections of AMQP and CORE go to the oracles of their protocol
-   (:mod:`brokerproof.reports.judging.amqp`).
-5. What is not in the recording makes anomalies uncertain
-   (:mod:`brokerproof.reports.judging.capture_gaps`). Each gets the requirement it breaks, and
-   :mod:`brokerproof.reports.judging.conclusion` gives them verdicts.
+   (:mod:`brokerproof.reports.judging.recheck`). Silences and closes need no rereading, because
+   their summaries are exact. Connections of AMQP and CORE are judged by the oracles of their
+   protocol (:mod:`brokerproof.reports.judging.amqp`).
+5. Gaps in the recording make anomalies uncertain (:mod:`brokerproof.reports.judging.capture_gaps`).
+   Each gets the requirement it breaks, and :mod:`brokerproof.reports.judging.conclusion` gives them
+   verdicts.
 
-A soak takes steps 1 and 2 while the recording grows, and starts over from step 1 when it suspects
+A soak does steps 1 and 2 while the recording grows, and restarts from step 1 when it suspects
 something (:mod:`brokerproof.reports.soak.incremental`).
 """
 
@@ -92,7 +92,7 @@ nothing before a receipt."""
 
 @dataclass(frozen=True)
 class Judgement:
-    """The anomalies of a recording, as DataFrames that are computed when they are asked for."""
+    """The anomalies of a recording, as lazy DataFrames."""
 
     anomalies: DataFrame
     """:data:`brokerproof.reports.judging.recheck.ANOMALIES` with ``requirement``, which is empty
@@ -110,8 +110,8 @@ class Judgement:
 
 
 def find_anomalies(spark: SparkSession, source: Source, ground: Expectations) -> Judgement:
-    """Judge a recording. Only the merged summaries and the anomalies are kept, on disk where memory
-    is short."""
+    """Judge a recording. Only the merged summaries and the anomalies are kept, on disk if memory is
+    short."""
     from pyspark import StorageLevel
 
     merged = merge(summarise(spark, source, ground))
@@ -191,7 +191,7 @@ def _connection_rows(merged: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class LifetimeAnomalies:
-    """Judge of connections by their summaries (:data:`ANOMALIES`)."""
+    """Judges connections by their summaries (:data:`ANOMALIES`)."""
 
     ground: Expectations
     whole: bool

@@ -1,6 +1,6 @@
 """The reduce step: the summaries of a group are merged in the order of their pieces.
 
-A row for each group and piece travels between machines, never an event.
+One row per group and piece travels between machines, never an event.
 """
 
 from __future__ import annotations

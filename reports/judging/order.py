@@ -1,9 +1,8 @@
-"""Order: do the numbers of one producer's messages rise, on their way through one queue to one
-subscription?
+"""Order: do the numbers of one producer's messages ascend, from one queue to one subscription? The
+summary of a piece is its lowest and highest number, and its inversions.
 
-The summary of a piece is its least and its greatest number, and the inversions inside. Two
-neighbouring pieces are in order when both are, and the least of the second is above the greatest of
-the first. Deliveries marked as repeated are left out: they may arrive behind others.
+Two neighbouring pieces are in order if both are, and the lowest of the second is above the highest
+of the first. Deliveries marked as redelivered are ignored: they may arrive after others.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _LIFT = np.int64(1) << 41
 
 
 class Inversion(NamedTuple):
-    """Message ``low`` arrived behind ``high``, the greatest until then. With ``all_between``, some
-    of the messages between them did."""
+    """Message ``low`` arrived after ``high``, the highest so far. With ``all_between``, so did some
+    of the messages between them."""
 
     low: int
     high: int
@@ -39,7 +38,7 @@ class Inversion(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderSummary(Summary["OrderSummary"]):
-    """The numbers of one producer's messages on their way to one subscription."""
+    """The numbers of one producer's messages to one subscription."""
 
     least: int = FAR
     greatest: int = -1
@@ -55,7 +54,7 @@ class OrderSummary(Summary["OrderSummary"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if some number did not rise above one before it."""
+        """True if some number is not above all earlier ones."""
         return bool(self.inversions)
 
 

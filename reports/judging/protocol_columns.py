@@ -1,5 +1,5 @@
-"""Protocol columns: the names that AMQP 0-9-1 and CORE have for STOMP's destination, subscription
-and message-id, for whole columns.
+"""Protocol columns: AMQP 0-9-1's and CORE's equivalents of STOMP's destination, subscription and
+message-id, for whole columns.
 
 The names are those of :mod:`brokerproof.harness.protocols.amqp091.fact_reader` and
 :mod:`brokerproof.harness.protocols.core.fact_reader`.
@@ -59,8 +59,7 @@ class Headers(Protocol):
 
 @dataclass
 class Words:
-    """The names of what is in some rows of a batch, whichever protocol they speak (``spoken``, of
-    every row)."""
+    """The names in some rows of a batch, for any protocol (``spoken``, of every row)."""
 
     headers: Headers
     spoken: npt.NDArray[np.int8]
@@ -98,8 +97,8 @@ class Words:
         return marked
 
     def no_message(self, rows: Ints) -> Bools:
-        """Of what was delivered: what nobody sent there (0-9-1: given up by another queue; CORE: an
-        answer to a client that asked whether there is more), and what came in pieces."""
+        """Among deliveries: those that nobody sent there (0-9-1: dead-lettered by another queue;
+        CORE: the answer to a force-delivery), and those in pieces."""
         none = np.zeros(len(rows), np.bool_)
         if not self.mixed:
             return none
@@ -152,8 +151,8 @@ class _Naming(Protocol):
 
 @dataclass
 class Tagged:
-    """Deliveries and answers of AMQP 0-9-1 in the order of their rows: which channel, which
-    delivery-tag; of answers whether they settle all up to it."""
+    """Deliveries and answers of AMQP 0-9-1 in the order of their rows: channel, delivery-tag, and
+    for answers whether they are cumulative."""
 
     rows: Ints
     channel: Ints
@@ -176,7 +175,7 @@ def tagged(headers: Headers, spoken: npt.NDArray[np.int8], got: Ints, answers: I
 
 
 def _numbers(texts: pa.Array) -> Ints:
-    """Return numbers that are written out, and 0 for any other text."""
+    """Return the numbers in decimal texts, and 0 for any other text."""
     plain = pc.match_substring_regex(texts, "^[0-9]{1,18}$")
     numbers: Ints = pc.cast(pc.if_else(plain, texts, "0"), pa.int64()).to_numpy(
         zero_copy_only=False

@@ -1,7 +1,7 @@
-"""The recheck: what a summary found suspicious is read again, message by message, for its witness.
+"""The recheck: suspicious messages are read again, one by one, for their witnesses.
 
-Only connections that have to do with a suspicious group are read. Their events go through a few
-steps, each a function over an iterator of rows:
+Only connections related to a suspicious group are read. Their events pass a few steps, each a
+function over an iterator of rows:
 
 ====================  =========================  ==================================================
 step                  sees together              yields
@@ -140,8 +140,7 @@ _COLUMNS = (*NEEDED, "seq", "body_size")
 
 @dataclass(frozen=True)
 class QueueContext(Generic[Rows]):
-    """Return the facts, besides the events that are read again, on which the fate of a message
-    depends."""
+    """Facts besides the reread events that affect the fate of a message."""
 
     destinations: Rows
     """Queues that somebody sends to, with ``sent_to``."""
@@ -152,7 +151,8 @@ class QueueContext(Generic[Rows]):
 def recheck(
     spark: SparkSession, source: Source, ground: Expectations, merged: DataFrame, plan: RecheckPlan
 ) -> DataFrame | None:
-    """Return the anomalies among what the plan names; None if it names nothing."""
+    """Return the anomalies of the messages and connections that the plan names; None if it names
+    none."""
     parts = []
     if plan.closed:
         parts.append(overruns_in_pieces(spark, source, ground, plan))
@@ -197,7 +197,7 @@ def anomalies(
 
 
 def _with_context(executor: Executor[Rows], facts: Rows, context: QueueContext[Rows]) -> Rows:
-    """Return the facts about messages with what their fate depends on."""
+    """Return the facts about messages with their context."""
     departures = executor.where(facts, "fact", "unsubscribed")
     ends = executor.run(
         _ends_of, departures, _SUBSCRIPTION_ENDS, _SUBSCRIPTION, order=("at", "seq")
@@ -253,7 +253,7 @@ def read_events(spark: SparkSession, source: Source, plan: RecheckPlan) -> DataF
 
 
 def event_reader(open_piece: Opener, plan: RecheckPlan) -> Work:
-    """Return what a task does to read the events of a piece that the plan names
+    """Return a function for tasks that reads the events of a piece that the plan names
     (:data:`brokerproof.reports.judging.event_filter.EVENTS`)."""
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -269,7 +269,8 @@ def event_reader(open_piece: Opener, plan: RecheckPlan) -> Work:
 def overruns_in_pieces(
     spark: SparkSession, source: Source, ground: Expectations, plan: RecheckPlan
 ) -> DataFrame:
-    """Return the overruns in single pieces, of which it is known what was held when they began."""
+    """Return the overruns in single pieces for which the held messages at the beginning are
+    known."""
     open_piece, closed = source.open, plan.closed
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -302,8 +303,8 @@ def _overruns(
 
 
 def resumed_reader(conn: int, ground: Expectations, known: WindowClosed) -> StompFactReader:
-    """Return a reader that goes on where a piece begins. Only its overruns count: of messages that
-    were delivered before it knows no more than sizes."""
+    """Return a reader that continues at the beginning of a piece. Only its overruns count: it knows
+    only the sizes of messages delivered before."""
     reader = StompFactReader(conn, ground.windows, ground.window)
     for name, request in known.requests.items():
         held = {
@@ -336,8 +337,8 @@ def facts_of(events: Iterable[Row], ground: Expectations, plan: RecheckPlan) -> 
 def connection_facts(
     reader: ConnectionReader, events: Iterator[Row], scope: Sequence[Any], plan: RecheckPlan
 ) -> Iterator[Fact]:
-    """Yield the facts of one connection. Messages count only if the plan names them: of others not
-    every event was read. Windows are judged where all of the connection was read."""
+    """Yield the facts of one connection. Messages count only if the plan names them, because other
+    messages were read incompletely. Windows are judged if the whole connection was read."""
     destinations: dict[str, str] = {}
     judges_windows = plan.everything or (*scope, reader.conn) in plan.unclear
 
@@ -434,7 +435,7 @@ def disordered_of(firsts: Iterable[Row]) -> Iterator[Row]:
 
 
 def _ends_of(departures: Iterable[Row]) -> Iterator[Row]:
-    """Yield when each subscription ended last."""
+    """Yield the last end of each subscription."""
     for _, rows in groupby(
         departures, key=lambda row: (*scope_of(row), row["conn"], row["subscription"])
     ):
@@ -444,7 +445,8 @@ def _ends_of(departures: Iterable[Row]) -> Iterator[Row]:
 
 
 def _consumers_of(facts: Iterable[Row]) -> Iterator[Row]:
-    """Yield of each queue when the first consumer left unconfirmed, and if one has a selector."""
+    """Yield for each queue when the first consumer left unconfirmed, and whether one has a
+    selector."""
     for names, rows in groupby(facts, key=lambda row: (*scope_of(row), row["queue"])):
         departed, selective = None, False
         for row in rows:

@@ -1,9 +1,8 @@
-"""The recheck plan: which messages, which connections, and which pieces of them are read again.
-Small enough to be sent to every task.
+"""The recheck plan: the messages, connections, and pieces to read again.
 
-Bitmaps name the suspicious messages by number, inversions those that arrived behind others. A
-missing message matters only when a later one of its producer arrived. Then that one is read again
-too: it is the proof that the first one is lost.
+It is small enough to be sent to every task. Bitmaps name the suspicious messages by number,
+inversions those that arrived out of order. A missing message matters only if a later one of its
+producer arrived. Then that one is read again too, because it proves the loss.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ MOST_NUMBERS = 1_000_000
 
 @dataclass(frozen=True)
 class Ranges:
-    """Sets of numbers, one for each of some groups that are numbered from 0: their bounds,
-    ascending."""
+    """Sets of numbers, one for each group (numbered from 0): their bounds, ascending."""
 
     low: Ints
     high: Ints
@@ -73,7 +71,7 @@ class Ranges:
         return cls(np.ascontiguousarray(low), np.maximum.accumulate(high))
 
     def contains(self, group: Ints, number: Ints) -> Bools:
-        """Return for each number if the set of its group (-1: none) has it."""
+        """Return for each number whether the set of its group (-1: none) contains it."""
         if not len(self.low):
             return np.zeros(len(group), np.bool_)
         lifted = group * self._LIFT + number
@@ -86,7 +84,7 @@ class Ranges:
 
 @dataclass(frozen=True)
 class RecheckPlan:
-    """The events to read again; without arguments none."""
+    """The events to read again; none by default."""
 
     everything: bool = False
     """True if there is too much to name."""
@@ -107,7 +105,7 @@ class RecheckPlan:
     """Connections whose window may have been overrun in any piece."""
 
     def includes(self, group: Group, number: int) -> bool:
-        """True if the message is one of those to read again."""
+        """True if the message must be read again."""
         if self.everything or group in self.whole:
             return True
         place = self.numbered.get(group)
@@ -117,7 +115,7 @@ class RecheckPlan:
 
     @property
     def names_messages(self) -> bool:
-        """True if messages are read again, and not only windows."""
+        """True if messages are read again, not only windows."""
         return bool(self.numbered or self.whole or self.everything)
 
 
@@ -130,7 +128,7 @@ class Suspects:
         self.inversions: list[Inversion] = []
 
     def ranges(self, delivered: int) -> Iterable[tuple[int, int]]:
-        """Yield first and last numbers; ``delivered`` is the greatest number that certainly arrived
+        """Yield first and last numbers; ``delivered`` is the highest number that certainly arrived
         (-1: none)."""
         missing = False
         for block, bitmap in self.blocks.items():
@@ -152,10 +150,10 @@ class Suspects:
 
 
 def recheck_plan(merged: DataFrame, *, window_counts_messages: bool) -> RecheckPlan:
-    """Return what the merged summaries ask to be read again.
+    """Return what must be read again according to the merged summaries.
 
-    Where windows count messages, a summary does not know the bytes that an anomaly is described
-    with. Then all of the connection is read.
+    If windows count messages, a summary lacks the bytes needed to describe an anomaly, so the whole
+    connection is read.
     """
     suspicious = F.col("needs_recheck") & F.col("kind").isin(DELIVERIES, ORDER, WINDOWS)
     columns = ("kind", *SCOPE, "queue", "producer", "conn", "block", "summary")
@@ -221,8 +219,8 @@ def _plan(
 def _queue_uses(
     merged: DataFrame, groups: Collection[Group]
 ) -> tuple[Mapping[Group, int], Mapping[Group, Iterable[ConnectionKey]]] | None:
-    """Return by group the greatest number that certainly arrived, and the connections that have to
-    do with it; None if they are too many."""
+    """Return by group the highest number that certainly arrived, and the connections involved; None
+    if they are too many."""
     if not groups:
         return {}, {}
     of_queues = _among(
@@ -255,7 +253,7 @@ def _queue_uses(
 def _cumulative(
     merged: DataFrame, connections: Iterable[ConnectionKey]
 ) -> Mapping[ConnectionKey, frozenset[str]]:
-    """Return the subscriptions of these connections that settle all before at once."""
+    """Return the subscriptions of these connections that settle cumulatively."""
     ledgers = _among(
         merged.where(F.col("kind") == WINDOWS), "conn", {conn for *_, conn in connections}
     )

@@ -1,5 +1,5 @@
-"""The recording of each case, judged again from nothing but what crossed the wire, beside the
-verdict that the case gave."""
+"""Judges the recording of each case again from its traffic alone, and compares this with the case's
+own verdict."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, An
     conn, queue, what, uncertain, at_ns, position``; the last two are those of the last event that
     shows it.
 
-    The oracles take a whole example at a time, and of a load its beginning.
+    The oracles read a whole example at a time, and the beginning of a load.
     """
     spoken = [
         kind in _KINDS and vantage != "BROKER"
@@ -76,7 +76,7 @@ def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, An
 
 
 def _example(case: RecordedCase, part: int) -> int | None:
-    """The number that the case gave to an example."""
+    """The number of an example in its case."""
     place = int(np.searchsorted(case.parts, part))
     number: int | None = case.column("example")[place] if part else None
     return number
@@ -146,7 +146,7 @@ def _judged(
 
 
 def _beating(headers: Sequence[tuple[str, str]]) -> bool:
-    """True if a CONNECTED promises heartbeats, or asks for some: without it no lifetime can be
+    """True if a CONNECTED promises or requests heartbeats, without which no lifetime can be
     judged."""
     return any(name == "heart-beat" and value != "0,0" for name, value in headers)
 
@@ -154,8 +154,8 @@ def _beating(headers: Sequence[tuple[str, str]]) -> bool:
 def beside_verdicts(
     found: Sequence[Mapping[str, Any]], verdicts: Mapping[tuple[str, str, str], str]
 ) -> list[dict[str, Any]]:
-    """The irregularities with ``verdict``, what the case reported when it ran, and ``contradicts``:
-    the case was content, and the recording surely is not. Contradictions first."""
+    """The irregularities with ``verdict``, the result when the case ran, and ``contradicts``: the
+    case reported no violation, but the recording certainly shows one. Contradictions first."""
     rows = []
     for anomaly in found:
         verdict = verdicts.get((anomaly["run"], anomaly["target"], anomaly["case"]))

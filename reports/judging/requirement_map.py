@@ -1,4 +1,4 @@
-"""The requirement that each kind of anomaly breaks, by profile; none where the family promises
+"""The requirement that each kind of anomaly breaks, by profile; none if the family promises
 nothing."""
 
 from __future__ import annotations

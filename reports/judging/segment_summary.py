@@ -1,7 +1,7 @@
 """The map step: the task that reads a piece of a recording summarises it.
 
-A piece is some consecutive segments of one recorder. Connections, queues and producers that go on
-in the next piece have a row in both, which :mod:`brokerproof.reports.judging.merge` puts together.
+A piece is a few consecutive segments of one recorder. Connections, queues and producers that
+continue in the next piece have a row in both, merged by :mod:`brokerproof.reports.judging.merge`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def summarise(spark: SparkSession, source: Source, ground: Expectations) -> Data
 
 
 def summariser(open_piece: Opener, ground: Expectations) -> Work:
-    """Return what a task does to summarise a piece (:data:`SUMMARIES`)."""
+    """Return a function for tasks that summarises a piece (:data:`SUMMARIES`)."""
 
     def summarise_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
         summaries = SegmentSummaries(ground)

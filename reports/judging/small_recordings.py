@@ -1,8 +1,8 @@
 """Small recordings, judged in this process and without Spark.
 
-Of a few thousand events the queries of :mod:`brokerproof.reports.judging.judge` cost many times
-what the judgement costs. Here this process summarises the pieces as Spark's tasks do for a
-recording of any size, and reads a suspicious recording again whole. The same steps run over lists
+For a few thousand events, the queries of :mod:`brokerproof.reports.judging.judge` cost many times
+more than the judgement. Here this process summarises the pieces as Spark's tasks do, and reads a
+suspicious recording again completely. The same steps run over lists
 (:class:`brokerproof.reports.judging.executors.InProcess`).
 """
 
@@ -60,7 +60,7 @@ class SmallJudgement:
 
 
 def find_anomalies(source: Source, ground: Expectations) -> SmallJudgement:
-    """Judge a recording whose events fit into this process several times."""
+    """Judge a recording whose events fit several times into this process."""
     merged = _merged(source.collect(summariser(source.open, ground)), whole=source.whole)
     of_kind: dict[str, list[Row]] = defaultdict(list)
     for row in merged:
@@ -115,8 +115,8 @@ def _within(scopes: Container[Scope], read: Work) -> Work:
 
 
 def _merged(summaries: Iterable[Row], *, whole: bool) -> list[Row]:
-    """Merge the summaries of each group (:data:`brokerproof.reports.judging.merge.MERGED`). Other
-    connections may have sent messages too where the recording is not ``whole``."""
+    """Merge the summaries of each group (:data:`brokerproof.reports.judging.merge.MERGED`). If the
+    recording is not ``whole``, other connections may have sent messages too."""
 
     def group_of(row: Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in GROUP)

@@ -1,10 +1,10 @@
-"""Summaries: what the judges keep of a piece of a recording instead of its events.
+"""Summaries, which the judges keep instead of the events of a piece.
 
 The task that reads a piece makes one summary for each group: a block of a producer's messages on a
 queue, the order on a subscription, a connection, and so on. The summaries of a group are merged in
-the order of their pieces. A merged summary is either clean, or asks for the group's events to be
-read again. It never misses what the oracles of
-:mod:`brokerproof.harness.oracles.recorded_anomalies` see."""
+the order of their pieces. A merged summary is either clean, or requires rereading the group's
+events. It never misses an anomaly that the oracles of
+:mod:`brokerproof.harness.oracles.recorded_anomalies` find."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ Later = TypeVar("Later", contravariant=True)
 
 
 class Summary(Protocol[Later]):
-    """One group in consecutive pieces. Without arguments the constructor gives the empty summary.
+    """One group in consecutive pieces.
 
-    ``Later`` is the summary of a single piece, for most kinds the class itself.
+    Without arguments the constructor makes the empty summary. ``Later`` is the summary of a single
+    piece, for most kinds the class itself.
     """
 
     always_kept: ClassVar[bool] = False
@@ -68,7 +69,7 @@ class Summary(Protocol[Later]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if the events of the group have to be read again."""
+        """True if the events of the group must be read again."""
         return False
 
     def highest_delivered(self, block: int) -> int:
@@ -88,7 +89,7 @@ class QueueUse(Summary["QueueUse"]):
 class ScopeProtocols(Summary["ScopeProtocols"]):
     """The protocols of one scope, a bit for each (:func:`all_known`).
 
-    ``needs_recheck`` is true where not everything that was sent could be read.
+    ``needs_recheck``: not everything sent could be read.
     """
 
     spoken: int = 0
@@ -98,16 +99,15 @@ class ScopeProtocols(Summary["ScopeProtocols"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if somebody may have sent a message that nobody here could read."""
+        """True if a message may have been sent that could not be read."""
         return not all_known(self.spoken)
 
 
 @dataclass(frozen=True)
 class OracleJudged(Summary["OracleJudged"]):
-    """A connection of a protocol whose own oracles judge it
-    (:mod:`brokerproof.reports.judging.amqp`).
+    """A connection judged by the oracles of its protocol (:mod:`brokerproof.reports.judging.amqp`).
 
-    ``summarised``: its ``channels`` row says if that is necessary (AMQP 0-9-1).
+    ``summarised``: its ``channels`` row decides whether that is necessary (AMQP 0-9-1).
     """
 
     summarised: bool = True

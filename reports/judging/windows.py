@@ -1,14 +1,13 @@
-"""Windows: was any delivery begun while what its subscription held left no room?
+"""Windows: did any delivery begin while its subscription's window was full? The amount held before
+a delivery is a running sum: deliveries add their size, settlements subtract it.
 
-What is held before a delivery is a running sum: deliveries add their size, settlements take it
-away. Of a piece only the greatest sum matters, relative to what was held when the piece began, so a
-piece is summarised where it is read. A settlement of a delivery of an earlier piece cannot be
-weighed there. It divides the piece into *slices*, and the ledger that merges the pieces looks the
-delivery up in what it carried over. In mode ``client`` a settlement covers everything before. Both
-readings are kept until the SUBSCRIBE that says which it is has been seen, in this piece or an
-earlier one.
+Of a piece only the largest sum matters, relative to the amount at its beginning, so a piece is
+summarised where it is read. The size of a delivery of an earlier piece is unknown there, so its
+settlement divides the piece into *slices*, and the ledger that merges the pieces looks it up among
+those carried over. In mode ``client`` settlements are cumulative. Both interpretations are kept
+until the SUBSCRIBE that decides has been read, in this piece or an earlier one.
 
-A window counts bytes or messages, which the family of brokers decides
+The family of brokers decides whether a window counts bytes or messages
 (:class:`brokerproof.harness.oracles.expectations.Expectations`).
 """
 
@@ -61,7 +60,7 @@ class WindowClosed:
 
 @dataclass(frozen=True)
 class WindowSlice:
-    """The greatest sum that was held before a delivery; NONE without any."""
+    """The largest sum held before a delivery; NONE without a delivery."""
 
     individual: int = NONE
     """If each settlement settles one delivery; relative to the beginning of the piece."""
@@ -96,7 +95,7 @@ class WindowSummary:
 
 @dataclass(frozen=True)
 class WindowLedger(Summary[WindowSummary]):
-    """One connection: the requests and held deliveries behind the pieces that were merged."""
+    """One connection: the requests and held deliveries after the merged pieces."""
 
     requests: Mapping[str, WindowRequest] = field(default_factory=dict)
     held: Held = field(default_factory=dict)
@@ -112,7 +111,7 @@ class WindowLedger(Summary[WindowSummary]):
     always_kept = True
 
     def merge(self, later: WindowSummary) -> WindowLedger:
-        """Return these pieces and the next one."""
+        """Merge the next piece."""
         unsubscribed = self.unsubscribed or later.unsubscribed
         cumulative = self.cumulative | {
             name for name, request in later.requests.items() if request.mode == "client"
@@ -136,15 +135,15 @@ class WindowLedger(Summary[WindowSummary]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if a delivery began while its window was closed, or only a recheck can say."""
+        """True if a delivery began while its window was closed, or only a recheck can tell."""
         return self.ambiguous or bool(self.closed)
 
 
 def _overruns(
     piece: WindowSummary, requests: Mapping[str, WindowRequest], held: dict[str, dict[str, int]]
 ) -> bool:
-    """True if a delivery of the piece began while its window was closed. Settles what the piece
-    settles of ``held``."""
+    """True if a delivery of the piece began while its window was closed. Removes from ``held`` what
+    the piece settles."""
     overrun = False
     for number, names in _by_slice(piece):
         if number:
@@ -162,7 +161,8 @@ def _overruns(
 
 
 def _most_held(part: WindowSlice, mode: str, carried: int) -> int:
-    """Return the most that was held before a delivery, with ``carried`` bytes of earlier pieces."""
+    """Return the largest amount held before a delivery, with ``carried`` bytes of earlier
+    pieces."""
     relative = part.before_ack if mode == "client" else part.individual
     most = NONE if relative == NONE else relative + carried
     return max(most, part.after_ack) if mode == "client" else most
@@ -271,7 +271,7 @@ class WindowSummaries:
             self._subs["auto"][sub], self._subs["client"][sub] = mode == "auto", mode == "client"
 
     def _ends(self, sub: Ints, size: Ints) -> Ints:
-        """Return for each delivery the sum that its subscription has got with it in this piece."""
+        """Return for each delivery its subscription's running sum, including it, in this piece."""
         order = in_groups(sub, len(self._of_sub))
         groups, sizes = sub[order], size[order]
         if not len(groups):
@@ -290,8 +290,8 @@ class WindowSummaries:
     def _matched(
         self, connection: Ints, row: Ints, tokens: pa.Array, batch: Columns
     ) -> tuple[Ints, Bools]:
-        """Return for each answer the place of the delivery it names (-1: of an earlier piece), and
-        if another answer has named it before."""
+        """Return for each answer the place of the delivery it names (-1: in an earlier piece), and
+        whether an earlier answer named it."""
         count, answers = len(connection), batch.answers
         every = pa.concat_arrays([tokens, batch.answer_tokens]).dictionary_encode()
         of_name = every.indices.to_numpy().astype(np.int64)
@@ -340,7 +340,7 @@ class WindowSummaries:
         answers: tuple[Ints, Ints],
         known: tuple[Ints, Ints, Ints],
     ) -> None:
-        """Run the sums through the batch in the order of its rows, each subscription by itself."""
+        """Run the sums through the batch in the order of its rows, per subscription."""
         rows, sub, size, end, slices = deliveries
         answer_rows, match = answers
         all_sub, all_size, all_end = known

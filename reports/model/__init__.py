@@ -1,1 +1,1 @@
-"""What a report states, without its form: tables, causes, charts."""
+"""The content of a report, without its form: tables, causes, charts."""

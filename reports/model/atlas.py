@@ -1,5 +1,5 @@
-"""What an atlas states of releases: when each difference appeared, went and came back, and what
-changes between two of them."""
+"""An atlas of releases: when each difference appeared, disappeared and returned, and the changes
+between two releases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STATES = dict.fromkeys(("FAIL", "KNOWN", "WARN"), "broken") | {"PASS": "kept", 
 
 @dataclass(frozen=True)
 class Judged:
-    """A release and what was recorded of it; ``sentence`` says why that is not all."""
+    """A release and its results; ``sentence`` says why they are incomplete."""
 
     release: Release
     sentence: str
@@ -43,7 +43,7 @@ class Judged:
 
 
 class Phase(NamedTuple):
-    """Neighbouring releases of which the same is known."""
+    """Neighbouring releases with the same result."""
 
     value: str
     first: Judged
@@ -51,7 +51,8 @@ class Phase(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A requirement or a behaviour over the releases of a broker; ``question`` is the latter's."""
+    """A requirement or a behaviour over the releases of a broker; ``question`` belongs to a
+    behaviour."""
 
     name: str
     question: str
@@ -64,8 +65,8 @@ class Past(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What an application finds other in ``b`` than in ``a``: requirements and behaviours, the
-    worst first. Of ``undecided`` ones only one of the two is known to break them."""
+    """Changes for an application from ``a`` to ``b``: requirements and behaviours, the worst first.
+    Of ``undecided`` requirements only one release is known to break them."""
 
     a: Judged
     b: Judged
@@ -77,8 +78,8 @@ class Change(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """``pasts`` are the requirements that a release breaks and the behaviours that changed: the
-    worst first, and what was always so last."""
+    """``pasts`` are the broken requirements and changed behaviours: the worst first, unchanged ones
+    last."""
 
     name: str
     judged: Sequence[Judged]
@@ -88,8 +89,8 @@ class Broker(NamedTuple):
 
 
 class Atlas(NamedTuple):
-    """``others`` are releases without a result, each with the reason; ``changes`` lie between
-    neighbours, between each release and the newest, and between brokers."""
+    """``others`` are releases without a result, each with the reason; ``changes`` compare
+    neighbours, each release with the newest, and brokers."""
 
     brokers: Sequence[Broker]
     others: Sequence[tuple[Release, str]]
@@ -149,7 +150,7 @@ def _pasts(of_broker: Sequence[Judged]) -> list[Past]:
 
 
 def _phases(of_broker: Sequence[Judged], values: Sequence[str | None]) -> list[Phase]:
-    """Return what was so in which releases; those of which nothing is known are passed over."""
+    """Return the results by ranges of releases, skipping those without a result."""
     phases: list[Phase] = []
     for judged, value in zip(of_broker, values, strict=True):
         if phases and phases[-1].value == value:

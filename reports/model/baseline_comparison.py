@@ -1,4 +1,4 @@
-"""The comparison of a run with its baseline, as the header of the run keeps it."""
+"""The comparison of a run with its baseline, from the header of the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHANGED = (Course.WORSE, Course.UNDECIDED, Course.BETTER)
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The run that another was compared with; texts are empty where the header has no such fact.
+    """The run that another was compared with; texts are empty if missing in the header.
 
     ``brokers`` are the different brokers of its targets with their versions.
     """
@@ -32,7 +32,7 @@ class Baseline:
 
     @property
     def words(self) -> str:
-        """Its name, its broker and its start, or that these are not known."""
+        """Its name, its broker and its start, or that these are unknown."""
         named = ", ".join(self.brokers[:MOST_BROKERS])
         if len(self.brokers) > MOST_BROKERS:
             named += f" and {len(self.brokers) - MOST_BROKERS} more"
@@ -47,7 +47,7 @@ class Baseline:
 
     @property
     def facts(self) -> str:
-        """Everything that is known of it, and what is not."""
+        """Everything known about it, and what is unknown."""
         known = {
             "broker": ", ".join(self.brokers),
             "start": self.started and f"started {self.started}",
@@ -62,7 +62,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class ChangedCase:
-    """A case whose verdict differs from the baseline's; None is a case that is not there."""
+    """A case whose verdict differs from the baseline's; None: the case is missing."""
 
     course: str
     target: str
@@ -74,8 +74,8 @@ class ChangedCase:
 
 @dataclass(frozen=True, slots=True)
 class LostService:
-    """What the broker gave in the baseline and gives no longer: the control that failed, and how
-    many cases rely on it."""
+    """A service that the broker has lost since the baseline: the control that failed, and how many
+    cases rely on it."""
 
     target: str
     observed: str
@@ -96,8 +96,8 @@ class Comparison:
 
     @property
     def has_other_examples(self) -> bool:
-        """True if the baseline is known to have drawn its examples by another seed: what is new may
-        be the example, and not the fault."""
+        """True if the baseline is known to have used another seed: then the example may be new, and
+        not the fault."""
         return bool(self.seed and self.baseline.seed) and self.seed != self.baseline.seed
 
     @property
@@ -106,7 +106,7 @@ class Comparison:
         return sum(self.counts.values())
 
     def since(self, target: str, cases: Iterable[str]) -> str:
-        """Return in words which of these failing cases did not fail in the baseline."""
+        """Return in words which of these failing cases passed in the baseline."""
         changed = {change.case: change.before for change in self.changes if change.target == target}
         failing = set(cases)
         new = {case for case in failing if changed.get(case) is not None}
@@ -147,8 +147,8 @@ def baseline_of(header: Mapping[str, Any]) -> Baseline | None:
 
 
 def comparison_of(run: Run, *, several: bool) -> Comparison | None:
-    """Return the comparison that the header of a run has; None without one that can be read.
-    ``several`` is whether the report has several runs."""
+    """Return the comparison in the header of a run; None without a readable one. ``several``: the
+    report has several runs."""
     baseline = baseline_of(run.header)
     if baseline is None:
         return None

@@ -1,4 +1,5 @@
-"""Certainty of a failure: how often it was seen, and why the host's lateness is no explanation."""
+"""Certainty of a failure: how often it occurred, and why the host's lateness does not explain
+it."""
 
 from __future__ import annotations
 
@@ -25,10 +26,10 @@ _TRAFFIC = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A failure as its recording shows it: ``violated`` of ``examples``, both 0 for a case that is
-    not a property.
+    """A failure in its recording: ``violated`` of ``examples``, both 0 for a case that is not a
+    property.
 
-    ``waited_ns`` is the shortest time without any traffic before a violation, None if none was
+    ``waited_ns`` is the shortest time without traffic before a violation, None if none was
     recorded.
     """
 
@@ -40,8 +41,8 @@ class Sighting:
 def sighting(
     recorded: RecordedCase, requirements: Collection[str], unrecorded: int = 0
 ) -> Sighting:
-    """Return how the recording of a case shows that ``requirements`` were violated; ``unrecorded``
-    more examples passed."""
+    """Return how a case's recording shows the violation of ``requirements``; ``unrecorded`` more
+    examples passed."""
     columns = (recorded.column(name) for name in ("kind", "at_ns", "seen", "requirement"))
     last: dict[int, int] = {}
     violated: set[int] = set()
@@ -60,8 +61,8 @@ def sighting(
 
 @dataclass(frozen=True, slots=True)
 class Certainty:
-    """Why a failure is the broker's and not the host's: ``whole`` says more than ``brief``. Both
-    are empty where the run does not record it."""
+    """Why a failure is the broker's and not the host's: ``whole`` is more detailed than ``brief``.
+    Both are empty if the run does not record it."""
 
     whole: str = ""
     brief: str = ""
@@ -70,8 +71,7 @@ class Certainty:
 def certainty(
     run: Run, target: str, failed: Sequence[Result], sightings: Iterable[Sighting]
 ) -> Certainty:
-    """Return the certainty of a failure on ``target``, which the results ``failed`` have in
-    common."""
+    """Return the certainty of the failure on ``target`` that the results ``failed`` share."""
     facts = next((facts for facts in run.targets if facts["name"] == target), {})
     match facts.get("clock") if facts.get("kind") != "proxy" else None:  # nothing is repeated there
         case Clock.VIRTUAL:
@@ -121,7 +121,7 @@ def _unexplained(worst: Duration, failed: Iterable[Result], seen_by: Iterable[Si
 
 
 def _lateness(run: Run, target: str) -> tuple[Duration | None, Duration | None]:
-    """Return what the host's lateness did not exceed in 99 of 100 measurements, and in any."""
+    """Return the host's lateness: its 99th percentile and its maximum."""
     try:
         canary = run.header["host"]["canary"][target]
         return int(canary["p99_ns"]), int(canary["worst_ns"])

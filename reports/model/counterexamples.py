@@ -1,5 +1,5 @@
-"""The counterexample of a case, carried in its page's data: the report stays whole wherever it is
-copied to."""
+"""The counterexample of a case, stored in its page's data, so that a copied report stays
+complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """One file: its name, what it is, and its text, empty when it is too large."""
+    """One file: its name, its purpose, and its text (empty if too large)."""
 
     name: str
     what: str
@@ -46,8 +46,8 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
 
 
 def violation_of(run: Run, case: CaseRow) -> list[str]:
-    """The drawn arguments and the violation of the kept counterexample, which may be a smaller
-    example than those of the recording; nothing for a file that does not say."""
+    """The drawn arguments and the violation of the counterexample, which may be smaller than the
+    recorded examples; empty if the file lacks them."""
     path = case_file.path_of(run.folder, case.target, case.case)
     try:
         with path.open(encoding="utf-8") as file:
@@ -58,7 +58,7 @@ def violation_of(run: Run, case: CaseRow) -> list[str]:
 
 
 def replay(run: Run, case: CaseRow) -> str:
-    """The command that tries the counterexample again, on the target as the run was given it."""
+    """The command that replays the counterexample on the target as given to the run."""
     name = f"{case_file.slug(case.target, case.case)}{case_file.SUFFIX}"
     return shlex.join(["brokerproof", "replay", name, "--target", run.asked_for(case.target)])
 

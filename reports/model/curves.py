@@ -1,9 +1,9 @@
-"""Curves of an example's state over time, computed from its frames: the credit of AMQP links,
-what session windows still take, what consumers of STOMP and AMQP 0-9-1 held against their windows,
-how full addresses were as the broker told.
+"""Curves of an example's state over time, computed from its frames: the credit of AMQP links, the
+room in session windows, the messages held by consumers of STOMP and AMQP 0-9-1 against their
+windows, the fullness of addresses as reported by the broker.
 
-Each follower sees the frames of one example in order and keeps a :class:`Curve` for each thing; a
-curve knows the bounds that the page draws through it.
+Each follower reads the frames of one example in order and keeps :class:`Curve` objects with the
+bounds to draw.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ Settings = Sequence[Mapping[str, Any]]
 
 @dataclass
 class Curve:
-    """A quantity over time: ``points`` are instants and the value from then on; ``bounds`` are what
-    it is compared with, each with its name."""
+    """A quantity over time: ``points`` are instants and the value from then on; ``bounds`` are
+    named limits."""
 
     title: str
     unit: str
@@ -62,10 +62,11 @@ class Curve:
 
 
 def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[Curve]:
-    """The curves of one example, those with bounds and of the most steps first; a curve that hardly
-    moves is left out. The rows are frames as :mod:`brokerproof.reports.model.excerpts` gives them.
+    """The curves of one example, those with bounds and the most steps first, without curves that
+    hardly change.
 
-    ``settings`` are the address-settings of the broker, which bound what addresses hold.
+    The rows are frames from :mod:`brokerproof.reports.model.excerpts`. ``settings`` are the
+    broker's address-settings, which limit addresses.
     """
     links, held, unsettled, deliveries = _Links(), _Held(), _Unsettled(), _Told(settings)
     for count, row in enumerate(rows):
@@ -89,14 +90,15 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
 
 
 def _moves(curve: Curve) -> bool:
-    """True if there is anything to see: three of a thousand credits used up are a straight line."""
+    """True if the curve changes visibly: using up three of a thousand credits looks like a straight
+    line."""
     values = [value for _, value in curve.points]
     return max(values) - min(values) > max(values) // SEEN
 
 
 def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most :data:`MOST_POINTS` of them: of each stretch the least, the greatest, and the
-    last."""
+    """At most :data:`MOST_POINTS` of them: the lowest, the highest, and the last of each
+    stretch."""
     if len(points) <= MOST_POINTS:
         return list(points)
     stretch = -(-len(points) * 3 // MOST_POINTS)
@@ -116,8 +118,7 @@ def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Links:
-    """The credit that senders of AMQP links have left, and how many transfers the windows of
-    sessions still take."""
+    """The remaining credit of AMQP senders, and the transfers that session windows still allow."""
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
@@ -252,8 +253,8 @@ class _Held:
 
 
 class _Unsettled:
-    """Unsettled deliveries of AMQP 0-9-1 consumers, against the prefetch that held for consumers
-    when they began."""
+    """Unsettled deliveries of AMQP 0-9-1 consumers, against the prefetch that applied when the
+    consumers began."""
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
@@ -347,8 +348,7 @@ class _Told:
 
 
 def limits(what: str, settings: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """Return the limits that an address's settings set for its size (bytes), its messages or its
-    pages; -1 is no limit."""
+    """Return an address's limits of size (bytes), messages or pages; -1: no limit."""
     policy = f", {settings['address_full_policy']}" if "address_full_policy" in settings else ""
     paged = f", {settings['page_full_policy']}" if "page_full_policy" in settings else ""
     page, pages = settings.get("page_size_bytes", 0), settings.get("page_limit_bytes", -1)

@@ -1,4 +1,4 @@
-"""Chooses the events of a case that its page shows: a bounded part of a few examples."""
+"""Chooses the events that a case's page shows: bounded parts of a few examples."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ Places = np.ndarray[Any, Any]
 
 
 def violations(case: RecordedCase) -> dict[int, list[tuple[str, str]]]:
-    """Return the examples (:attr:`RecordedCase.parts`) that violated something, each with its
-    violations as requirement and detail."""
+    """Return the examples (:attr:`RecordedCase.parts`) with violations, each as requirement and
+    detail."""
     found: dict[int, list[tuple[str, str]]] = {}
     for place, kind in enumerate(case.column("kind")):
         if kind == "Judged" and case.column("seen")[place] == "VIOLATED":
@@ -59,10 +59,10 @@ def chosen_parts(
 ) -> list[Places]:
     """Return the events of the examples that a page shows, at most ``most``.
 
-    Of a property: failing examples first. The one that shows what the page's headline quotes comes
-    before the others: ``quoted`` are the case's findings as requirement and detail, the worst
-    first. Then the last of them, which in virtual time is the shrunk one. Then the ``disputed``
-    examples, about which the second judge has another opinion, and those nearest to a bound.
+    For a property, failing examples come first: the one behind the page's headline (``quoted``: the
+    case's findings as requirement and detail, the worst first), then the last, which in virtual
+    time is the shrunk one. Then follow the ``disputed`` examples, on which the second judge
+    disagrees, and those nearest to a bound.
     """
     parts = case.parts
     by_part = dict(
@@ -97,7 +97,8 @@ def chosen_parts(
 
 
 def _room(value: int | None, low: int | None, high: int | None) -> float | None:
-    """Return the distance of a value from its bounds, inside of them, as a part of their width."""
+    """Return the distance of a value inside its bounds from the nearer one, as a fraction of their
+    width."""
     if value is None or (low is None and high is None):
         return None
     rooms = [value - low] if low is not None else []
@@ -107,8 +108,8 @@ def _room(value: int | None, low: int | None, high: int | None) -> float | None:
 
 
 def shown_places(case: RecordedCase, places: Places, *, passed: bool = False) -> Places:
-    """Return those of an example's events that its page shows: its beginning, its end, and what was
-    judged and measured between. ``passed`` is the verdict of its case."""
+    """Return the events of an example that its page shows: beginning, end, and those judged or
+    measured between. ``passed`` is the verdict of its case."""
     head, tail = (HEAD_OF_PASS, TAIL_OF_PASS) if passed else (HEAD, TAIL)
     size = case.total if len(places) == len(case) else len(places)
     index = case.numbers[places] - case.numbers[places[0]]
@@ -126,8 +127,8 @@ def excerpt(
     """Return one example as its page draws it: ``part`` (0 for a case that is not a property), the
     number of its ``events``, its ``rows``, and its ``curves``.
 
-    Instants of a row are nanoseconds since the first one. ``index`` stands where events were left
-    out before a row: its place in the example, from 1.
+    Instants of a row are nanoseconds since the first one. ``index`` is given where events before a
+    row were omitted: its place in the example, from 1.
     """
     shown = shown_places(case, places, passed=passed).tolist()
     at = case.column("at_ns")

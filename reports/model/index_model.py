@@ -1,4 +1,4 @@
-"""Model of the index, as plain data: everything already capped, nothing still in Spark."""
+"""Model of the index, as plain data, already capped and out of Spark."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Column:
     """One target of one run: a column of the matrix. ``label`` names it, with its run when there
     are several runs.
 
-    ``facts`` are the broker's version and its profile; ``latest`` is whether no later run judged
-    the same target.
+    ``facts`` are the broker's version and its profile; ``latest``: no later run judged the same
+    target.
     """
 
     run: str
@@ -78,8 +78,8 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case on one target. ``page`` is the address of its page from the report's folder, None
-    when it has none."""
+    """One case on one target. ``page`` is the address of its page relative to the report's folder,
+    None without one."""
 
     run: str
     target: str
@@ -110,7 +110,7 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The worst verdict on a requirement for a column, over how many cases, and the page of the
+    """The worst verdict on a requirement for a column, the number of cases, and the page of the
     worst one."""
 
     verdict: str
@@ -145,14 +145,14 @@ class Document:
 
     @property
     def rows(self) -> int:
-        """Requirements and headings, about as many lines as it takes."""
+        """The approximate number of lines: requirements and headings."""
         return sum(len(group.rows) + 1 for group in self.groups)
 
 
 @dataclass(frozen=True)
 class Unjudged:
-    """Requirements of one source that no finding judged: ``missing`` of ``of``; ``words`` are those
-    that are listed."""
+    """Requirements of one source that no finding judged: ``missing`` of ``of``; ``words`` are the
+    listed ones."""
 
     source: str
     words: tuple[Words, ...]
@@ -162,8 +162,8 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Again:
-    """Verdicts of the recordings when they are judged again: the first rows, how many there are,
-    and how many of them are in cases that reported no violation."""
+    """Results of judging the recordings again: the first rows, their total, and how many are in
+    cases that reported no violation."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     total: int = 0
@@ -172,7 +172,7 @@ class Again:
 
 @dataclass
 class Model:
-    """The index. Counts say how much there is where a list was capped."""
+    """The index. Where a list was capped, a count gives its full length."""
 
     runs: list[Run]
     columns: list[Column]
@@ -209,7 +209,7 @@ class Model:
 
     @property
     def headline(self) -> str:
-        """The targets and the worst of their results, for the title of a window."""
+        """The targets and their worst results, for the window title."""
         worst = [f"{count} {verdict}" for verdict, count in self.now.items() if verdict in _BAD]
         passed = f"{self.now.get('PASS', 0)} PASS"
         targets = list(dict.fromkeys(bar.column.target for bar in self.latest))
@@ -220,7 +220,7 @@ class Model:
 
     @property
     def listed(self) -> int:
-        """Requirements whose row is in the matrix."""
+        """Requirements in the matrix."""
         return sum(len(group.rows) for group in self.groups)
 
     def halved(self) -> Model:
@@ -248,14 +248,12 @@ class Model:
 
     @property
     def totals(self) -> dict[str, int]:
-        """Cases by verdict over all columns, worst first; verdicts that do not occur are left
-        out."""
+        """Cases by verdict over all columns, worst first, without zeros."""
         return _total(self.bars)
 
     @property
     def now(self) -> dict[str, int]:
-        """The counts over the last run of each target: violations that were fixed since are not
-        counted."""
+        """The counts over the last run of each target, without violations fixed since."""
         return _total(self.latest)
 
     @property

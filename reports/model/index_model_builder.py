@@ -1,4 +1,4 @@
-"""Makes the index's model of a bounded part of the tables."""
+"""Builds the index's model from a bounded part of the tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RANK = {verdict: place for place, verdict in enumerate(SHOWN)}
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of results, by what they hold."""
+    """The tables of results, by content."""
 
     cases: pa.Table
     counts: pa.Table
@@ -48,8 +48,8 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on what the HTML shows of a run, however large the run. ``findings`` are cases that a
-    page without JavaScript lists, the worst ones."""
+    """Limits of the HTML for runs of any size. ``findings`` is the number of worst cases that the
+    page without JavaScript lists."""
 
     columns: int = 12
     findings: int = 1500
@@ -61,10 +61,10 @@ class Limits:
 
 
 def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Column]:
-    """One per run and target that has a result or stands in the header.
+    """One per run and target with a result or in the header.
 
-    Of one run in the order of its header; of several, each target's runs stand together, in order
-    of start.
+    For one run in the order of its header; for several, each target's runs together, in order of
+    start.
     """
     with_results = {(row["run"], row["target"]) for row in counts}
     by_target: dict[str, list[Column]] = {}
@@ -86,7 +86,7 @@ def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Co
 
 
 def shown_columns(every: Sequence[Column], runs: Sequence[Run], most: int) -> list[Column]:
-    """At most ``most``, those of the latest runs, in the order of ``every``."""
+    """At most ``most`` columns, from the latest runs, in the order of ``every``."""
     age = {run.name: place for place, run in enumerate(reversed(in_order(runs)))}
     newest = sorted(every, key=lambda column: age[column.run])[:most]
     return [column for column in every if column in newest]
@@ -128,8 +128,7 @@ def case_row(
     facts: Mapping[str, Mapping[str, CaseFacts]],
     page: str | None = None,
 ) -> CaseRow:
-    """A row of the table of cases, with what its run (``facts`` has runs by name) knows of the
-    case."""
+    """A row of the table of cases, with the facts of its run (``facts`` has runs by name)."""
     described = facts[row["run"]].get(row["case"])
     return CaseRow(
         run=row["run"],
@@ -181,8 +180,8 @@ def groups(
 def unjudged(
     coverage: Iterable[Mapping[str, Any]], requirements: Requirements, profiles: set[str], most: int
 ) -> tuple[list[Unjudged], int]:
-    """Return the requirements that could be judged on these targets and were not, by source, at
-    most ``most``; and how many there are."""
+    """Return the requirements that could have been judged on these targets but were not, by source,
+    at most ``most``; and their total."""
     judged = {row["requirement"] for row in coverage}
     by_source: dict[str, list[Words]] = defaultdict(list)
     totals: dict[str, int] = defaultdict(int)
@@ -207,7 +206,7 @@ def model(
     requirements: Requirements,
     limits: Limits,
 ) -> Model:
-    """Return the index's model without what recordings show, each part bounded. ``rows`` are the
+    """Return the index's model without results from recordings, each part bounded. ``rows`` are the
     cases."""
     counted = tables.counts.to_pylist()
     all_columns = columns(runs, counted)
@@ -245,7 +244,7 @@ def with_recordings(
     errors: Sequence[Mapping[str, Any]],
     limits: Limits,
 ) -> Model:
-    """Return the model with what recordings show again, contradictions first, and with errors."""
+    """Return the model with the results from recordings, contradictions first, and with errors."""
     contradictions = sum(bool(row["contradicts"]) for row in irregular)
     several = len(shown.runs) > 1
     rows = [

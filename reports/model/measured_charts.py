@@ -1,9 +1,9 @@
-"""Small charts for the first screen: every quantity that was measured on a target against the
-interval in which it was expected, by area of the mission and unit.
+"""Small charts for the first screen: every quantity measured on a target against its expected
+interval, by area of the mission and unit.
 
-A measurement is a dot on the bar of its interval. Measurements stand in the order of what was
-expected, so that a TTL that is kept climbs with the TTL that was requested. The scale is
-logarithmic: intervals of milliseconds and of minutes stand side by side.
+A measurement is a dot on the bar of its interval. Measurements are ordered by expectation, so that
+correct TTLs rise with the requested TTL. The scale is logarithmic, for both milliseconds and
+minutes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Measured:
 
     @property
     def words(self) -> str:
-        """The quantity and what was expected."""
+        """The quantity and its expectation."""
         low, high, unit = self.value.low, self.value.high, self.value.unit
         bounds = [quantity(bound, unit) for bound in (low, high) if bound is not None]
         expected = " … ".join(dict.fromkeys(bounds))
@@ -48,32 +48,32 @@ class Measured:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The sort key: the bound expected, then the value."""
+        """The sort key: the expected bound, then the value."""
         low, high = self.value.low, self.value.high
         return (low if high is None else high) or 0, self.value.value
 
     @property
     def room(self) -> float:
-        """The distance to the nearest bound, as a part of that bound."""
+        """The distance to the nearest bound, as a fraction of that bound."""
         nearest = self.value.distance_to_bound or 0
         return nearest / max(abs(self.value.high or self.value.low or 1), 1)
 
     @property
     def is_outside(self) -> bool:
-        """True if it is further outside its bounds than its margin."""
+        """True if it is outside its bounds by more than its margin."""
         distance = self.value.distance_to_bound
         return distance is not None and distance < -self.value.margin
 
     @property
     def is_undecided(self) -> bool:
-        """True if it is outside its bounds by no more than its margin."""
+        """True if it is outside its bounds, but within its margin."""
         distance = self.value.distance_to_bound
         return distance is not None and -self.value.margin <= distance < 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A measurement as it is drawn: its bar from ``top`` for ``length``, its dot at ``y``."""
+    """A drawn measurement: its bar from ``top`` for ``length``, its dot at ``y``."""
 
     x: float
     top: float
@@ -107,8 +107,8 @@ def quantity(value: int, unit: str) -> str:
 
 
 def charts(cases: Iterable[CaseRow]) -> list[Chart]:
-    """The charts of one target in one run, in the order of areas; measurements without bounds are
-    left out."""
+    """The charts of one target in one run, in the order of areas, without measurements that have no
+    bounds."""
     grouped: dict[tuple[Area, str], list[Measured]] = {}
     for case in cases:
         if case.measurements == "{}" or not case.requirements:
@@ -163,7 +163,7 @@ def _chart(area: str, unit: str, measured: list[Measured]) -> Chart:
 
 
 def _spread(measured: list[Measured]) -> list[Measured]:
-    """At most :data:`MOST_MARKS` of them: those outside, and an even choice of the others."""
+    """At most :data:`MOST_MARKS` of them: those outside, and evenly chosen others."""
     outside = [place for place, value in enumerate(measured) if value.is_outside][:MOST_MARKS]
     inside = [place for place, value in enumerate(measured) if not value.is_outside]
     room = MOST_MARKS - len(outside)

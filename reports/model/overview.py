@@ -63,8 +63,8 @@ class CauseLine:
     """Its place on the index, empty if it is not listed there."""
 
     def sentence(self, most: int) -> str:
-        """Return the deciding words of the requirement in quotation marks, or else ours, cut to
-        ``most`` characters."""
+        """Return the requirement's deciding words in quotation marks, or our own, cut to ``most``
+        characters."""
         if self.words is None:
             return ""
         if not self.words.quotation:
@@ -77,7 +77,7 @@ class CauseLine:
 
     @property
     def brief(self) -> str:
-        """Since when it is known and how certain it is, in one line."""
+        """When it first appeared and how certain it is, in one line."""
         return "; ".join(text for text in (*self.since, self.certainty.brief) if text)
 
 
@@ -99,8 +99,8 @@ class AreaLine:
 
 @dataclass(frozen=True, slots=True)
 class Skips:
-    """The cases that were not put to a target: the most frequent reasons with their numbers of
-    cases, and the number of ``others``."""
+    """The cases skipped on a target: the most frequent reasons with their numbers of cases, and the
+    number of ``others``."""
 
     reasons: tuple[tuple[str, int], ...]
     others: int
@@ -159,8 +159,8 @@ def overview(
     sightings: Mapping[tuple[str, str, str], Sighting] | None = None,
 ) -> Overview:
     """Return the first screen of the last run of each target; ``groups`` and ``columns`` are those
-    of the matrix, which knows earlier runs. ``irregular`` is what recordings show again, and
-    ``sightings`` what they show of failures, by run, target and case."""
+    of the matrix, which includes earlier runs. ``irregular`` has the irregularities in recordings,
+    and ``sightings`` the failures, by run, target and case."""
     by_name = {run.name: run for run in runs}
     wanted: dict[str, set[str]] = {}
     for bar in latest:
@@ -211,8 +211,8 @@ def overview(
 
 
 def _charts(states: Iterable[AreaState], cases: Iterable[CaseRow]) -> list[Chart]:
-    """Return the charts of a target; those of a broken area of which none shows the violation
-    say so."""
+    """Return the charts of a target. In a broken area where none shows the violation, they say
+    so."""
     drawn = charts(cases)
     broken = {state.area.label for state in states if state.state is State.BROKEN}
     shown = {chart.area for chart in drawn if chart.outside}
@@ -253,7 +253,7 @@ def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -
 
 @dataclass(frozen=True)
 class _Past:
-    """The time before a run, as far as a report knows it: its baseline, and earlier runs."""
+    """The known history before a run: its baseline, and earlier runs."""
 
     runs: Sequence[Run]
     groups: Sequence[Group]
@@ -272,8 +272,8 @@ class _Past:
         return tuple(said)
 
     def _places(self, target: str) -> list[int]:
-        """Return the columns that came before the last one of ``target``, and that one: its runs,
-        or of NAME@RELEASE the releases of NAME up to it, the oldest first."""
+        """Return the columns up to and including the last one of ``target``: its runs, or for
+        NAME@RELEASE the releases of NAME, the oldest first."""
         own = [at for at, column in enumerate(self.columns) if column.target == target]
         judged = release(target)
         if len(own) != 1 or judged is None:
@@ -288,8 +288,7 @@ class _Past:
         return [releases[version] for version in sorted(releases)]
 
     def _first_failure(self, cells: Sequence[Cell | None], places: Sequence[int]) -> str:
-        """Return the first of the runs or releases at the end that all failed, and what was before
-        it."""
+        """Return the first of the final runs or releases that all failed, and the one before it."""
         first = len(places) - 1
         while first > 0 and _verdict(cells[places[first - 1]]) == Verdict.FAIL:
             first -= 1

@@ -42,7 +42,7 @@ def rounded_up(nanoseconds: int) -> int:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, which is given in the singular or the plural: ``1 delivery``, ``2
+    """A number with its noun, given in the singular or the plural: ``1 delivery``, ``2
     deliveries``."""
     one = re.sub(r"ies$", "y", noun).removesuffix("s")
     if abs(number) == 1 or one in _UNCOUNTED:

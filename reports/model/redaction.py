@@ -43,10 +43,10 @@ def blanked(name: Column, value: Column) -> Column:
 
 
 def blanked_bytes(data: Column, most: int) -> Column:
-    """Return the first ``most`` bytes as text, one character a byte. Header lines with a secret are
-    blanked, and everything behind a PLAIN of SASL.
+    """Return the first ``most`` bytes as text, one character a byte.
 
-    Bytes that are not a well-formed frame may hold a secret too.
+    Header lines with a secret are blanked, and everything after a SASL PLAIN. Bytes that are not a
+    well-formed frame may contain a secret too.
     """
     text = F.decode(data, "ISO-8859-1")
     cleaned = F.regexp_replace(F.regexp_replace(text, _LINE, f"$1$2{BLANK}"), _PLAIN, f"$1{BLANK}")

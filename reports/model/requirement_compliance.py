@@ -1,5 +1,5 @@
-"""Compliance with a requirement: for each of its pages, the worst verdict by target and run, and
-the cases behind it."""
+"""Compliance with a requirement: the worst verdict by target and run for its page, with the cases
+that show it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANK = {verdict: place for place, verdict in enumerate(VERDICTS)}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A finding on the requirement; ``page`` is its case's, from the report's folder."""
+    """A finding on the requirement; ``page`` is its case's, relative to the report's folder."""
 
     case: str
     verdict: str
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """One target in one run: the worst verdict, over how many cases, and the first of them."""
+    """One target in one run: the worst verdict, the number of cases, and the first of them."""
 
     column: Column
     cases: int

@@ -1,5 +1,4 @@
-"""The requirement catalogue as the report needs it. An id that it does not know is shown as an id
-and no more."""
+"""The requirement catalogue as the report needs it. Of an unknown id, only the id is shown."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ from brokerproof.harness.model.verdicts import Level
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A requirement in the report's words; everything but the id is empty when the catalogue does
-    not know it.
+    """A requirement in the report's words; everything but the id is empty if the catalogue lacks
+    it.
 
-    ``judgeable`` is whether a broker can be judged on it; ``profile`` is the family of brokers that
-    it speaks of, empty when it speaks of all.
+    ``judgeable``: brokers can be judged on it; ``profile`` is the family of brokers it applies to,
+    empty for all.
     """
 
     id: str
@@ -37,7 +36,7 @@ class Words:
 
     @property
     def required(self) -> str:
-        """What is required: the document's words in quotation marks, or else ours."""
+        """The requirement: the document's words in quotation marks, or our own."""
         return f"“{self.quotation}”" if self.quotation else self.statement
 
     @property
@@ -77,7 +76,7 @@ class Requirements:
         return self._known.get(requirement) or Words(requirement)
 
     def place(self, requirement: str) -> int:
-        """Return its position in the catalogue; behind everything when unknown."""
+        """Return its position in the catalogue; unknown ones come last."""
         return self._place.get(requirement, len(self._place))
 
     def level(self, requirement: str) -> Level | None:

@@ -1,4 +1,4 @@
-"""File names for pages: readable, safe on every file system, and never the same for two things."""
+"""File names for pages: readable, safe on every file system, and unique."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from urllib.parse import urlencode
 
 
 def slug(run: str, target: str, case: str) -> str:
-    """A name of at most 90 ASCII characters; a digest of all three parts keeps apart what reads
-    alike."""
+    """A name of at most 90 ASCII characters; a digest of all three parts makes it unique."""
     return _named(f"{target}-{case}".lower(), "\0".join((run, target, case)))
 
 
 def case_link(run: str, target: str, case: str, *, several: bool) -> str:
-    """The address of a case's page, from the report's folder. Without the name of the run, which
-    is left out where there are not ``several``, it is the same in every report."""
+    """The address of a case's page, relative to the report's folder. It names the run only if there
+    are ``several``; without it, the address is the same in every report."""
     named = {"case": case, "target": target} | ({"run": run} if several else {})
     return f"case.html#{urlencode(named, errors='replace')}"
 
 
 def plain_slug(name: str) -> str:
-    """``name`` itself where it is a safe file name, as ids of requirements are; else with a
-    digest."""
+    """``name`` itself if it is a safe file name, like requirement ids; otherwise with a digest."""
     return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}", name) else _named(name, name)
 
 

@@ -69,14 +69,13 @@ class Past:
 
     @property
     def verdicts(self) -> list[str]:
-        """Every verdict of any stage, in the order in which verdicts are listed."""
+        """Every verdict of any stage, in the usual order of verdicts."""
         verdicts = {verdict for stage in self.stages for verdict in stage.counts}
         return sorted(verdicts, key=lambda verdict: LISTED.index(Verdict(verdict)))
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs in order of start; runs that began in the same second, or without a start, in
-    the order given."""
+    """Return the runs in order of start; those with equal or unknown starts in the order given."""
     return sorted(runs, key=lambda run: str(run.header.get("started", "")))
 
 

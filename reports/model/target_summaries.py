@@ -28,7 +28,7 @@ INFERRED = "inferred"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter, as documented and as measured; ``agrees`` is None where nothing decides."""
+    """One parameter, as documented and as measured; ``agrees`` is None if undecided."""
 
     name: str
     documented: str = ""
@@ -70,7 +70,7 @@ class Broker:
 
     @property
     def of_sources(self) -> list[str]:
-        """Every verdict on a requirement, in the order in which verdicts are listed."""
+        """Every verdict on a requirement, in the usual order of verdicts."""
         return [
             verdict
             for verdict in SHOWN

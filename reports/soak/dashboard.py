@@ -1,4 +1,4 @@
-"""Progress of a soak: a table that is drawn anew on a terminal, plain lines elsewhere."""
+"""Progress of a soak: a table redrawn on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Dashboard:
             )
 
     def rates(self) -> tuple[float, float]:
-        """Return the messages sent and received a second, lately."""
+        """Return the recent rates of messages sent and received per second."""
         first, last = self._history[0], self._history[-1]
         span = max(1, last[0] - first[0]) / NS_PER_S
         return (last[1] - first[1]) / span, (last[2] - first[2]) / span
@@ -126,5 +126,5 @@ def _violations(seen: Seen) -> str:
 
 
 def _lasts(progress: Progress) -> str:
-    """Return how long it has been sending; drivers begin a moment after the first look."""
+    """Return how long it has been sending; drivers begin shortly after the first look."""
     return f"{max(0, progress.at - progress.since) / NS_PER_S:.0f} s"

@@ -1,10 +1,10 @@
-"""The judges while a recording still grows.
+"""Judges a recording while it still grows.
 
-Every finished segment is summarised where it is, and merged with the summaries before it, by the
-same engine that judges a whole recording (:mod:`brokerproof.reports.judging.judge`). Merged
-summaries make a *suspicion* at once (order, windows, connections, a message delivered twice) or in
-time (a message was overtaken and still has not arrived). A suspicion is no verdict: then everything
-recorded so far is judged as ``brokerproof judge`` does. Only the anomalies of that count.
+Every finished segment is summarised where it is, and merged with earlier summaries, by the same
+engine that judges a whole recording (:mod:`brokerproof.reports.judging.judge`). Merged summaries
+make a *suspicion* at once (order, windows, connections, a message delivered twice) or in time (a
+message was overtaken and still has not arrived). A suspicion is not a verdict: it starts a
+judgement of everything recorded so far, as by ``brokerproof judge``, and only its anomalies count.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Key = tuple[Any, ...]
 
 @dataclass
 class _Overdue:
-    """Messages of one block that were missing, or arrived unsent, at ``since`` and ever after."""
+    """Messages of one block that have been missing, or have arrived unsent, since ``since``."""
 
     since: Instant
     bits: int
@@ -98,7 +98,7 @@ class Suspicions:
 
     @property
     def under_way(self) -> int:
-        """Messages that were sent and have not arrived yet, as far as segments show."""
+        """Messages sent but not arrived yet, according to the segments."""
         return sum(bitmap.missing.bit_count() for _, bitmap in self._bitmaps())
 
     def _bitmaps(self) -> Iterator[tuple[Key, DeliveryBitmap]]:
@@ -107,7 +107,7 @@ class Suspicions:
                 yield key, summary
 
     def _overdue_messages(self, now: Instant) -> list[str]:
-        """Return of which messages it is too late to arrive, or to have been sent."""
+        """Return the messages that should have arrived, or been sent, by now."""
         suspicions = []
         for key, bitmap in self._bitmaps():
             if _named(key)["block"] == LOOSE:

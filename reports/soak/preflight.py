@@ -1,8 +1,8 @@
-"""The preflight of a soak: the judges judge a recording of a few events, in which two messages were
-delivered twice.
+"""The preflight of a soak: judges a recording of a few events, in which two messages were delivered
+twice.
 
-It tries the judges, and loads everything that they need. The first judgement of a session takes ten
-times as long as the next ones, and a soak should not find that out when it has a suspicion.
+It tests the judges, and loads everything that they need: the first judgement of a session takes ten
+times as long as the next ones, too long when a soak has a suspicion.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ WRONG = [("revived", 1), ("shared", 1)]
 
 
 class NotFound(Exception):
-    """The judges did not find what is wrong in the rehearsal, and nothing else."""
+    """The judges did not find exactly the violations of the rehearsal."""
 
 
 def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> None:
-    """Raise :class:`NotFound` when the judges do not find what is wrong."""
+    """Raise :class:`NotFound` if the judges do not find exactly the violations."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-rehearsal-") as temporary:
         recorder = Recorder(Path(temporary), "rehearsal", "rehearsal", Clock.REAL)
         recorder.write("load", events())
@@ -51,7 +51,7 @@ def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> No
 
 
 def events() -> list[Event]:
-    """Three messages; the second came again after it had been acknowledged, the third while it was
+    """Three messages: the second is redelivered after its acknowledgement, the third while it is
     held, under the same name. And an AMQP connection, which is read as a whole."""
     recorded: list[Event] = [ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp")]
 

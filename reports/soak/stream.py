@@ -1,5 +1,5 @@
-"""Judges a recording while it grows: a streaming query whose batches are the segments that were
-finished meanwhile."""
+"""Judges a recording while it grows: a streaming query whose batches are the newly finished
+segments."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Seen:
 
 @dataclass
 class Stream:
-    """``folder`` is the run folder, ``now`` tells the time in which the recording was made. A look
-    at everything is not begun before ``pause`` times as long as the last one took has passed."""
+    """``folder`` is the run folder, ``now`` returns the time on the recording's clock. Between
+    judgements of everything, at least ``pause`` times the duration of the last one passes."""
 
     spark: SparkSession
     folder: Path
@@ -74,9 +74,9 @@ class Stream:
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Begin to judge all present and future segments. Returns when workers are ready,
-        and the judges have been tried (:mod:`brokerproof.reports.soak.preflight`), which takes ten
-        seconds of the processor. Raises :class:`NotFound`."""
+        """Begin to judge all present and future segments. Returns when workers are ready and the
+        judges have passed the preflight (:mod:`brokerproof.reports.soak.preflight`), which takes
+        ten seconds of processor time. Raises :class:`NotFound`."""
         rehearse(self.spark, self.level_of)
         nothing = [
             {"place": at, "paths": []} for at in range(self.spark.sparkContext.defaultParallelism)
@@ -105,7 +105,7 @@ class Stream:
             self._query.stop()
 
     def look(self) -> Conclusion:
-        """Judge everything that was recorded so far."""
+        """Judge everything recorded so far."""
         with self._lock:
             begun = self.now()
             source = local([str(self.folder / "trace")], self.spark.sparkContext.defaultParallelism)
@@ -158,7 +158,7 @@ class Stream:
 
 
 def is_certain(conclusion: Conclusion, grace: Duration, now: Instant) -> bool:
-    """True if there is a violation that is not a loss of a message still in flight."""
+    """True if there is a violation other than the loss of a message still in flight."""
     for wrong in conclusion.wrong:
         if wrong.verdict is not Verdict.FAIL:
             continue

@@ -28,11 +28,11 @@ Work: TypeAlias = Callable[[Piece], Iterator[pa.RecordBatch]]
 class Source:
     """A recording in pieces, each small enough to be one task.
 
-    A piece has at least ``place``, where it stands among all: the events of one connection have to
-    be in pieces of rising places. ``open`` runs on a worker and has to be picklable: it gives the
-    batches of one piece, in order, with at least the columns asked for, in the types of
+    A piece has at least ``place``, its position among all: the events of one connection must be in
+    pieces with ascending places. ``open`` runs on a worker and must be picklable: it yields the
+    batches of one piece, in order, with at least the requested columns, in the types of
     :data:`brokerproof.harness.trace.columns.SCHEMA` (a dictionary of strings for a string).
-    ``profile`` is what the recording itself says of the broker's family, empty for nothing.
+    ``profile`` is the broker's family according to the recording itself, empty if unknown.
     """
 
     pieces: Sequence[Piece]
@@ -59,7 +59,7 @@ class Source:
         places: Container[int] | None = None,
     ) -> DataFrame:
         """Return the batches that ``work`` yields for each piece, or for those with ``places``.
-        Every piece is a task of its own, and nothing is moved."""
+        Every piece is a separate task, and no data is moved."""
         chosen = [piece for piece in self.pieces if places is None or piece["place"] in places]
         if self.load is not None:
 
@@ -78,12 +78,12 @@ class Source:
         return spark.range(0, len(chosen), 1, max(1, len(chosen))).mapInArrow(run, schema)
 
     def collect(self, work: Work) -> list[Mapping[str, Any]]:
-        """Return the rows that ``work`` yields for each piece, in order, without Spark. They have
-        to fit into this process."""
+        """Return the rows that ``work`` yields for each piece, in order, without Spark. They must
+        fit into this process."""
         return [row for piece in self.pieces for batch in work(piece) for row in batch.to_pylist()]
 
     def of_clients(self) -> Source:
-        """Return the recording with the halves exchanged: what clients did, a broker did."""
+        """Return the recording with both sides exchanged: clients' events become the broker's."""
         return replace(self, open=partial(_exchanged, self.open))
 
     def events(self, spark: SparkSession) -> DataFrame:
@@ -98,7 +98,7 @@ class Source:
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with strings instead of dictionaries of strings, also inside of headers."""
+    """Return the batch with strings instead of dictionaries of strings, even in headers."""
     return pa.RecordBatch.from_arrays(
         [batch.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA
     )

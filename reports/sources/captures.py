@@ -1,9 +1,9 @@
 """Captured packets as a source: pcap and pcapng files, as tasks that each follow a part of the
 connections.
 
-All files that are named together are one recording: a connection may go on in the next file. Every
-task reads all of them and passes over the packets of other connections at a glance, so that each
-connection is in one task, in order, and memory is that of the connections that are open at a time.
+All files named together are one recording: a connection may continue in the next file. Every task
+reads all of them and quickly skips the packets of other connections, so that each connection is in
+one task, in order, and memory holds only the connections open at one time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Opening:
     whole: bool
 
     def __call__(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of the part that has the piece's place."""
+        """Yield the batches of the part with the piece's place."""
         for recorded in self.batches(piece["place"]):
             yield recorded.select(list(columns))
 
@@ -124,7 +124,7 @@ def _matching(pattern: Path) -> list[Path]:
 
 
 def holds_captures(name: str) -> bool:
-    """True if a name stands for captures rather than for recorded segments."""
+    """True if a name denotes captures rather than recorded segments."""
     path = Path(name.removeprefix("file://"))
     if not path.exists():
         return any(is_capture(file) for file in _matching(path))

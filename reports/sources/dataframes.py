@@ -41,7 +41,7 @@ def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
     """Every recorded event of ``runs`` with its ``position`` in its case and the ``part`` it
     belongs to.
 
-    A case that was recorded more than once (a resumed run) counts as it was recorded last.
+    Of a case recorded more than once (a resumed run), the last recording counts.
     """
     reader = (
         spark.read.schema(trace_schema())

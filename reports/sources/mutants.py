@@ -1,5 +1,5 @@
 """The kill matrix of a run folder, ``mutants.json``: which seeded faults the suites caught, and
-through what."""
+through which requirements."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One requirement: ``marks`` has for each mutant that breaks it its name, its mark and its
-    fault."""
+    """One requirement: ``marks`` has the name, the mark and the fault of each mutant that breaks
+    it."""
 
     requirement: str
     marks: tuple[tuple[str, str, str], ...]
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The judging power of the suites, as a run folder has it."""
+    """The kill matrix of the suites, from a run folder."""
 
     killed: int
     mutants: int
@@ -52,12 +52,12 @@ class Matrix:
 
     @property
     def noticed(self) -> int:
-        """How many were not killed, and failed a control that holds without them."""
+        """How many were not killed, but made a control fail."""
         return sum(mutant["status"] == NOTICED for mutant in self.left)
 
     @property
     def rate(self) -> str:
-        """Killed among all, in percent."""
+        """The killed ones, in percent."""
         return f"{self.killed / self.mutants:.1%}" if self.mutants else "none"
 
 

@@ -1,5 +1,5 @@
-"""Events of recorded cases, column by column: segments are read by Arrow, and only columns that are
-asked for become Python objects."""
+"""Events of recorded cases, column by column: Arrow reads segments, and only requested columns
+become Python objects."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _VANTAGES = {vantage.value: vantage for vantage in Vantage}
 class Columns:
     """Columns of recorded events as Python values.
 
-    Each is converted when it is first asked for, and then for all cases of a segment at once: a
-    conversion costs more than the values of most cases.
+    Each is converted on first use, for all cases of a segment at once, because a conversion costs
+    more than the values of most cases.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -53,7 +53,7 @@ class RecordedCase:
     default.
 
     ``total`` is how many the recording has. Places are contiguous; ``numbers`` are the places in
-    the whole recording, which differ behind what was left out.
+    the whole recording, which differ after omitted events.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RecordedCase:
         return np.cumsum([kind == "ExampleStarted" for kind in self.column("kind")])
 
     def fields(self, kind: str) -> list[tuple[str, list[Any]]]:
-        """Names and columns of the fields that events of a kind have of their own."""
+        """Names and columns of the fields specific to events of a kind."""
         fields = self._fields.get(kind)
         if fields is None:
             fields = self._fields[kind] = [(name, self.column(name)) for name in FIELDS[kind]]
@@ -155,7 +155,7 @@ def cases_of(paths: Sequence[str]) -> Iterator[tuple[str, RecordedCase]]:
 
 
 def _tables(paths: Sequence[str]) -> tuple[list[pa.Table], np.ndarray[Any, Any], int]:
-    """Read what is needed of the segments: their rows, the places of these, the number of all."""
+    """Read the needed part of the segments: rows, their places, and the total."""
     tables, numbers, before = [], [], 0
     for at, path in enumerate(paths):
         rows = pq.read_metadata(path).num_rows

@@ -1,4 +1,4 @@
-"""Turns ``results.ndjson`` into rows: results, and findings with the verdicts they were given.
+"""Turns ``results.ndjson`` into rows: results, and findings with their verdicts.
 
 The lines are read one by one and kept as Arrow batches, so that the error for an unreadable line
 names its file and number.

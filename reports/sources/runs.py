@@ -1,4 +1,4 @@
-"""Run folders: finds them, reads ``run.json`` and ``cases.json``, and refuses what is not a run of
+"""Run folders: finds them, reads ``run.json`` and ``cases.json``, and refuses anything but a run of
 this version."""
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, ro
 
 
 class UnreadableRun(OneSentence):
-    """A folder holds no run that can be reported: one sentence that says which file, what is wrong
-    and what would be right."""
+    """A folder contains no reportable run: one sentence with the file, the error and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class CaseFacts:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder: what ``run.json`` says, and the segments of its trace."""
+    """One run folder: the content of ``run.json``, and the segments of its trace."""
 
     folder: Path
     name: str
@@ -103,10 +102,10 @@ class Run:
 
 
 def open_runs(folders: Iterable[Path]) -> list[Run]:
-    """The runs in ``folders``, in that order, each with a name of its own.
+    """The runs in ``folders``, in that order, each with a unique name.
 
-    Raises :class:`UnreadableRun` for a folder that holds none. The footer of every segment is
-    looked at, so a damaged one is named before Spark meets it.
+    Raises :class:`UnreadableRun` for a folder without one. The footer of every segment is checked,
+    so a damaged one is named before Spark reads it.
     """
     runs: list[Run] = []
     for folder in folders:

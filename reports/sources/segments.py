@@ -1,5 +1,5 @@
 """Recorded segments as a source: a run folder, a folder of segments, single Parquet files, on a
-disk that the workers see or wherever Spark can read (``hdfs://``, ``s3a://`` and the like)."""
+disk visible to the workers or anywhere Spark can read (``hdfs://``, ``s3a://`` and so on)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Segment:
 
 
 def is_elsewhere(name: str) -> bool:
-    """True if a name is a URI that Spark has to read, and no path of this machine."""
+    """True if a name is a URI for Spark to read, not a local path."""
     return bool(_ELSEWHERE.match(name)) and not name.startswith("file://")
 
 
@@ -109,7 +109,7 @@ def files(names: Iterable[str]) -> list[Path]:
 
 
 def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
-    """Return the segments under URIs, listed and later read by Spark's own file systems."""
+    """Return the segments under URIs, listed and later read through Spark's file systems."""
     files = (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", True)
@@ -184,7 +184,7 @@ def _under(path: Path) -> Iterator[Path]:
 
 
 def _headers(names: Iterable[str]) -> list[Mapping[str, Any]]:
-    """Return what the run folders of the segments say of themselves."""
+    """Return the headers of the segments' run folders."""
     headers: list[Mapping[str, Any]] = []
     for name in names:
         for folder in (Path(name), *Path(name).parents):

@@ -4,8 +4,7 @@ Loading classes from 280 jars is nearly half of the processor time of a small re
 can write what it has loaded into a file when it ends (``-XX:ArchiveClassesAtExit``). That costs
 about twice as much as one use of the file saves, and 90 to 170 MB in the cache folder. So the first
 session of an installation only leaves a mark, the second writes the archive, and later ones use it:
-a machine that is thrown away after one report never pays. A JVM ignores an archive that does not
-fit it.
+machines used for a single report never pay. A JVM ignores an archive that does not fit it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from brokerproof.harness.targets.cache import cache_folder
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The options of one JVM for its archive, and what becomes of the file that it writes."""
+    """The options of one JVM for its archive, and the handling of the file that it writes."""
 
     options: Sequence[str] = ()
     draft: Path | None = None
@@ -30,8 +29,8 @@ class ClassArchive:
     path: Path = Path()
 
     def keep(self) -> None:
-        """Make the file of an ended JVM the archive. One that wrote none, or was killed while it
-        wrote, leaves nothing."""
+        """Make the file of an ended JVM the archive. If it wrote none, or was killed while writing,
+        nothing is kept."""
         if self.draft is not None:
             with contextlib.suppress(OSError):
                 self.draft.replace(self.path)
@@ -41,7 +40,7 @@ def class_archive(
     java: Path, spark_home: Path, use: str, cache: Path | None = None
 ) -> ClassArchive:
     """Return the archive for this Java and this Spark. ``use`` names sessions that load the same
-    classes. A cache folder that cannot be written has no archives."""
+    classes. Without a writable cache folder there are no archives."""
     folder = (cache_folder() if cache is None else cache) / "spark-classes"
     path = folder / f"{use}-{_installation(java, spark_home)}.jsa"
     if path.exists():
@@ -61,7 +60,7 @@ def class_archive(
 
 
 def _installation(java: Path, spark_home: Path) -> str:
-    """Return a digest of where Java and Spark are and when they were installed."""
+    """Return a digest of the places and installation times of Java and Spark."""
     places = (java.resolve(), spark_home.resolve() / "jars")
     facts = [f"{place} {place.stat().st_mtime_ns}" for place in places]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]

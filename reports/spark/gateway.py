@@ -33,7 +33,7 @@ _ARCHIVE_WITHIN_S = 120
 
 
 class NoGateway(Exception):
-    """The JVM did not come up, or went away: one sentence with the last thing it said."""
+    """The JVM did not start, or ended: one sentence with its last output."""
 
 
 def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
@@ -64,10 +64,10 @@ def gateway(
     scratch: Path,
     archive: ClassArchive,
 ) -> Iterator[tuple[int, str]]:
-    """Run the gateway and give its port and secret; end it when the block ends.
+    """Run the gateway and yield its port and secret; end it with the block.
 
-    The JVM's own output goes to ``scratch/jvm.log``, the classes that it loads may come from an
-    ``archive`` or go there. Raises :class:`NoGateway` when it ends or prints nothing in time.
+    The JVM's own output goes to ``scratch/jvm.log``, the classes that it loads may be read from an
+    ``archive`` or written to it. Raises :class:`NoGateway` when it ends or prints nothing in time.
     """
     output = scratch / "jvm.log"
     with tempfile.TemporaryDirectory(dir=scratch) as folder, output.open("wb") as log:

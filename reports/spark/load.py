@@ -1,5 +1,5 @@
 """The drivers of a load as tasks of a Spark cluster: each executor drives, and records on its own
-disk or on one they share."""
+or a shared disk."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class SparkCrew:
     """See :class:`brokerproof.harness.load.conductor.Drivers`. Every driver needs a core of the
     cluster for as long as the load lasts.
 
-    ``spark`` is a session on ``master``, if there is one already, ``spare`` how many of its cores
-    have other things to do meanwhile.
+    ``spark`` is an existing session on ``master``, if any, ``spare`` the number of its cores with
+    other work.
     """
 
     def __init__(self, master: str, spark: SparkSession | None = None, spare: int = 0) -> None:
@@ -93,8 +93,7 @@ def _drive(spark: SparkSession, address: str, token: str, drivers: int) -> None:
 
 
 def _address_towards(master: str) -> str:
-    """Return the address by which the cluster's machines reach this one: the one that reaches its
-    master."""
+    """Return this machine's address for the cluster: the one on the route to its master."""
     host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

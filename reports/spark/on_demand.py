@@ -1,7 +1,7 @@
-"""PySpark where something of it is used, and not before: reports and small recordings do without.
+"""Imports PySpark on first use: reports and small recordings do not need it.
 
-Modules that judge recordings of any size take :data:`F` from here, and name Spark's classes in
-annotations only.
+Modules that judge recordings of any size import :data:`F` from here, and use Spark's classes only
+in annotations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["F", "installed", "problems"]
 
 
 class NoSpark(Exception):
-    """PySpark is missing, and what it is needed for."""
+    """PySpark is missing; the message says what needs it."""
 
 
 def installed() -> bool:

@@ -1,5 +1,5 @@
-"""Local paths in the form that Spark needs: its file systems decode no URI, and read every path as
-a pattern."""
+"""Local paths in the form that Spark needs: its file systems do not decode URIs, and treat every
+path as a pattern."""
 
 from __future__ import annotations
 

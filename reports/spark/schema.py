@@ -1,5 +1,5 @@
-"""Spark's view of the trace table, derived from the recorder's Arrow schema: there is no second
-list of columns."""
+"""Spark's view of the trace table, derived from the recorder's Arrow schema, so that there is no
+second list of columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIMPLE = {
 
 
 def spark_type(arrow: pa.DataType) -> DataType:
-    """Spark's type for ``arrow``; raises ``TypeError`` for one that none of our columns has."""
+    """Spark's type for ``arrow``; raises ``TypeError`` for a type that our columns do not use."""
     from pyspark.sql import types
 
     if pa.types.is_struct(arrow):

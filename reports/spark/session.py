@@ -41,12 +41,11 @@ def context(
     """A Spark context on ``master`` (default ``local[*]``), ended and cleaned up when the block
     ends.
 
-    ``cores`` are those of the default master (all of the machine's by default). ``brief`` is for a
-    little data: the JVM then spends no time on optimising code that runs once. ``heap`` is the
-    driver's memory as Spark writes it (``4g``; by default 1g where it is brief, else a part of the
-    machine's). ``daemon`` is the module from which a local master forks its Python workers (by
-    default PySpark's own), ``classes`` names the archive of classes
-    (:mod:`brokerproof.reports.spark.class_archive`).
+    ``cores`` are those of the default master (all of the machine's by default). ``brief`` is for
+    little data: the JVM then does not optimise code that runs once. ``heap`` is the driver's memory
+    as Spark writes it (``4g``; by default 1g if brief, else a share of the machine's). ``daemon``
+    is the module from which a local master forks its Python workers (by default PySpark's own),
+    ``classes`` names the archive of classes (:mod:`brokerproof.reports.spark.class_archive`).
 
     Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of version 17 or
     newer and :class:`brokerproof.reports.spark.gateway.NoGateway` when the JVM does not start.
@@ -89,8 +88,8 @@ def session(
     brief: bool = False,
     heap: str | None = None,
 ) -> Iterator[SparkSession]:
-    """A Spark session, for DataFrames, on a :func:`context` with the same arguments. The classes of
-    Spark SQL cost seconds to load: what needs no DataFrame does without."""
+    """A Spark session, for DataFrames, on a :func:`context` with the same arguments. Loading the
+    classes of Spark SQL takes seconds, so code without DataFrames avoids it."""
     with context(master, cores=cores, brief=brief, heap=heap, classes="sql") as started:
         spark = SparkSession(started)
         if brief and master is not None and not master.startswith("local"):
@@ -108,8 +107,8 @@ def spark_home() -> Path:
 
 
 def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False) -> dict[str, str]:
-    """Every setting of the session; ``scratch`` is a folder that goes away with it, ``cores`` sizes
-    local shuffles."""
+    """Every setting of the session; ``scratch`` is a folder removed with it, ``cores`` sizes local
+    shuffles."""
     options = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     conf = {
         "spark.master": master,
@@ -150,9 +149,9 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
 
 
 def _few_partitions(spark: SparkSession) -> None:
-    """Shuffles for a little data, or for summaries, have a few partitions for each core of the
-    cluster instead of Spark's 200, each of which would be a task that starts Python; what a
-    ``spark-defaults.conf`` says stands."""
+    """Shuffles of little data, or of summaries, have a few partitions per core of the cluster
+    instead of Spark's 200, each a task that starts Python. A ``spark-defaults.conf`` takes
+    precedence."""
     configured = spark.sparkContext.getConf().get("spark.sql.shuffle.partitions")
     if configured is None:
         cores = (

@@ -1,10 +1,9 @@
-"""Keeps pandas from being imported where nothing uses it: its import takes longer than the
-judgement of a small recording.
+"""Prevents needless imports of pandas, which take longer than judging a small recording.
 
-Besides pyarrow (``harness/trace/without_pandas.py``) py4j imports it, to ask whether a value is one
-of its objects: through PySpark's converters of NumPy's values, for the first argument of a call to
-the JVM. They also import PySpark's tests. There is no setting for that. Should a release find
-another way, ``suites/units/reports/spark/test_without_pandas.py`` tells.
+Besides pyarrow (``harness/trace/without_pandas.py``) py4j imports it, to check whether a value is
+one of its objects: through PySpark's converters of NumPy values, for the first argument of a call
+to the JVM. They also import PySpark's tests. No setting prevents this.
+``suites/units/reports/spark/test_without_pandas.py`` fails if a release imports it in another way.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from brokerproof.harness.trace import without_pandas
 
 
 def leave_pandas_out() -> None:
-    """From now on nothing of pyarrow's and py4j's imports pandas in this process, and neither
-    accepts its objects. ``import pandas`` works as before, and so does pyarrow's support where it
-    was loaded already."""
+    """From now on, pyarrow and py4j neither import pandas in this process nor accept its objects.
+    ``import pandas`` works as before, and so does pyarrow's support if it was already loaded."""
     if "pandas" in sys.modules:
         return
     without_pandas.leave_pandas_out()

@@ -1,4 +1,4 @@
-"""The pages of an atlas. All are in one folder, so that every link is a name."""
+"""The pages of an atlas. All are in one folder, so every link is just a name."""
 
 from __future__ import annotations
 

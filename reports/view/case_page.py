@@ -1,5 +1,5 @@
 """The data of a case's page, which ``case.js`` turns into the page. Made in Spark's workers, so
-everything here can be pickled."""
+everything here is picklable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CasePages:
         self._runs = {run.name: replace(run, cases={}) for run in runs}
 
     def facts(self, order: Sequence[str], chunks: int) -> dict[str, Any]:
-        """Return what all pages have in common: runs, targets, the meanings of verdicts, the names
+        """Return the data common to all pages: runs, targets, the meanings of verdicts, the names
         of runs in ``order`` of start, and the number of chunks."""
         runs = {}
         targets = {}
@@ -56,8 +56,8 @@ class CasePages:
         }
 
     def words(self, requirement: str) -> list[str]:
-        """Return what is required, a requirement's level, source, section, link, page (empty where
-        nothing judged it), title and impact."""
+        """Return a requirement's words, level, source, section, link, page (empty if nothing judged
+        it), title and impact."""
         words = self._requirements.find(requirement)
         facts = [words.required, words.level, words.source, words.section, words.link]
         page = plain_slug(requirement) if requirement in self._judged else ""
@@ -71,9 +71,9 @@ class CasePages:
         examples: int,
         failing: int = 0,
     ) -> dict[str, Any]:
-        """Return what the page of one case is drawn from; ``parts`` are the excerpts of its
-        ``examples`` (:func:`brokerproof.reports.model.excerpts.excerpt`), of which ``failing``
-        violated something."""
+        """Return the data of one case's page; ``parts`` are the excerpts of its ``examples``
+        (:func:`brokerproof.reports.model.excerpts.excerpt`), of which ``failing`` had violations.
+        """
         run = self._runs[case.run]
         values: dict[str, Any] = {
             "case": case.case,
@@ -109,14 +109,14 @@ class CasePages:
 
 
 def target_facts(target: Mapping[str, Any]) -> str:
-    """Return broker, version and kind of a target, and whose promises it was judged by."""
+    """Return broker, version and kind of a target, and the profile by which it was judged."""
     broker = f"{target.get('broker') or ''} {target.get('version') or ''}".strip()
     promises = target.get("profile") or "its specifications alone"
     return f"{broker} · {target.get('kind') or ''} · judged by what {promises} promises"
 
 
 def worst_first(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a case's findings by verdict, violations first among those of one verdict."""
+    """Return a case's findings by verdict, violations first within a verdict."""
     order = list(MEANINGS)
     return sorted(
         findings,
@@ -125,8 +125,8 @@ def worst_first(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _lateness(run: Run, target: str) -> list[int]:
-    """How late this host's timer was in 99 of 100 measurements and at most, in nanoseconds; nothing
-    where the run did not measure it."""
+    """The lateness of this host's timer in nanoseconds (99th percentile and maximum); empty if not
+    measured."""
     try:
         canary = run.header["host"]["canary"][target]
         return [int(canary["p99_ns"]), int(canary["worst_ns"])]
@@ -135,8 +135,8 @@ def _lateness(run: Run, target: str) -> list[int]:
 
 
 def _before(run: Run, case: CaseRow) -> list[str]:
-    """The baseline that the run was compared with, when that started, and the verdict of the case
-    there: empty for a case that was not there. Nothing where the header does not say."""
+    """The run's baseline, its start, and the case's verdict there (empty if it was missing there).
+    Empty without a baseline in the header."""
     try:
         recorded = run.header["baseline"]
         baseline = [str(recorded["run"]), str(recorded.get("started") or "")]
@@ -176,12 +176,12 @@ def _gauges(case: CaseRow) -> list[list[Any]]:
 
 
 def _web_address(link: str) -> str:
-    """``link``, or nothing for another scheme: a page must not run what a result holds."""
+    """``link``, or nothing for another scheme: a page must not execute content of a result."""
     return link if link.startswith(("https://", "http://")) else ""
 
 
 def entry(case: CaseRow, findings: Sequence[Mapping[str, Any]]) -> str:
-    """An entry for a list of known deviations, filled in as far as the page knows it."""
+    """An entry for a list of known deviations, filled in as far as possible."""
     violated = next(
         (finding for finding in findings if finding["seen"] == "VIOLATED"),
         findings[0] if findings else None,

@@ -1,5 +1,5 @@
 """Every case of the index as packed data: columns of small numbers, compressed, so that a hundred
-thousand are one page."""
+thousand fit on one page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DETAIL = 260
 
 
 class _Numbers:
-    """Numbers things in the order in which they are first seen."""
+    """Numbers things in order of first occurrence."""
 
     def __init__(self) -> None:
         self._places: dict[Hashable, int] = {}

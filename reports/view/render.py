@@ -1,5 +1,4 @@
-"""Fills the templates that the driver fills: the index, a page for each target and for each
-requirement."""
+"""Fills the driver's templates: the index, and a page for each target and requirement."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class Pages:
         )
 
     def summary(self, model: Model, first: Overview) -> str:
-        """The page that prints on one sheet: areas and causes of the last run of each target."""
+        """The page to print on one sheet: areas and causes of the last run of each target."""
         targets = min(max(_SHEET_CAUSES), len(model.latest))
         return (
             templates()
@@ -70,18 +69,18 @@ class Pages:
         )
 
     def case(self, facts: Mapping[str, Any]) -> str:
-        """The page that draws the case which its address names, from ``facts`` of the runs and the
+        """The page that draws the case named in its address, from ``facts`` of the runs and the
         chunks of cases."""
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         return templates().get_template("case.html.j2").render(facts=Markup(text))
 
     def moved(self, row: CaseRow) -> str:
-        """A page that leads from where a case's page was in older reports to where it is."""
+        """A redirect from the address of a case's page in older reports."""
         return templates().get_template("moved.html.j2").render(page=row.page, case=row.case)
 
     def findings(self, model: Model, findings: Iterable[Mapping[str, Any]], most: int) -> str:
-        """The page that needs no script: the ``most`` worst cases that did not pass, with
-        requirements and observations; what was skipped, by reason."""
+        """The page without scripts: the ``most`` worst cases that did not pass, with requirements
+        and observations; skipped cases by reason."""
         named = [row for row in model.cases if row.verdict not in ("PASS", "SKIP")]
         listed: dict[tuple[str, str, str], tuple[CaseRow, list[Any]]] = {
             (row.run, row.target, row.case): (row, []) for row in named[:most]
@@ -115,7 +114,7 @@ class Pages:
         return templates().get_template("target.html.j2").render(broker=broker)
 
     def behaviours(self, model: Model, rows: Sequence[Row]) -> str:
-        """The page that compares the targets where texts leave things open."""
+        """The page that compares the targets where specifications leave a choice."""
         return (
             templates()
             .get_template("behaviours.html.j2")
@@ -128,7 +127,7 @@ class Pages:
         )
 
     def shared(self) -> dict[str, str]:
-        """The files that the pages of requirements share, by name."""
+        """The files shared by the requirement pages, by name."""
         loaded = templates().globals
         return {STYLE: str(loaded["style"]), THEME: str(loaded["theme"])}
 
@@ -138,8 +137,7 @@ class Pages:
 
 
 def facts(run: Run) -> dict[str, str]:
-    """Return the facts that the index shows of a run, by label; facts missing in the header are
-    left out."""
+    """Return the facts about a run for the index, by label, without those missing in the header."""
     head, host = run.header, run.header.get("host")
     host = host if isinstance(host, dict) else {}
     command = head.get("command")

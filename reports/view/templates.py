@@ -1,4 +1,4 @@
-"""The templates with what all of them use: loaded once a process, the driver or a worker."""
+"""The templates and their common functions, loaded once per process (driver or worker)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCRIPTS = (THEME, "index.js", "words.js", "drawings.js", "case.js")
 
 @cache
 def templates() -> Environment:
-    """The environment of all templates; whatever they are given is escaped."""
+    """The environment of all templates; all input is escaped."""
     environment = Environment(
         loader=PackageLoader("brokerproof.reports.view", "."),
         autoescape=True,
@@ -67,22 +67,22 @@ def templates() -> Environment:
 
 
 def _digest(script: str) -> str:
-    """Return the content security policy's hash of this script: a page runs no other."""
+    """Return the content security policy's hash of this script, the only one that a page runs."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def of_requirement(requirement: str) -> str:
-    """The page of a requirement, from the report's folder."""
+    """The page of a requirement, relative to the report's folder."""
     return f"requirements/{plain_slug(requirement)}.html"
 
 
 def of_target(target: str) -> str:
-    """The page of a target, from the report's folder."""
+    """The page of a target, relative to the report's folder."""
     return f"targets/{plain_slug(target)}.html"
 
 
 def by_verdict(listed: Sequence[tuple[CaseRow, Any]]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each verdict with its cases, in the order of the list."""
+    """Yield each verdict with its cases, in the usual order."""
     for verdict, some in groupby(listed, key=lambda entry: entry[0].verdict):
         yield verdict, list(some)
 
@@ -93,21 +93,20 @@ def took(duration_s: float) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A case's name that may be broken between its words, six characters or more behind the last
-    place, and is then still found and copied as it is."""
+    """A case's name with possible line breaks between words, at least six characters apart, which
+    do not affect searching and copying."""
     return Markup(re.sub(r"(.{6,}?[_.])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def in_css(text: str) -> Markup:
-    """``text`` as a string of CSS, whatever is in it: all that is no letter or digit is written by
-    its number."""
+    """Any ``text`` as a CSS string: everything but letters and digits is escaped by number."""
     return Markup(
         f'"{"".join(char if char.isascii() and char.isalnum() else f"{chr(92)}{ord(char):06x}" for char in text)}"'  # noqa: E501
     )
 
 
 def paragraphs(doc: str) -> list[str]:
-    """A docstring without the line ends that were there for the editor."""
+    """A docstring without its line breaks."""
     return [
         " ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", doc) if paragraph.strip()
     ]

@@ -20,13 +20,12 @@ Each copy counts as one message, whatever the number of queues.
 
 When
 ----
-A message is charged when it is routed to at least one queue. Each queue gives its
-reference back when the message has left it for good: acknowledged, delivered where nothing is to be
-acknowledged, given up, or gone with its queue. A message that was delivered and is not settled
-still counts. With its last reference the message is gone, and its charge with it.
+A message is charged when it is routed to at least one queue. Each queue releases its reference when
+the message leaves it permanently: acknowledged, delivered without need of an acknowledgement,
+dropped, or deleted with its queue. A delivered but unsettled message still counts. The charge ends
+with the last reference.
 
-A message that was sent in a transaction is charged, without references, from then on until the
-transaction ends.
+A message sent in a transaction is charged, without references, until the transaction ends.
 
 Full
 ----

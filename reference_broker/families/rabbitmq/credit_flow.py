@@ -1,10 +1,10 @@
-"""Credit between who hands messages on and who works them off (RABBITMQ-FLOW-conn-2), as between
-RabbitMQ's processes.
+"""Credit between a sender and a receiver of messages (RABBITMQ-FLOW-conn-2), as between RabbitMQ's
+processes.
 
-The sender begins with :data:`INITIAL` messages and spends one on each. The receiver gives
-:data:`MORE` back whenever it has worked off as many. A sender that has none left is blocked; if it
-is a receiver itself it goes on to work off what comes, but gives nothing back before it has credit
-again. So what is slow at the end of a chain stops its beginning::
+The sender begins with credit for :data:`INITIAL` messages. The receiver grants :data:`MORE`
+whenever it has processed as many. A sender without credit is blocked; if it is a receiver itself,
+it continues to process its input, but grants nothing until it has credit again. So a slow end of a
+chain stops its beginning::
 
     connection -> channel -> queue
 

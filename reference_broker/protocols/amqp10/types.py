@@ -20,11 +20,11 @@ list           list                    symbol       :class:`Symbol`
 map            dict, :class:`Pairs`    array        :class:`Array`
 =============  ==================      ===========  ===================
 
-A described value is :class:`Described`. Decimals are kept as the bytes they are: nothing here
-computes with them.
+A described value is :class:`Described`. Decimals are kept as bytes, because nothing here computes
+with them.
 
-A map is a dict unless Python's idea of equal keys is coarser than AMQP's (a uint 1 and a long 1 are
-two keys) or a key cannot be hashed; then it is :class:`Pairs`, and nothing is lost.
+A map is a dict, or :class:`Pairs` if a key cannot be hashed or two keys are equal in Python but not
+in AMQP (a uint 1 and a long 1).
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ With cx,cy from the client, m the acceptor's ``heartBeatToConnectionTtlModifier`
 Products and quotients are IEEE doubles, truncated to a signed 64-bit integer that saturates: the
 modifier is a decimal.
 
-Without the header (and always in 1.0, which has no heartbeats) there is no header in the answer,
-no beats, and TTL0. The specifications want a missing header treated as 0,0 (STOMP11-HB-05,
-STOMP12-HB-05): it is, because with cx = 0 and cy = 0 neither side sends, whatever sy says.
+Without the header (and always in 1.0, which has no heartbeats) there is no header in the answer, no
+beats, and TTL0. The specifications treat a missing header as 0,0 (STOMP11-HB-05, STOMP12-HB-05),
+and so does this: with cx = 0 and cy = 0 neither side sends, whatever sy is.
 
-A hi below cx lets a connection die before the client owes a beat. That is the configuration's wish;
-the agreement says what we ask for, and a client that wants to live sends that often.
+With hi below cx, a connection ends before the client owes a beat. That is what was configured; the
+answer states what we request, and a client that beats that often stays connected.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
-"""The report's tables, each a small pure function: of Arrow tables, which this process holds, for
-results; of Spark's DataFrames for what grows with the recording."""
+"""The report's tables, each a small pure function: on Arrow tables in this process for results, on
+Spark's DataFrames for data that grows with the recording."""

@@ -27,7 +27,7 @@ def addresses(trace: DataFrame) -> DataFrame:
     """``run, target, case, part, position, at_ns, address, what, value``: a row for each reading,
     at the instant of the answer. ``what`` is ``size`` (bytes of memory charged to the address),
     ``messages``, ``pages`` (files), or ``paging`` (1 while sent messages go to disk, are dropped or
-    refused). Answers that are no number are left out."""
+    refused). Non-numeric answers are omitted."""
     stomp = trace.where((F.col("protocol") == "STOMP") & (F.col("vantage") != "BROKER"))
     named = F.create_map(*[F.lit(name) for pair in ATTRIBUTES.items() for name in pair])
     asked = (
@@ -59,7 +59,7 @@ def addresses(trace: DataFrame) -> DataFrame:
 
 
 def _number(answer: Column) -> Column:
-    """The value of a JSON array of one number or truth; null for anything else."""
+    """The value of a JSON array with one number or boolean; null for anything else."""
     bare = F.regexp_extract(answer, r"^\s*\[\s*(\d+|true|false)\s*\]\s*$", 1)
     truth = F.when(bare == "true", F.lit(1)).when(bare == "false", F.lit(0))
     return F.coalesce(truth.cast("long"), bare.try_cast("long"))

@@ -1,4 +1,4 @@
-"""What each target did where a text leaves it open."""
+"""The behaviour of each target where a specification leaves it open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEHAVIOURS = pa.schema([(name, pa.string()) for name in ("run", "target", "behav
 
 
 def behaviours(results: pa.Table) -> pa.Table:
-    """``run, target, behaviour, value``: a row for each value that a case saw."""
+    """``run, target, behaviour, value``: a row for each value observed by a case."""
     columns = (results.column(name).to_pylist() for name in ("run", "target", "behaviours"))
     seen = {
         (run, target, name, value): None

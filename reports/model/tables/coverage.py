@@ -10,8 +10,8 @@ def coverage(catalogue: pa.Table, findings: pa.Table) -> pa.Table:
     """The catalogue with ``cases`` (that cite it), ``judged`` (findings that held or not) and
     ``covered``.
 
-    ``covered`` is whether a finding on any target saw the requirement hold or not; a requirement
-    that was only cited is not covered.
+    ``covered``: a finding on any target judged the requirement; one that was only cited is not
+    covered.
     """
     seen = pc.is_in(findings.column("seen"), value_set=pa.array(["HELD", "VIOLATED"]))
     unjudged = pc.is_in(findings.column("verdict"), value_set=pa.array(["SKIP", "ERROR"]))

@@ -1,4 +1,4 @@
-"""Every MESSAGE that a STOMP consumer got, and the frame that settled it by name."""
+"""Every MESSAGE to a STOMP consumer, and the frame that settled it by name."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def deliveries(trace: DataFrame) -> DataFrame:
     """``run, target, case, part, position, conn, queue, subscription, message, redelivered, at_ns,
     size, settled_by, settled_ns, held_ns``.
 
-    ``message`` is what a settlement names (header ``ack``, else ``message-id``). ``settled_by`` is
-    ``ACK`` or ``NACK``, null where no frame names the delivery: in mode auto, or where in mode
+    ``message`` is the id used in settlements (header ``ack``, else ``message-id``). ``settled_by``
+    is ``ACK`` or ``NACK``, null where no frame names the delivery: in mode auto, or where in mode
     client a later one covers it. ``held_ns`` is the time between both.
     """
     stomp = trace.where(F.col("protocol") == "STOMP")

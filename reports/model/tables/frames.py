@@ -1,4 +1,4 @@
-"""The wire's contents, one flat row per frame or heartbeat or run of loose bytes."""
+"""The traffic, one flat row per frame, heartbeat or run of other bytes."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def frames(trace: DataFrame) -> DataFrame:
 
 
 def printable(data: Column, most: int) -> Column:
-    """Return the first ``most`` bytes as text; what is not printable ASCII becomes a dot, and
+    """Return the first ``most`` bytes as text; anything but printable ASCII becomes a dot, and
     secrets are blanked."""
     return F.regexp_replace(blanked_bytes(data, most), "[^\\x20-\\x7e]", ".")

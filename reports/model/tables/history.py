@@ -35,9 +35,9 @@ def history(cases: pa.Table, runs: Sequence[str]) -> pa.Table:
     case; the argument ``runs`` has names in order of start.
 
     ``first`` and ``last`` are the verdicts of the first and the last run that judged the case,
-    ``verdicts`` how many different ones there were, ``course`` which way it went from first to last
-    (as ``brokerproof diff`` says it), and the column ``runs`` an array of ``place, run, verdict``
-    in order of start, as long as there are runs.
+    ``verdicts`` the number of different ones, ``course`` the change from first to last (in the
+    terms of ``brokerproof diff``), and the column ``runs`` an array of ``place, run, verdict`` for
+    every run, in order of start.
     """
     places = {run: place for place, run in enumerate(runs)}
     case = itemgetter("target", "case")

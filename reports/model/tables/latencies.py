@@ -16,10 +16,10 @@ ACCURACY = 10_000
 def latencies(trace: DataFrame) -> DataFrame:
     """``run, target, case, what, count, p50_ns, p90_ns, p99_ns, most_ns``.
 
-    ``what`` is ``receipt``, from a STOMP frame that asks for one to its RECEIPT on the same
-    connection, or ``delivery``, from a SEND to the first MESSAGE with its body in the same example;
-    bodies that were sent more than once are left out. Quantiles are Spark's approximate ones (one
-    part in 10,000 of the count).
+    ``what`` is ``receipt``, from a STOMP frame that requests one to its RECEIPT on the same
+    connection, or ``delivery``, from a SEND to the first MESSAGE with its body in the same example,
+    without bodies sent more than once. Quantiles are Spark's approximate ones (one part in 10,000
+    of the count).
     """
     stomp = trace.where(F.col("protocol") == "STOMP")
     sent, got = (

@@ -46,7 +46,7 @@ def liveness(trace: DataFrame) -> DataFrame:
 
 
 def _gap(kinds: tuple[str, ...], edges: Column) -> Column:
-    """Return the time since the one before, at bytes of ``kinds`` and at either end of the
+    """Return the time since the previous sign, at bytes of ``kinds`` and at either end of the
     connection; null elsewhere."""
     mark = F.col("kind").isin(*kinds) | edges
     before = (

@@ -1,4 +1,4 @@
-"""Requirement by target: the worst verdict that any case's finding has."""
+"""Requirement by target: the worst verdict of any case's finding."""
 
 from __future__ import annotations
 

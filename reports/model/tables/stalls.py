@@ -1,4 +1,4 @@
-"""Producers that had to wait: blocked by a full address, or by a broker that takes its time."""
+"""Producers that had to wait, because of a full address or a slow broker."""
 
 from __future__ import annotations
 

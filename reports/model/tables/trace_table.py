@@ -1,4 +1,4 @@
-"""The tables that grow with the recording, written only where somebody asks for them."""
+"""The tables that grow with the recording, written only on request."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from brokerproof.reports.model.tables.deliveries import SCOPE, value
 def held(deliveries: DataFrame) -> DataFrame:
     """``run, target, case, part, conn, subscription, at_ns, messages, octets``: a row for each
     change, of the deliveries that a frame settles by name; ``messages`` and ``octets`` are held
-    behind it."""
+    after it."""
     counted = deliveries.where(F.col("settled_by").isNotNull())
     line = (*SCOPE, "conn", "subscription")
     came = counted.select(
@@ -41,8 +41,8 @@ def held(deliveries: DataFrame) -> DataFrame:
 
 def credit(trace: DataFrame) -> DataFrame:
     """``run, target, case, part, position, conn, at_ns, direction, channel, handle, delivery_count,
-    link_credit, drain, next_incoming_id, incoming_window, next_outgoing_id``: every AMQP flow as it
-    was said; ``handle`` is null in flows that are about the session alone."""
+    link_credit, drain, next_incoming_id, incoming_window, next_outgoing_id``: every AMQP flow as
+    sent; ``handle`` is null in flows of the session alone."""
     flows = trace.where((F.col("protocol") == "AMQP") & (F.col("command") == "flow"))
 
     def number(name: str) -> Column:
