@@ -1,1 +1,1 @@
-"""Seeded faults of the reference broker, and whether the suites see them."""
+"""Seeded faults of the reference broker, and whether the suites detect them."""

@@ -1,4 +1,4 @@
-"""All mutants, by name, and the controls that stand beside them."""
+"""All mutants and controls, by name."""
 
 import importlib
 import pkgutil

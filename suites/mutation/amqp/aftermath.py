@@ -1,5 +1,5 @@
-"""Faults behind the answer that an AMQP 1.0 case waits for: the answer is right, and what follows
-is not."""
+"""Faults after the answer that an AMQP 1.0 case waits for: the answer is right, but what follows is
+wrong."""
 
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.amqp10 import refusal
@@ -15,7 +15,7 @@ amqp10_aftermath = Group("amqp10-aftermath")
 
 @amqp10_aftermath.after(Session, "break_link", breaks="AMQP10-LINK-10")
 def broken_link_speaks(reached, self, link, problem):
-    """A link that was detached with an error sends a flow half a second later."""
+    """A link sends a flow half a second after it was detached with an error."""
     reached()
 
     def speak(now):
@@ -50,7 +50,8 @@ def idle_connection_ends_without_close(reached, self, opened, channel):
 
 @amqp10_aftermath.after(AmqpConnection, "_open", breaks="AMQP10-IDLE-01")
 def idle_connection_ends_early(reached, self, opened, channel):
-    """A connection is closed for silence four seconds after its open, and thirty were agreed on."""
+    """A connection is closed for silence four seconds after its open instead of the agreed
+    thirty."""
 
     def end(now):
         if reached(self._state is State.OPENED):
@@ -61,7 +62,7 @@ def idle_connection_ends_early(reached, self, opened, channel):
 
 @amqp10_aftermath.override(Session, "settle_incoming", breaks="AMQP10-DISP-03")
 def settles_again(original, reached, self, delivery_id, state):
-    """An accepted delivery is settled once more a second later."""
+    """An accepted delivery is settled again a second later."""
     original(self, delivery_id, state)
 
     def again(now):
@@ -74,7 +75,7 @@ def settles_again(original, reached, self, delivery_id, state):
 
 @amqp10_aftermath.override(OutgoingLink, "_send", breaks="AMQP10-CREDIT-09")
 def sends_late_without_credit(original, reached, self, id, payload, large):
-    """A link without credit sends its last message once more, two seconds later."""
+    """A link without credit sends its last message again two seconds later."""
     original(self, id, payload, large)
     session = self.session
 

@@ -1,4 +1,4 @@
-"""Faults of AMQP 0-9-1: prefetch, confirms, limits of queues, heartbeats, what is redelivered."""
+"""Faults of AMQP 0-9-1: prefetch, confirms, limits of queues, heartbeats, redelivery."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def a_settled_delivery_keeps_its_place(original, reached, self):
 
 @amqp091.mutant("AMQP091-QOS-03")
 def a_prefetch_without_acknowledgement(patch, reached):
-    """A consumer without acknowledgement is held to the prefetch, which nothing ever gives back."""
+    """A consumer without acknowledgement is limited by the prefetch, which is never replenished."""
 
     @patch.result(Consumer)
     def has_room(room, self):
@@ -50,13 +50,13 @@ def a_prefetch_without_acknowledgement(patch, reached):
 
 @amqp091.override(Channel, "collect", breaks="AMQP091-ACK-02")
 def multiple_is_one(original, reached, self, tag, multiple):
-    """An acknowledgement with multiple is about its own tag alone."""
+    """An acknowledgement with multiple settles only its own tag."""
     return original(self, tag, False if reached(multiple and tag in self.unacked) else multiple)
 
 
 @amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01 AMQP091-ACK-03")
 def an_unknown_tag_is_ignored(original, reached, self, tag, multiple):
-    """An acknowledgement of a tag that waits for none does nothing."""
+    """An acknowledgement of a tag that is not outstanding does nothing."""
     return [] if reached(tag and tag not in self.unacked) else original(self, tag, multiple)
 
 
@@ -71,7 +71,7 @@ def never_redelivered(original, reached, self, consumer, tag, redelivered, what)
 
 @amqp091.override(Topology, "declare", breaks="RABBITMQ-AMQP091-LEN-01 RABBITMQ-AMQP091-LEN-02")
 def a_limit_of_bytes_is_exclusive(original, reached, self, name, limits, **arguments):
-    """A queue that has exactly as many bytes as it may counts as one that has too many."""
+    """A queue with exactly its limit of bytes counts as over the limit."""
     if reached(limits.size):
         limits = replace(limits, size=limits.size - 1)
     return original(self, name, limits, **arguments)
@@ -79,7 +79,7 @@ def a_limit_of_bytes_is_exclusive(original, reached, self, name, limits, **argum
 
 @amqp091.result(Topology, "route", breaks="RABBITMQ-AMQP091-LEN-02")
 def a_refusal_is_confirmed(right, self, message, queues):
-    """A message that a full queue refuses is told as taken."""
+    """A message that a full queue refuses is confirmed."""
     return True
 
 
@@ -100,14 +100,14 @@ def exclusive_queues_stay(original, reached, self, conn):
 
 @amqp091.override(HeartBeats, "is_dead", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01")
 def one_missed_beat_is_enough(original, reached, self, now):
-    """A client is given up at the first look that finds nothing."""
+    """A client is disconnected at the first check that finds silence."""
     dead = original(self, now)
     return dead or reached.instead(dead, self._missed >= 1)
 
 
 @amqp091.mutant("AMQP091-HB-02 RABBITMQ-AMQP091-HB-01")
 def beats_are_forgotten(patch, reached):
-    """The server sends every third heartbeat only."""
+    """The server sends only every third heartbeat."""
     patch.set(HeartBeats, "turn", 0)
 
     @patch.override(HeartBeats)
@@ -118,21 +118,21 @@ def beats_are_forgotten(patch, reached):
 
 @amqp091.after(HeartBeats, "beat_due", breaks="AMQP091-HB-02 RABBITMQ-AMQP091-HB-01")
 def beats_late_by_a_tenth(reached, self, now):
-    """The server sends a heartbeat every interval and a tenth."""
+    """The server sends a heartbeat every 1.1 intervals."""
     reached()
     self.send_at = now + self._interval * 11 // 10
 
 
 @amqp091.after(HeartBeats, "is_dead", breaks="RABBITMQ-AMQP091-HB-01")
 def given_up_a_tenth_late(reached, self, now):
-    """The server looks every interval and a tenth whether a client is silent."""
+    """The server checks for a silent client every 1.1 intervals."""
     reached()
     self.look_at = now + self._interval * 11 // 10
 
 
 @amqp091.after(HeartBeats, "is_dead", breaks="AMQP091-HB-03 RABBITMQ-AMQP091-HB-01")
 def given_up_a_fifth_early(reached, self, now):
-    """The server looks every four fifths of an interval whether a client is silent."""
+    """The server checks for a silent client every 0.8 intervals."""
     reached()
     self.look_at = now + self._interval * 4 // 5
 

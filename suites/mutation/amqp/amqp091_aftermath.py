@@ -1,5 +1,5 @@
-"""Faults behind the answer that an AMQP 0-9-1 case waits for: the answer is right, and what follows
-is not."""
+"""Faults after the answer that an AMQP 0-9-1 case waits for: the answer is right, but what follows
+is wrong."""
 
 from collections import Counter
 
@@ -27,7 +27,7 @@ def _after(connection, delay, action):
 
 @amqp091_aftermath.after(Channel, "refuse", breaks="AMQP091-CHAN-02")
 def closed_channel_speaks(reached, self, problem, method):
-    """A channel that an exception closed sends a method half a second later."""
+    """A channel sends a method half a second after an exception closed it."""
 
     def speak():
         if reached(self.is_closing):
@@ -38,7 +38,7 @@ def closed_channel_speaks(reached, self, problem, method):
 
 @amqp091_aftermath.mutant("AMQP091-CONS-03")
 def cancelled_consumer_gets_one_more(patch, reached):
-    """A consumer whose cancel was confirmed gets its last message once more a second later."""
+    """A consumer gets its last message again a second after its cancel was confirmed."""
     last = {}
 
     @patch.before(Channel)
@@ -58,7 +58,7 @@ def cancelled_consumer_gets_one_more(patch, reached):
 
 @amqp091_aftermath.override(Channel, "tell", breaks="RABBITMQ-AMQP091-CONF-01")
 def confirms_again(original, reached, self, method):
-    """A confirm is sent once more a second later."""
+    """A confirm is sent again a second later."""
     original(self, method)
     if isinstance(method, commands.Basic.Ack):
 

@@ -1,5 +1,5 @@
-"""Faults of AMQP 0-9-1's connections and channels: heartbeats, limits that were agreed on, what an
-error ends, closing."""
+"""Faults of AMQP 0-9-1's connections and channels: heartbeats, negotiated limits, effects of
+errors, closing."""
 
 from unittest import mock
 
@@ -21,8 +21,7 @@ amqp091_connections = Group("amqp091-connections", "reference-rabbitmq")
 
 @amqp091_connections.before(Amqp091Connection, "_tune_ok", breaks="AMQP091-HB-06")
 def none_is_what_was_proposed(reached, self, now, method):
-    """A client that wants no heartbeats gets those that the server proposed, and has to send
-    some."""
+    """A client that wants no heartbeats gets the server's proposed interval, and must send some."""
     if reached(not method.heartbeat):
         method.heartbeat = self.acceptor.amqp091.heartbeat_s
 
@@ -30,14 +29,14 @@ def none_is_what_was_proposed(reached, self, now, method):
 @amqp091_connections.before(Amqp091Connection, "_on_silence_check")
 @breaks("AMQP091-HB-03 RABBITMQ-AMQP091-HB-01")
 def nobody_is_given_up(reached, self, now):
-    """A client may be silent for ever."""
+    """A client may be silent forever."""
     if reached(self._beats is not None):
         self._beats.on_bytes_received()
 
 
 @amqp091_connections.mutant("AMQP091-HB-04")
 def silence_is_answered(patch, reached):
-    """A client that is given up for its silence is told so with connection.close."""
+    """A client disconnected for silence gets connection.close."""
     looking = patch.during(Amqp091Connection, "_on_silence_check")
 
     @patch.before(Amqp091Connection)
@@ -48,7 +47,7 @@ def silence_is_answered(patch, reached):
 
 @amqp091_connections.override(Amqp091Connection, "_frame", breaks="AMQP091-HB-01")
 def a_heart_beat_counts_on_any_channel(original, reached, self, type, channel, payload, method):
-    """A heartbeat on a channel of its own is taken like one on channel 0."""
+    """A heartbeat on any channel is accepted like one on channel 0."""
     original(self, type, 0 if reached(type == HEARTBEAT and channel) else channel, payload, method)
 
 
@@ -64,15 +63,14 @@ def frames_of_any_size_are_taken(reached, self, now, method):
 
 @amqp091_connections.after(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-05")
 def the_overhead_is_forgotten(reached, self, now, method):
-    """A body is cut so that its frames have frame-max bytes of payload, beside what a frame has of
-    its own."""
+    """A body is cut into frames with frame-max bytes of payload, plus the frame's own bytes."""
     if reached(self.frame_max):
         self.frame_max += 8
 
 
 @amqp091_connections.before(Amqp091Connection, "_open_channel", breaks="AMQP091-TUNE-06")
 def channels_are_not_counted(reached, self, number, method):
-    """A client may have more channels than were agreed on."""
+    """A client may have more channels than negotiated."""
     if reached(self._channel_max and number > self._channel_max):
         self._channel_max = 0
 
@@ -102,7 +100,7 @@ def a_close_is_not_answered(self, method, channel=0):
 
 @amqp091_connections.before(Amqp091Connection, "_method", breaks="AMQP091-CLOSE-02")
 def a_closing_connection_declares_exchanges(reached, self, channel, payload):
-    """Behind its own close of the connection the server goes on to declare exchanges."""
+    """After its own close of the connection the server still declares exchanges."""
     declares = self._state is State.CLOSING and payload[:4] == b"\0\x28\0\x0a"
     if reached(declares):
         method = methods.read(payload)
@@ -111,7 +109,7 @@ def a_closing_connection_declares_exchanges(reached, self, channel, payload):
 
 @amqp091_connections.mutant("AMQP091-CLOSE-04")
 def a_closing_channel_goes_on(patch, reached):
-    """Behind its own close of a channel the server goes on to answer what comes on it."""
+    """After its own close of a channel the server still answers its methods."""
 
     @patch.override(Amqp091Connection)
     def _method(original, self, channel, payload):
@@ -132,7 +130,7 @@ def a_closing_channel_goes_on(patch, reached):
 
 @amqp091_connections.override(Amqp091Connection, "_start_ok", breaks="RABBITMQ-AMQP091-AUTH-01")
 def a_refused_login_is_not_told(original, reached, self, method):
-    """A client that understands it is not told that its login was refused."""
+    """A client with the capability does not get the refusal of its login."""
     try:
         original(self, method)
     except Refusal as problem:
@@ -146,7 +144,7 @@ def a_refused_login_is_not_told(original, reached, self, method):
 
 @amqp091_connections.override(Consumer, "has_room", breaks="AMQP091-CHAN-05")
 def the_flow_of_content_goes_on(original, reached, self):
-    """A client that has asked for no content for a while gets some."""
+    """A client gets content after it stopped the flow."""
     active = self.channel.active
     with mock.patch.object(self.channel, "active", True):
         room = original(self)
@@ -155,7 +153,7 @@ def the_flow_of_content_goes_on(original, reached, self):
 
 @amqp091_connections.mutant("AMQP091-CHAN-05")
 def the_flow_of_content_does_not_come_back(patch, reached):
-    """A client that asks for content again does not get what waited meanwhile."""
+    """A client that resumes the flow does not get the waiting messages."""
     patch.set(Channel, "was_active", True)
 
     @patch.override(Channel)

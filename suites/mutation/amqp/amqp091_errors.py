@@ -1,5 +1,4 @@
-"""Faults of AMQP 0-9-1's exceptions: mistakes of a client that have no consequence, or the wrong
-one."""
+"""Faults of AMQP 0-9-1's exceptions: client mistakes without a consequence, or with a wrong one."""
 
 from unittest import mock
 
@@ -49,22 +48,22 @@ def _coded(patch, reached, right, wrong=errors.INTERNAL_ERROR):
 
 @amqp091_errors.variant(_coded, errors.NOT_FOUND, errors.ACCESS_REFUSED, breaks=MISSING)
 def what_is_missing_is_forbidden():
-    """A name that does not exist is refused with 403."""
+    """An unknown name is refused with 403."""
 
 
 @amqp091_errors.variant(_coded, errors.NOT_FOUND, errors.NOT_ALLOWED, breaks=MISSING)
 def what_is_missing_ends_the_connection():
-    """A name that does not exist is an exception of the connection, 530."""
+    """An unknown name raises a connection exception, 530."""
 
 
 @amqp091_errors.variant(_coded, errors.PRECONDITION_FAILED, errors.NOT_FOUND, breaks=DIFFERENT)
 def preconditions_are_missing():
-    """A precondition that fails is refused with 404."""
+    """A failed precondition is refused with 404."""
 
 
 @amqp091_errors.variant(_coded, errors.PRECONDITION_FAILED, breaks=DIFFERENT)
 def preconditions_end_the_connection():
-    """A precondition that fails is an exception of the connection, 541."""
+    """A failed precondition raises a connection exception, 541."""
 
 
 @amqp091_errors.variant(_coded, errors.ACCESS_REFUSED, errors.NOT_FOUND, breaks=FORBIDDEN)
@@ -79,7 +78,7 @@ def what_is_locked_is_forbidden():
 
 @amqp091_errors.variant(_coded, errors.COMMAND_INVALID, breaks=INVALID)
 def invalid_commands_have_another_code():
-    """A command that cannot be there is refused with 541."""
+    """An invalid command is refused with 541."""
 
 
 @amqp091_errors.variant(_coded, errors.CHANNEL_ERROR, breaks=CHANNELS)
@@ -89,7 +88,7 @@ def errors_of_channels_have_another_code():
 
 @amqp091_errors.variant(_coded, errors.UNEXPECTED_FRAME, breaks=CONTENT)
 def bad_content_has_another_code():
-    """A content that is not whole is refused with 541."""
+    """An incomplete content is refused with 541."""
 
 
 @amqp091_errors.variant(_coded, errors.NOT_ALLOWED, breaks="AMQP091-CONS-01")
@@ -104,13 +103,13 @@ def what_is_not_implemented_has_another_code():
 
 @amqp091_errors.before(HANDLERS, commands.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-02")
 def a_prefetch_by_size_is_ignored(reached, channel, method):
-    """A prefetch by size is passed over."""
+    """A prefetch by size is ignored."""
     method.prefetch_size = reached.instead(method.prefetch_size, 0)
 
 
 @amqp091_errors.before(publishing, "publish", breaks="RABBITMQ-AMQP091-PUB-01")
 def immediate_is_ignored(reached, channel, method, *content):
-    """The flag immediate is passed over."""
+    """The flag immediate is ignored."""
     method.immediate = reached.instead(method.immediate, False)
 
 
@@ -118,7 +117,7 @@ def immediate_is_ignored(reached, channel, method, *content):
 
 
 def _passed_over(patch, reached, *codes):
-    """Mistakes with these codes, of a client that is let in, do nothing at all."""
+    """Mistakes with these codes have no effect after the login."""
 
     @patch.override(Amqp091Connection)
     def _refuse(original, self, problem, channel, method):
@@ -158,7 +157,7 @@ def mistakes_on_a_connection_are_passed_over(patch, reached):
 
 @amqp091_errors.override(FrameParser, "next", breaks="AMQP091-FRAME-01")
 def unknown_types_are_passed_over(original, reached, self):
-    """A frame of an unknown type is passed over."""
+    """A frame of an unknown type is ignored."""
     while self.has(8) and self._data[self._at] not in (METHOD, HEADER, BODY, HEARTBEAT):
         size = int.from_bytes(self._data[self._at + 3 : self._at + 7])
         if not self.has(size + 8):
@@ -170,7 +169,7 @@ def unknown_types_are_passed_over(original, reached, self):
 
 @amqp091_errors.before(FrameParser, "next", breaks="AMQP091-FRAME-03")
 def frame_ends_are_not_looked_at(reached, self):
-    """The last byte of a frame may be any."""
+    """The last byte of a frame is not checked."""
     if self.has(7):
         size = int.from_bytes(self._data[self._at + 3 : self._at + 7])
         end = self._at + 7 + size
@@ -206,7 +205,7 @@ def wrong_frame_ends_are_answered():
 
 @amqp091_errors.before(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-02")
 def more_channels_are_cut_to_ours(reached, self, now, method):
-    """A client that tunes more channels than proposed gets as many as were."""
+    """A client that tunes more channels than proposed gets the proposed number."""
     most = self.acceptor.amqp091.channel_max or 65535
     method.channel_max = reached.instead(method.channel_max, min(method.channel_max, most))
 
@@ -226,13 +225,13 @@ def smaller_frames_are_the_least(reached, self, now, method):
 
 @amqp091_errors.before(Amqp091Connection, "_open", breaks="AMQP091-OPEN-01")
 def any_virtual_host_is_the_usual_one(reached, self, method):
-    """Whatever virtual host a client names, it gets the usual one."""
+    """A client gets the default virtual host, whichever it names."""
     method.virtual_host = reached.instead(method.virtual_host, "/")
 
 
 @amqp091_errors.override(login, "user", breaks="AMQP091-START-03")
 def unknown_mechanisms_are_let_in(original, reached, shared, conn, mechanism, response):
-    """A mechanism that was not offered lets anybody in."""
+    """Any mechanism that was not offered is accepted."""
     if mechanism in login.offered(shared, conn):
         return original(shared, conn, mechanism, response)
     reached()
@@ -241,8 +240,7 @@ def unknown_mechanisms_are_let_in(original, reached, shared, conn, mechanism, re
 
 @amqp091_errors.override(Amqp091Connection, "_command", breaks="AMQP091-START-04")
 def methods_out_of_turn_are_passed_over(original, reached, self, now, method):
-    """A method that is not due before the connection is open does nothing, and the next one is
-    waited for."""
+    """An unexpected method before the connection is open is ignored."""
     try:
         original(self, now, method)
     except errors.Refusal as problem:
@@ -252,7 +250,7 @@ def methods_out_of_turn_are_passed_over(original, reached, self, now, method):
 
 
 def _unanswered(patch, reached, of_amqp):
-    """A connection with another header, of AMQP or not, is closed without one."""
+    """A connection with a different header, AMQP or not, is closed without a header."""
 
     @patch.override(AmqpVersionDetector)
     def _refuse(original, self, header):
@@ -265,12 +263,12 @@ def _unanswered(patch, reached, of_amqp):
 
 @amqp091_errors.variant(_unanswered, True, breaks="AMQP091-VER-02")
 def other_versions_are_not_answered():
-    """A connection whose header has another version is closed without one."""
+    """A connection whose header has another version is closed without a header."""
 
 
 @amqp091_errors.variant(_unanswered, False, breaks="AMQP091-VER-03")
 def other_protocols_are_not_answered():
-    """A connection that begins with no header of AMQP is closed without one."""
+    """A connection that does not begin with an AMQP header is closed without a header."""
 
 
 @amqp091_errors.override(AmqpVersionDetector, "_refuse", breaks=HEADERS)
@@ -299,7 +297,7 @@ def start_says_another_version(patch, reached):
 
 @amqp091_errors.mutant("AMQP091-START-01")
 def start_speaks_no_english(patch, reached):
-    """Among the locales of connection.start there is no en_US."""
+    """The locales of connection.start lack en_US."""
     _saying(patch, reached, commands.Connection.Start, locales="de_DE en_GB")
 
 

@@ -1,4 +1,4 @@
-"""Faults of RabbitMQ's lives: of messages, of queues, and of dead letters."""
+"""Faults of RabbitMQ's expiry: of messages, queues, and dead letters."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, LimitedQueue
@@ -13,7 +13,7 @@ TTL = "RABBITMQ-AMQP091-TTL"
 
 @amqp091_expiry.before(LimitedQueue, "enqueue", breaks=f"{TTL}-02")
 def the_ttl_of_a_queue_goes_before_that_of_a_message(reached, self, message, *_):
-    """A message in a queue with a TTL does not expire by its own."""
+    """A message's own TTL is ignored in a queue with a TTL."""
     own = getattr(message, "lifetime", None)
     if own is not None and self.limits.ttl is not None and reached(own < self.limits.ttl):
         message.lifetime = None
@@ -21,7 +21,7 @@ def the_ttl_of_a_queue_goes_before_that_of_a_message(reached, self, message, *_)
 
 @amqp091_expiry.before(LimitedQueue, "settle", breaks=f"{TTL}-04")
 def what_is_requeued_lives_anew(reached, self, entries, outcome):
-    """A message that is requeued has all of its queue's or its own TTL again."""
+    """A requeued message starts its queue's or its own TTL again."""
     for entry in entries:
         own = getattr(entry.message, "lifetime", None) or self.limits.ttl
         if reached(own and outcome is not Outcome.ACCEPTED and entry.order in self._expiry):
@@ -30,7 +30,7 @@ def what_is_requeued_lives_anew(reached, self, entries, outcome):
 
 @amqp091_expiry.override(LimitedQueue, "enqueue", breaks=f"{TTL}-03")
 def a_ttl_of_zero_passes_consumers_by(original, reached, self, message, *more):
-    """A message expires on its way into a queue whose TTL is 0."""
+    """A message to a queue with TTL 0 expires before consumers are tried."""
     if reached(self.limits.ttl == 0):
         self.dead(self, message, EXPIRED)
     else:
@@ -59,7 +59,7 @@ def a_dead_letter_keeps_its_ttl(original, reached, *arguments):
     LimitedQueue, "enqueue", breaks="RABBITMQ-AMQP091-LEN-03", recreates="rabbitmq-server#14926"
 )
 def what_one_message_drops_dies_youngest_first(original, reached, self, *arguments, **options):
-    """Several messages that one message drops from the head are dead-lettered in reverse."""
+    """If one message drops several from the head, they are dead-lettered in reverse."""
     dead, dropped = self.dead, []
     self.dead = lambda *letter: dropped.append(letter)
     original(self, *arguments, **options)

@@ -1,5 +1,5 @@
-"""Faults of AMQP 0-9-1 that only some history of one channel shows: deliveries that are settled
-late, together, again, or behind the end of their consumer."""
+"""Faults of AMQP 0-9-1 that only certain histories of a channel show: deliveries settled late,
+together, repeatedly, or after the end of their consumer."""
 
 from pamqp import commands
 
@@ -27,7 +27,7 @@ LONG = 20
 
 @amqp091_histories.before(HANDLERS, commands.Basic.Recover, breaks=MORE)
 def recovered_deliveries_keep_their_room(reached, channel, method):
-    """A delivery that basic.recover takes back still counts against the prefetch."""
+    """A delivery requeued by basic.recover still counts against the prefetch."""
     for delivery in channel.unacked.values():
         if reached(delivery.consumer is not None):
             delivery.consumer.prefetch.take()
@@ -35,7 +35,7 @@ def recovered_deliveries_keep_their_room(reached, channel, method):
 
 @amqp091_histories.before(Channel, "settle", breaks=MORE)
 def cancelled_consumers_keep_room_of_the_channel(reached, self, settled, outcome):
-    """Deliveries of a consumer that was cancelled count against the channel's limit for ever."""
+    """Deliveries of a cancelled consumer count against the channel's limit forever."""
     for delivery in settled:
         if reached(delivery.consumer is not None and delivery.consumer.tag not in self.consumers):
             self.limit.take()
@@ -43,13 +43,13 @@ def cancelled_consumers_keep_room_of_the_channel(reached, self, settled, outcome
 
 @amqp091_histories.result(Prefetch, "has_room", breaks=LIMIT)
 def below_what_is_out_a_limit_is_none(right, self):
-    """A limit that was set below the number of deliveries that are out limits nothing."""
+    """A limit set below the number of outstanding deliveries has no effect."""
     return not self.limit or self.used != self.limit
 
 
 @amqp091_histories.before(Channel, "settle", breaks=LIMIT)
 def a_got_message_gives_room(reached, self, settled, outcome):
-    """The acknowledgement of a message that basic.get brought makes room for consumers."""
+    """Acknowledging a message from basic.get makes room for consumers."""
     for delivery in settled:
         if delivery.consumer is None:
             for consumer in self.consumers.values():
@@ -68,14 +68,14 @@ def requeued_deliveries_give_room_twice(reached, self, settled, outcome):
 
 @amqp091_histories.result(Channel, "_consumed", breaks=MORE)
 def room_of_the_channel_is_for_one_queue(queues, self):
-    """Where a channel with a limit has consumers of several queues, new room goes to one queue
-    alone."""
+    """If a channel with a limit has consumers of several queues, new room goes to only one
+    queue."""
     return dict(list(queues.items())[:1])
 
 
 @amqp091_histories.override(HANDLERS, commands.Basic.Qos, breaks=f"{CHANNEL_LIMIT} {MORE}")
 def a_larger_limit_waits_for_an_acknowledgement(original, reached, channel, method):
-    """A channel's limit that is raised brings nothing before the next acknowledgement."""
+    """Raising a channel's limit has no effect before the next acknowledgement."""
     waiting = list(channel.consumers.items())
     if reached(method.global_ and waiting):
         channel.consumers.clear()
@@ -105,14 +105,14 @@ def the_tenth_delivery_takes_no_room(reached, self, entry):
 
 @amqp091_histories.amends(UnackedDeliveries, "take_to", breaks=MULTIPLE)
 def long_ranges_leave_the_oldest(reached, taken, self, tag):
-    """Once a channel has had twenty deliveries a cumulative settlement leaves the oldest."""
+    """After twenty deliveries on a channel, a cumulative settlement omits the oldest."""
     if reached(len(taken) > 1 and tag > LONG):
         self[taken[0].tag] = taken.pop(0)
 
 
 @amqp091_histories.amends(UnackedDeliveries, "take_to", breaks=MULTIPLE)
 def ranges_leave_out_what_was_got(reached, taken, self, tag):
-    """A cumulative settlement is about the deliveries of consumers, and not of basic.get."""
+    """A cumulative settlement does not cover deliveries by basic.get."""
     for delivery in taken[:-1]:
         if reached(delivery.consumer is None):
             self[delivery.tag] = delivery
@@ -121,7 +121,7 @@ def ranges_leave_out_what_was_got(reached, taken, self, tag):
 
 @amqp091_histories.amends(UnackedDeliveries, "take_to", breaks=f"{MULTIPLE} {MORE}")
 def ranges_are_of_one_consumer(reached, taken, self, tag):
-    """A cumulative settlement is about the deliveries of the consumer whose tag it names."""
+    """A cumulative settlement covers only the deliveries of the tag's consumer."""
     for delivery in taken[:-1]:
         if reached(delivery.consumer is not taken[-1].consumer):
             self[delivery.tag] = delivery
@@ -140,7 +140,7 @@ def a_rollback_forgets_the_first_of_several(reached, undone, self):
 
 @amqp091_histories.override(Channel, "send_delivery", breaks=MARK)
 def a_third_delivery_is_the_first_again(original, reached, self, consumer, tag, redelivered, what):
-    """Of what is delivered a third time the mark is gone."""
+    """A third delivery is not marked as redelivered."""
     tags = vars(self.topology).setdefault("seen", {})
     tags[what.number] = tags.get(what.number, 0) + 1
     original(self, consumer, tag, False if reached(tags[what.number] > 2) else redelivered, what)

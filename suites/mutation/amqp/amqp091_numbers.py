@@ -16,21 +16,21 @@ DELIVERY_MODE, PRIORITY = b"\x10\x00", b"\x08\x00"
 
 @amqp091_numbers.before(publishing, "publish", breaks=ARRIVES)
 def high_priorities_dropped(reached, channel, publish, properties, body):
-    """A message whose priority is above 127 is confirmed and in no queue."""
+    """A message with a priority above 127 is confirmed, but reaches no queue."""
     if reached(properties[:2] == PRIORITY and properties[2] > 127):
         publish.routing_key = "nowhere"
 
 
 @amqp091_numbers.before(publishing, "publish", breaks=ARRIVES)
 def delivery_mode_of_zero_dropped(reached, channel, publish, properties, body):
-    """A message whose delivery-mode is 0 is confirmed and in no queue."""
+    """A message with delivery-mode 0 is confirmed, but reaches no queue."""
     if reached(properties == DELIVERY_MODE + bytes(1)):
         publish.routing_key = "nowhere"
 
 
 @amqp091_numbers.result(Prefetch, "has_room", breaks=ARRIVES)
 def prefetch_with_a_sign(room, self):
-    """A prefetch-count of 2^15 and more is taken for a negative one: nothing is delivered."""
+    """A prefetch-count of 2^15 or more is read as negative: nothing is delivered."""
     return False if self.limit >= 2**15 else room
 
 

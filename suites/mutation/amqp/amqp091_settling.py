@@ -20,7 +20,7 @@ amqp091_settling = Group("amqp091-settling", "reference-rabbitmq")
 
 @amqp091_settling.before(Channel, "tell", breaks="RABBITMQ-AMQP091-CONF-01")
 def several_confirms_are_one(reached, self, method):
-    """Where one confirm is for several messages it does not say so."""
+    """A confirm of several messages lacks multiple."""
     if reached(isinstance(method, commands.Basic.Ack) and method.multiple):
         method.multiple = False
 
@@ -33,7 +33,7 @@ def refusals_are_not_confirmed(self, method):
 
 @amqp091_settling.mutant("RABBITMQ-AMQP091-CONF-02")
 def a_return_comes_behind_its_confirm(patch, reached):
-    """A message that goes nowhere is confirmed, and returned then."""
+    """An unroutable message is confirmed before it is returned."""
     send = Channel.send_content
     returned = {}
 
@@ -82,7 +82,7 @@ def a_transaction_hides_nothing(reached, self, type, payload, method):
 
 @amqp091_settling.override(Channel, "frame", breaks="AMQP091-TX-01")
 def a_rollback_publishes(original, reached, self, type, payload, method):
-    """Messages of a transaction that was rolled back are queued with the next commit."""
+    """Messages of a rolled-back transaction are queued by the next commit."""
     kept = []
     if isinstance(method, commands.Tx.Rollback) and self.transaction is not None:
         kept = self.transaction.sends
@@ -93,7 +93,7 @@ def a_rollback_publishes(original, reached, self, type, payload, method):
 
 @amqp091_settling.before(HANDLERS, commands.Basic.Qos, breaks="RABBITMQ-AMQP091-QOS-01")
 def a_limit_of_a_channel_only_grows(reached, channel, method):
-    """The prefetch of a channel becomes larger, and never smaller."""
+    """The prefetch of a channel can grow, but not shrink."""
     if reached(method.global_ and 0 < method.prefetch_count < channel.limit.limit):
         method.prefetch_count = channel.limit.limit
 
@@ -101,7 +101,7 @@ def a_limit_of_a_channel_only_grows(reached, channel, method):
 @amqp091_settling.before(Channel, "collect", recreates="lavinmq#2206")
 @breaks("AMQP091-ACK-02 RABBITMQ-AMQP091-NACK-01")
 def all_of_nothing_is_unknown(reached, self, tag, multiple):
-    """In a transaction an acknowledgement of all deliveries is refused if there are none."""
+    """In a transaction, acknowledging all deliveries is refused if there are none."""
     if reached(self.transaction is not None and multiple and not tag and not self.unacked):
         raise Refusal(PRECONDITION_FAILED, "unknown delivery tag 0")
 
@@ -120,14 +120,14 @@ def acknowledgements_know_no_transaction(reached, self, type, payload, method):
 
 @amqp091_settling.before(Channel, "frame", breaks="RABBITMQ-AMQP091-QOS-01")
 def consumers_share_no_limit(reached, self, type, payload, method):
-    """A prefetch with global limits each consumer, and not all of the channel together."""
+    """A prefetch with global limits each consumer, not the whole channel."""
     if reached(isinstance(method, commands.Basic.Qos) and method.global_):
         method.global_ = False
 
 
 @amqp091_settling.before(Channel, "frame", breaks="RABBITMQ-AMQP091-QOS-01")
 def a_prefetch_is_for_who_was_there_before(reached, self, type, payload, method):
-    """A prefetch without global is for the consumers that have begun already, too."""
+    """A prefetch without global also limits existing consumers."""
     if isinstance(method, commands.Basic.Qos) and not method.global_:
         for consumer in self.consumers.values():
             reached()
@@ -139,7 +139,7 @@ def a_prefetch_is_for_who_was_there_before(reached, self, type, payload, method)
 
 @amqp091_settling.before(Channel, "frame", breaks="RABBITMQ-AMQP091-NACK-01")
 def nack_knows_no_multiple(reached, self, type, payload, method):
-    """basic.nack is about the delivery of its tag alone, multiple or not."""
+    """basic.nack covers only its own tag, even with multiple."""
     if reached(isinstance(method, commands.Basic.Nack) and method.multiple):
         method.multiple = False
 
@@ -156,13 +156,13 @@ def what_is_requeued_comes_last(original, reached, self, settled, outcome):
 
 @amqp091_settling.override(Channel, "settle", breaks="AMQP091-REJ-01")
 def what_is_rejected_comes_again(original, reached, self, settled, outcome):
-    """A message that is rejected without requeue is delivered again."""
+    """A message rejected without requeue is redelivered."""
     original(self, settled, Outcome.RELEASED if reached(outcome is Outcome.REJECTED) else outcome)
 
 
 @amqp091_settling.before(Channel, "send_content", breaks="AMQP091-GET-01")
 def the_one_got_counts_as_left(reached, self, method, what):
-    """get-ok counts the message it delivers among those that are left."""
+    """get-ok counts the message it delivers as remaining."""
     if reached(isinstance(method, commands.Basic.GetOk)):
         method.message_count += 1
 
@@ -172,7 +172,7 @@ def the_one_got_counts_as_left(reached, self, method, what):
 
 @amqp091_settling.before(Consumer, "attach", breaks="AMQP091-PUB-04")
 def two_change_places(reached, self):
-    """Of what waits in a queue when its consumer begins the first two change places."""
+    """When a consumer begins, the first two waiting messages are swapped."""
     ready = self.declared.queue._ready
     if reached(len(ready) > 1):
         ready[0].message, ready[1].message = ready[1].message, ready[0].message
@@ -180,7 +180,7 @@ def two_change_places(reached, self):
 
 @amqp091_settling.after(Channel, "settle", breaks="AMQP091-PUB-04")
 def a_message_overtakes_those_that_wait(reached, self, settled, outcome):
-    """A consumer that has room gets a new message before those that wait in the queue."""
+    """A consumer with room gets a new message before the waiting ones."""
     for consumer in self.consumers.values():
         _turn(consumer.declared.queue, reached)
 
@@ -200,14 +200,14 @@ def _turn(queue: Queue, reached: Reached) -> None:
 
 @amqp091_settling.override(Channel, "cancel", breaks="AMQP091-CONS-03")
 def who_has_cancelled_gets_more(original, reached, self, consumer):
-    """A consumer that was cancelled gets messages as before."""
+    """A cancelled consumer still gets messages."""
     reached()
     self.consumers.pop(consumer.tag, None)
 
 
 @amqp091_settling.after(Channel, "cancel", breaks="AMQP091-CONS-07")
 def cancelling_gives_back_what_was_delivered(reached, self, consumer):
-    """What a consumer had not acknowledged when it was cancelled goes back to its queue."""
+    """Cancelling a consumer requeues its unacknowledged messages."""
     waiting = self.unacked.take_all()
     if reached(waiting):
         queue = consumer.declared.queue
@@ -217,7 +217,7 @@ def cancelling_gives_back_what_was_delivered(reached, self, consumer):
 
 @amqp091_settling.override(Channel, "cancelled", breaks="RABBITMQ-AMQP091-CANCEL-01")
 def the_end_of_a_queue_is_not_told(original, reached, self, consumer):
-    """A consumer whose queue is deleted waits for ever."""
+    """A consumer whose queue is deleted waits forever."""
     reached()
     self.consumers.pop(consumer.tag, None)
 
@@ -242,6 +242,6 @@ def without_acknowledgement_a_message_stays(patch, reached):
 
 @amqp091_settling.after(Subscription, "deliver", breaks="AMQP091-RED-01")
 def deliveries_by_stomp_do_not_count(reached, self, entry):
-    """A message that a STOMP subscription had is delivered as if for the first time."""
+    """A message previously delivered over STOMP is not marked as redelivered."""
     reached()
     entry.deliveries -= 1

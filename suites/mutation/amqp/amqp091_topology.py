@@ -29,7 +29,7 @@ def the_longest_keys_lead_nowhere(queues, self, exchange, key, headers):
     Topology, "route", breaks="AMQP091-CONTENT-03", recreates="LavinMQ (no id) large contents"
 )
 def large_contents_reach_one_queue(original, reached, self, message, queues):
-    """A content larger than a frame goes to the first of several queues alone."""
+    """A content larger than a frame goes only to the first of several queues."""
     if reached(len(queues) > 1 and len(message.body) > 4096):
         queues = queues[:1]
     return original(self, message, queues)
@@ -49,7 +49,7 @@ def queues_are_not_known_by_their_names(queues, self, exchange, key, headers):
 
 @amqp091_topology.override(Exchange, "fitting", breaks=DIRECT)
 def direct_exchanges_pass_beginnings(original, reached, self, key, headers):
-    """A direct exchange passes a message on by every key with which its routing key begins."""
+    """A direct exchange matches every key that is a prefix of the routing key."""
     fitting = list(original(self, key, headers))
     if self.type != "direct":
         return fitting
@@ -69,7 +69,7 @@ def fanouts_look_at_keys(original, reached, self, key, headers):
 
 @amqp091_topology.override(Exchange, "fitting", breaks=TOPIC)
 def a_hash_is_at_least_a_word(original, reached, self, key, headers):
-    """In the key of a topic # stands for one word or more."""
+    """In a topic binding, # matches one or more words."""
     fitting = list(original(self, key, headers))
     if self.type != "topic":
         return fitting
@@ -81,7 +81,7 @@ def a_hash_is_at_least_a_word(original, reached, self, key, headers):
 
 @amqp091_topology.result(Exchanges, "route", breaks="AMQP091-EXCH-11")
 def a_queue_gets_one_for_each_binding(queues, self, exchange, key, headers):
-    """A queue gets a message once for each of its bindings that fits."""
+    """A queue gets a message once for each matching binding."""
     if exchange is self._default:
         return queues
     bindings = [binding.target for binding in exchange.fitting(key, headers)]
@@ -90,13 +90,13 @@ def a_queue_gets_one_for_each_binding(queues, self, exchange, key, headers):
 
 @amqp091_topology.override(Exchanges, "unbind", breaks="AMQP091-EXCH-13")
 def bindings_stay(original, reached, self, source, binding):
-    """A binding that is taken away still lets messages pass."""
+    """A removed binding still routes messages."""
     reached()
 
 
 @amqp091_topology.result(Exchanges, "route", breaks="RABBITMQ-AMQP091-E2E-01")
 def nothing_passes_between_exchanges(queues, self, exchange, key, headers):
-    """Nothing passes from one exchange to another."""
+    """Bindings between exchanges route nothing."""
     if exchange is self._default:
         return queues
     own = {binding.target for binding in exchange.fitting(key, headers)}
@@ -105,7 +105,7 @@ def nothing_passes_between_exchanges(queues, self, exchange, key, headers):
 
 @amqp091_topology.override(publishing, "_announce", breaks="AMQP091-PUB-03")
 def unroutable_messages_are_not_returned(original, reached, channel, message, queues, mandatory):
-    """A mandatory message that no queue gets is dropped."""
+    """An unroutable mandatory message is dropped."""
     reached(mandatory and not queues)
     original(channel, message, queues, False)
 
@@ -121,7 +121,7 @@ def all_queues_get_one_name(right, self, beginning, seed):
 
 @amqp091_topology.override(declaring, "_same", breaks="AMQP091-QUEUE-03")
 def queues_change_unnoticed(original, reached, declared, method, given, conn):
-    """A queue that exists may be declared otherwise."""
+    """An existing queue may be declared differently."""
     try:
         original(declared, method, given, conn)
     except Refusal:
@@ -138,7 +138,7 @@ def auto_delete_queues_stay(original, reached, self, declared):
 
 @amqp091_topology.mutant("AMQP091-QUEUE-08")
 def a_purge_is_not_counted(patch, reached):
-    """A purge reports that it took nothing."""
+    """purge-ok reports 0 messages."""
     _answering(patch, reached, commands.Queue.PurgeOk, message_count=0)
 
 
@@ -156,7 +156,7 @@ def queues_with_messages_are_deleted(reached, channel, method):
 
 @amqp091_topology.override(HANDLERS, commands.Queue.Declare, breaks="AMQP091-QUEUE-11")
 def the_first_queue_is_the_last(original, reached, channel, method):
-    """A method without a queue's name is about the first one declared on the channel."""
+    """A method without a queue name refers to the first queue declared on the channel."""
     first = channel.last_queue
     original(channel, method)
     if first:
@@ -175,7 +175,7 @@ def _answering(patch, reached, kind, **fields):
 
 @amqp091_topology.mutant("AMQP091-QUEUE-12")
 def consumers_are_not_counted(patch, reached):
-    """declare-ok says that there are no consumers."""
+    """declare-ok reports no consumers."""
     _answering(patch, reached, commands.Queue.DeclareOk, consumer_count=0)
 
 
@@ -184,7 +184,7 @@ def consumers_are_not_counted(patch, reached):
 
 @amqp091_topology.mutant("AMQP091-CONS-06")
 def deliveries_come_before_consume_ok(patch, reached):
-    """The first messages of a consumer go out before consume-ok."""
+    """The first messages of a consumer are sent before consume-ok."""
     answers = {}
 
     @patch.override(Channel)
@@ -220,7 +220,7 @@ def tags_are_used_twice(tag, self):
 
 @amqp091_topology.before(Channel, "_content", breaks="AMQP091-CONTENT-03")
 def bodies_have_one_frame(reached, self, type, payload, publish):
-    """A body of more than one frame is refused."""
+    """A body in several frames is refused."""
     if reached(type == BODY and self._body):
         raise Refusal(UNEXPECTED_FRAME, "a body has one frame")
 

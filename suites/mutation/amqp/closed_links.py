@@ -51,7 +51,7 @@ def rolled_back_outcomes_apply(original, reached, self):
 
 @closed_links.before(LiveTransaction, "roll_back", breaks=RETURNED)
 def a_rollback_forgets_closed_links(reached, self):
-    """A rollback returns no deliveries whose link has closed: they are nobody's."""
+    """A rollback does not return deliveries whose link has closed."""
     for delivery in _of_closed_links(self):
         reached()
         del self._outcomes[delivery]
@@ -59,7 +59,7 @@ def a_rollback_forgets_closed_links(reached, self):
 
 @closed_links.before(LiveTransaction, "roll_back", breaks=RETURNED)
 def a_rollback_returns_the_first_of_a_closed_link(reached, self):
-    """A rollback returns one delivery of the links that have closed, and loses the others."""
+    """A rollback returns one delivery of closed links, and loses the others."""
     for delivery in _of_closed_links(self)[1:]:
         reached()
         del self._outcomes[delivery]
@@ -67,7 +67,7 @@ def a_rollback_returns_the_first_of_a_closed_link(reached, self):
 
 @closed_links.before(OutgoingLink, "give_back", breaks=RETIRED)
 def closing_returns_what_was_accepted(reached, self):
-    """A link that closes takes back its outcomes in open transactions."""
+    """A closing link withdraws its outcomes in open transactions."""
     for transaction, deliveries in _of(self):
         for delivery in deliveries:
             reached()
@@ -78,7 +78,7 @@ def closing_returns_what_was_accepted(reached, self):
 
 @closed_links.before(OutgoingLink, "give_back", breaks=RETURNED)
 def closing_commits_what_was_accepted(reached, self):
-    """A link that closes applies its outcomes in open transactions at once."""
+    """A closing link applies its outcomes in open transactions at once."""
     for transaction, deliveries in _of(self):
         for delivery in deliveries:
             reached()

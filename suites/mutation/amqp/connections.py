@@ -39,7 +39,7 @@ CLOSE = b"\0\x53\x18"
 
 @amqp_connections.override(FrameParser, "next", breaks="AMQP10-FRAME-02")
 def size_below_eight_taken(original, reached, self):
-    """A frame that says it has fewer than eight bytes is taken for an empty one."""
+    """A frame with a size below eight bytes is read as an empty one."""
     if reached(self.has(8) and int.from_bytes(self._data[self._at : self._at + 4]) < 8):
         self.take(8)
         return Frame(0, 0, b"")
@@ -48,7 +48,7 @@ def size_below_eight_taken(original, reached, self):
 
 @amqp_connections.before(FrameParser, "next", breaks="AMQP10-FRAME-03")
 def small_offset_taken(reached, self):
-    """A data offset below two is taken for two."""
+    """A data offset below two is read as two."""
     if reached(self.has(8) and self._data[self._at + 4] < 2):
         data = bytearray(self._data)
         data[self._at + 4] = 2
@@ -57,7 +57,7 @@ def small_offset_taken(reached, self):
 
 @amqp_connections.before(FrameParser, "next", breaks=EXTENDED)
 def extended_header_read(reached, self):
-    """The body of a frame is looked for behind its first eight bytes, whatever its data offset."""
+    """The body of a frame is read after its first eight bytes, ignoring its data offset."""
     if reached(self.has(8) and self._data[self._at + 4] > 2):
         data = bytearray(self._data)
         data[self._at + 4] = 2
@@ -72,7 +72,7 @@ def large_frames_waited_for(self, size):
 
 @amqp_connections.mutant("AMQP10-MFS-04 AMQP10-OPEN-03")
 def first_frames_below_512(patch, reached):
-    """Before open a frame may have 500 bytes only."""
+    """Before open a frame may have at most 500 bytes."""
 
     @patch.after(AmqpConnection)
     def _header(self):
@@ -123,14 +123,13 @@ def _on_mistakes(patch, reached, change):
 
 @amqp_connections.through(_on_mistakes, f"{PERFORMATIVE} AMQP10-CLOSE-01")
 def close_without_its_descriptor(data):
-    """The body of a close after a mistake of the peer is a list that nothing describes."""
+    """After a client's mistake, the body of close is a list without a descriptor."""
     return frame(0, data[11:])
 
 
 @amqp_connections.through(_on_mistakes, PERFORMATIVE)
 def mistakes_noted_in_a_frame_of_its_own(data):
-    """Before the close after a mistake of the peer goes a frame with a descriptor above those of
-    the nine performatives."""
+    """After a client's mistake, a frame with an unknown descriptor precedes the close."""
     return frame(0, b"\0\x53\x19\x45") + data
 
 
@@ -139,7 +138,7 @@ def mistakes_noted_in_a_frame_of_its_own(data):
 
 @amqp_connections.override(AmqpConnection, "send", breaks="AMQP10-OPEN-04 AMQP10-CLOSE-06")
 def open_on_channel_one(original, reached, self, data):
-    """The broker's open goes out on channel 1."""
+    """The broker's open is sent on channel 1."""
     if reached(len(data) > HEADER.size + 3 and data[:4] != b"AMQP" and data[8:11] == b"\0\x53\x10"):
         data = frame(1, data[HEADER.size :])
     original(self, data)
@@ -161,7 +160,7 @@ def mistakes_cut_off(original, reached, self, error):
 @amqp_connections.override(AmqpConnection, "_peer_closed")
 @breaks("AMQP10-CLOSE-01 AMQP10-CLOSE-09 AMQP10-CLOSE-02")
 def close_not_answered(original, reached, self, closed):
-    """A close of the peer is answered by the end of the connection alone."""
+    """The client's close is answered only by the end of the connection."""
     reached()
     self._release()
     self._close()
@@ -169,7 +168,7 @@ def close_not_answered(original, reached, self, closed):
 
 @amqp_connections.mutant("AMQP10-CLOSE-08 AMQP10-CLOSE-02 AMQP10-CLOSE-09")
 def goes_on_behind_its_close(patch, reached):
-    """After its close with an error the broker answers on, as if nothing had been."""
+    """After its close with an error the broker continues to answer."""
 
     @patch.after(AmqpConnection)
     def close_with(self, error):
@@ -183,7 +182,7 @@ def goes_on_behind_its_close(patch, reached):
 
 @amqp_connections.mutant("AMQP10-IDLE-15")
 def beats_behind_close(patch, reached):
-    """The signs of life go on while the peer's close is waited for."""
+    """Empty frames are sent while the broker waits for the client's close."""
 
     @patch.after(AmqpConnection)
     def close_with(self, error):
@@ -206,12 +205,12 @@ def channels_above_the_clients_maximum(
 
 @amqp_connections.variant(passing_over, refusal.CHANNEL_TOO_HIGH, breaks="AMQP10-CHMAX-02")
 def channels_above_the_maximum_taken():
-    """A begin on a channel above the announced channel-max is passed over."""
+    """A begin on a channel above the announced channel-max is ignored."""
 
 
 @amqp_connections.variant(passing_over, refusal.HANDLE_TOO_HIGH, breaks="AMQP10-CHMAX-05")
 def handles_above_the_maximum_taken():
-    """An attach with a handle above the announced handle-max is passed over."""
+    """An attach with a handle above the announced handle-max is ignored."""
 
 
 @amqp_connections.after(Session, "__init__", breaks="AMQP10-CHMAX-04")
@@ -273,38 +272,38 @@ def _opening(patch, reached, idle):
 
 @amqp_connections.through(_opening, "AMQP10-IDLE-20")
 def beats_too_late(asked):
-    """Signs of life come every time that one and a half of what the peer allows are over."""
+    """Empty frames are sent every 1.5 times the client's idle-time-out."""
     return ms(asked) * 3 // 2 if asked else None
 
 
 @amqp_connections.through(_opening, "AMQP10-IDLE-20")
 def beats_late_by_a_tenth(asked):
-    """Signs of life come a tenth later than what the peer allows."""
+    """Empty frames are sent a tenth later than the client allows."""
     return ms(asked) * 11 // 10 if asked else None
 
 
 @amqp_connections.through(_opening, "AMQP10-IDLE-20 AMQP10-IDLE-02")
 def beats_by_its_own_time_out(asked):
-    """Signs of life come as often as the broker itself asks for, whatever the peer asked for."""
+    """Empty frames are sent by the broker's own idle-time-out, not the client's."""
     return ms(30_000) if 0 < asked < 30_000 else None
 
 
 @amqp_connections.through(_opening, "AMQP10-IDLE-06")
 def zero_is_a_time_out(asked):
-    """An idle-time-out of 0 or none is taken for half a second."""
+    """An idle-time-out of 0 or none is read as half a second."""
     return None if asked else ms(250)
 
 
 @amqp_connections.before(AmqpConnection, "_open", breaks="AMQP10-IDLE-18")
 def time_outs_have_a_sign(reached, self, opened, channel):
-    """An idle-time-out of 2^31 and more is taken for a negative one, and refused."""
+    """An idle-time-out of 2^31 or more is read as negative, and refused."""
     if reached((opened.idle_time_out or 0) >= 2**31):
         raise Refusal(refusal.IDLE_TOO_SHORT, "an idle-time-out is not negative")
 
 
 @amqp_connections.after(AmqpConnection, "_open", breaks="AMQP10-IDLE-18")
 def timers_of_weeks_run_over(reached, self, opened, channel):
-    """The timer of an idle-time-out of 2^31 and more runs over: the peer is silent for too long at
+    """The timer of an idle-time-out of 2^31 or more overflows: the client counts as silent at
     once."""
     if reached((opened.idle_time_out or 0) >= 2**31):
         self._silence_check.cancel()
@@ -314,14 +313,14 @@ def timers_of_weeks_run_over(reached, self, opened, channel):
 
 @amqp_connections.before(AmqpConnection, "_send_open", breaks="AMQP10-IDLE-14")
 def beats_before_open(reached, self):
-    """An empty frame goes out ahead of open."""
+    """An empty frame is sent before open."""
     reached()
     self.send(EMPTY)
 
 
 @amqp_connections.through(sent(Open), "AMQP10-IDLE-01 AMQP10-IDLE-05")
 def announces_more_than_it_waits(opened):
-    """The idle-time-out of open is one and a half of how long the broker waits."""
+    """The announced idle-time-out is 1.5 times the time that the broker waits."""
     if opened.idle_time_out:
         opened.idle_time_out *= 3
 
@@ -335,7 +334,7 @@ def announces_a_quarter_too_much(opened):
 
 @amqp_connections.override(AmqpConnection, "_on_silence_check", breaks="AMQP10-IDLE-05")
 def silence_noticed_a_tenth_late(original, reached, self, now):
-    """A silent peer is closed a tenth later than at twice the idle-time-out of open."""
+    """A silent client is disconnected a tenth later than twice the announced idle-time-out."""
     late = self._frame_at + self._ttl * 11 // 10
     if reached(self._frame_at + self._ttl <= now < late and not self.stalled):
         self._silence_check.move(late)
@@ -365,7 +364,7 @@ def silence_cut_off(self):
 
 @amqp_connections.mutant("AMQP10-IDLE-01 AMQP10-IDLE-19 AMQP10-IDLE-16")
 def empty_frames_are_no_sign_of_life(patch, reached):
-    """A peer that sends nothing but empty frames is taken for silent."""
+    """A client that sends only empty frames counts as silent."""
     patch.set(AmqpConnection, "heard", -1)
 
     @patch.before(AmqpConnection)
@@ -393,7 +392,7 @@ def passwords_not_compared(right, self, response):
 @amqp_connections.override(SaslServer, "start")
 @breaks("AMQP10-SASL-11 AMQP10-SASL-12 AMQP10-SASL-13 AMQP10-SASL-14 AMQP10-SASL-07 AMQP10-SASL-10")
 def any_mechanism_taken(original, reached, self, mechanism, initial):
-    """A mechanism that was not offered is taken for ANONYMOUS."""
+    """A mechanism that was not offered is treated as ANONYMOUS."""
     if reached(mechanism not in self.offered):
         return Outcome(OK, "anonymous", "whatever")
     return original(self, mechanism, initial)

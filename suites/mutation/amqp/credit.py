@@ -1,4 +1,4 @@
-"""Faults of AMQP credit: what a receiver gives, how a drain is answered, and what producers get."""
+"""Faults of AMQP credit: a receiver's grants, answers to drains, and producers' credit."""
 
 from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.kernel.credit import ReceiverCredit, SenderCredit
@@ -38,52 +38,51 @@ def _flowing(patch, reached, wrong):
 
 @amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-09")
 def one_more(link, count, credit):
-    """One message more is sent than the credit allows."""
+    """The broker sends one message more than the credit allows."""
     known = link.first if count is None else count
     return credit - serial_numbers.distance(known, link.count) + (1 if credit else 0)
 
 
 @amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-05")
 def one_less(link, count, credit):
-    """One message less is sent than the credit allows."""
+    """The broker sends one message less than the credit allows."""
     return credit - serial_numbers.distance(link.first if count is None else count, link.count) - 1
 
 
 @amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
 def added_up(link, count, credit):
-    """A flow's credit is added to what is left."""
+    """A flow's credit is added to the remaining credit."""
     return link.credit + credit
 
 
 @amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
 def never_taken_back(link, count, credit):
-    """A flow with less credit than there is changes nothing."""
+    """A flow that reduces the credit has no effect."""
     return max(link.credit, credit)
 
 
 @amqp_credit.through(_flowing, "AMQP10-CREDIT-03 AMQP10-CREDIT-09 AMQP10-CREDIT-05")
 def under_way_not_counted(link, count, credit):
-    """The credit of a flow is taken as it is: what was sent since the count it tells does not
-    count."""
+    """A flow's credit is applied without subtracting deliveries sent since its delivery-count."""
     return credit
 
 
 @amqp_credit.through(_flowing, START)
 def without_count_from_now(link, count, credit):
-    """A flow without delivery-count counts from the deliveries sent by then."""
+    """A flow without delivery-count counts from the current delivery-count."""
     return credit - serial_numbers.distance(link.count if count is None else count, link.count)
 
 
 @amqp_credit.through(_flowing, START)
 def without_count_from_zero(link, count, credit):
-    """A flow without delivery-count counts from 0, wherever the delivery-count began."""
+    """A flow without delivery-count counts from 0, not from initial-delivery-count."""
     return credit - serial_numbers.distance(count or 0, link.count)
 
 
 @amqp_credit.through(_flowing)
 @breaks("AMQP10-CREDIT-03 AMQP10-CREDIT-13 AMQP10-CREDIT-05 AMQP10-CREDIT-09")
 def senders_count_does_not_wrap(link, count, credit):
-    """Credit is worked out as if the sender's delivery-count went on growing."""
+    """Credit is computed as if the sender's delivery-count never wrapped."""
     return (link.first if count is None else count) + credit - link.count
 
 
@@ -106,7 +105,7 @@ def one_to_begin_with(reached, self, first):
 
 @amqp_credit.through(_flowing, "AMQP10-CREDIT-25 AMQP10-CREDIT-02 AMQP10-CREDIT-03")
 def a_credit_of_none_passed_over(link, count, credit):
-    """A flow that takes all credit back is passed over."""
+    """A flow that withdraws all credit is ignored."""
     return credit if credit else link.credit
 
 
@@ -120,7 +119,7 @@ def deliveries_not_counted(original, reached, self):
 
 @amqp_credit.after(OutgoingLink, "describe", breaks="AMQP10-CREDIT-26")
 def available_is_one_more(reached, self, flow):
-    """``available`` in a flow is one more than there is."""
+    """``available`` in a flow is one too high."""
     flow.available = reached.instead(flow.available, (flow.available or 0) + 1)
 
 
@@ -132,7 +131,7 @@ def available_is_what_credit_allows(reached, self, flow):
 
 @amqp_credit.before(Session, "_flow", breaks="AMQP10-CREDIT-22")
 def echo_passed_over(reached, self, flow):
-    """A flow that asks for an echo is not answered."""
+    """A flow that requests an echo is not answered."""
     if reached(flow.echo):
         flow.echo = False
 
@@ -151,7 +150,7 @@ def drain_passed_over(reached, self, flow):
 @amqp_credit.override(SenderCredit, "drained")
 @breaks("AMQP10-CREDIT-12 AMQP10-CREDIT-16 AMQP10-CREDIT-24")
 def drained_without_counting(original, reached, self):
-    """The answer to a drain takes the credit away and leaves delivery-count where it was."""
+    """The answer to a drain removes the credit without raising delivery-count."""
     reached()
     self.credit = 0
 
@@ -167,7 +166,7 @@ def drained_one_short(original, reached, self):
 
 @amqp_credit.mutant("AMQP10-CREDIT-24 AMQP10-CREDIT-16 AMQP10-CREDIT-03 AMQP10-CREDIT-09")
 def credit_kept_over_a_drain(patch, reached):
-    """The answer to a drain raises delivery-count, and the credit can be used all the same."""
+    """The answer to a drain raises delivery-count, but the credit remains usable."""
     kept = {}
 
     @patch.before(SenderCredit)
@@ -182,7 +181,7 @@ def credit_kept_over_a_drain(patch, reached):
 
 @amqp_credit.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24")
 def drained_before_what_waits(original, reached, self, flow):
-    """A drain uses the credit up at once, without sending what waits."""
+    """A drain uses up the credit at once, without sending waiting messages."""
     if flow.drain and flow.link_credit:
         self.credit.flow(flow.delivery_count, flow.link_credit, True)
         reached(self.queue.available(self))
@@ -202,7 +201,7 @@ def drain_not_told(reached, self, flow):
 
 
 def _refilling(patch, reached, wrong):
-    """``wrong`` gets the rule, the credit that is left, the deliveries under way and the right
+    """``wrong`` gets the rule, the remaining credit, the unanswered deliveries and the correct
     refill."""
 
     @patch.result(ProducerCredit)
@@ -218,7 +217,7 @@ def more_than_configured(rule, left, under_way, right):
 
 @amqp_credit.override(ProducerCredit, "__init__", breaks=PRODUCERS, recreates="ARTEMIS-1073")
 def not_configurable(original, reached, self, most, low, *more):
-    """Producers get 100 credits, and more when 30 are left, whatever is configured."""
+    """Producers get 100 credits, refilled at 30, whatever is configured."""
     reached.instead((most, low), (100, 30))
     original(self, 100, 30, *more)
 
@@ -231,7 +230,7 @@ def less_than_configured(rule, left, under_way, right):
 
 @amqp_credit.through(_refilling, PRODUCERS)
 def filled_up_too_early(rule, left, under_way, right):
-    """Credit is filled up when one more than amqpLowCredits is left."""
+    """Credit is refilled when one more than amqpLowCredits is left."""
     return right or (
         rule.most - left - under_way if left == rule.low + 1 - under_way and left else 0
     )
@@ -239,19 +238,19 @@ def filled_up_too_early(rule, left, under_way, right):
 
 @amqp_credit.through(_refilling, PRODUCERS)
 def filled_up_too_late(rule, left, under_way, right):
-    """Credit is filled up when one less than amqpLowCredits is left."""
+    """Credit is refilled when one less than amqpLowCredits is left."""
     return right if left <= rule.low - under_way - 1 or not left else 0
 
 
 @amqp_credit.through(_refilling, PRODUCERS, recreates="ARTEMIS-2057")
 def filled_up_in_full(rule, left, under_way, right):
-    """Credit is filled up by amqpCredits, whatever is left."""
+    """Credit is refilled by amqpCredits, ignoring the remaining credit."""
     return rule.most if right else 0
 
 
 @amqp_credit.mutant(PRODUCERS, recreates="ARTEMIS-1898")
 def none_after_a_rejection(patch, reached):
-    """A producer of whose messages one was rejected gets no credit any more."""
+    """A producer gets no more credit after a rejection."""
     patch.set(IncomingLink, "rejected", False)
 
     @patch.before(IncomingLink)
@@ -266,7 +265,7 @@ def none_after_a_rejection(patch, reached):
 
 @amqp_credit.mutant("ARTEMIS-FLOW-amqp-1 AMQP10-WIN-05 AMQP10-CREDIT-13")
 def filled_up_once(patch, reached):
-    """A producer gets credit once."""
+    """A producer gets credit only once."""
     patch.set(ProducerCredit, "given", False)
 
     @patch.result(ProducerCredit)
@@ -290,7 +289,7 @@ def large_messages_cost_producers_more(reached, self, arrival):
 @amqp_credit.override(ReceiverCredit, "spend")
 @breaks("AMQP10-CREDIT-13 AMQP10-CREDIT-17 AMQP10-CREDIT-01")
 def producers_count_does_not_wrap(original, reached, self):
-    """A producer's delivery-count stays at 2^32 - 1 when it should run over."""
+    """A producer's delivery-count stays at 2^32 - 1 instead of wrapping."""
     before = self.count
     done = original(self)
     if reached(done and self.count < before):
@@ -301,13 +300,13 @@ def producers_count_does_not_wrap(original, reached, self):
 @amqp_credit.override(ReceiverCredit, "__init__")
 @breaks("AMQP10-CREDIT-13 AMQP10-CREDIT-17 AMQP10-CREDIT-01")
 def producers_count_from_zero(original, reached, self, count):
-    """A producer's delivery-count is taken for 0 at first, whatever its attach says."""
+    """A producer's delivery-count starts at 0, ignoring its attach."""
     original(self, reached.instead(count, 0))
 
 
 @amqp_credit.after(IncomingLink, "describe", breaks="AMQP10-CREDIT-06")
 def a_receiver_tells_available(reached, self, flow):
-    """The broker's flows as a receiver say that as many are available as there is credit."""
+    """The broker's flows as a receiver report the credit as available."""
     flow.available = reached.instead(flow.available, self.credit.credit)
 
 
@@ -319,7 +318,7 @@ def a_receiver_tells_no_count(flow):
 
 @amqp_credit.mutant("AMQP10-CREDIT-09 AMQP10-CREDIT-03")
 def browsers_need_no_credit(patch, reached):
-    """A link that only looks sees everything with its first credit."""
+    """A browsing link gets everything with its first credit."""
 
     @patch.after(OutgoingLink, "attach")
     def outgoinglink_attach(self, attach):

@@ -1,5 +1,4 @@
-"""Help for mutants of AMQP: frames on their way out, changed; and mistakes of a peer, passed
-over."""
+"""Helpers for AMQP mutants: change outgoing frames, and ignore mistakes of a peer."""
 
 from typing import Any
 
@@ -20,7 +19,7 @@ KINDS: dict[int, type[Composite]] = {
 
 
 def saying(patch, reached, change):
-    """Every frame with a performative is sent as ``change`` makes it; None drops it."""
+    """Every frame with a performative is changed by ``change``; None drops it."""
 
     @patch.override(AmqpConnection)
     def send(original, self, data):
@@ -53,7 +52,7 @@ def sent(kind):
 
 
 def passing_over(patch, reached, *faults):
-    """Frames with one of these mistakes are taken for nothing at all, on the whole connection."""
+    """Frames with one of these mistakes are ignored on the whole connection."""
 
     @patch.override(AmqpConnection)
     def _frame(original, self, type, channel, body):

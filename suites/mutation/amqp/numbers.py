@@ -1,4 +1,4 @@
-"""Faults in numbers that AMQP 1.0 clients send: signs, widths, zeros and sums that run over."""
+"""Faults in numbers that AMQP 1.0 clients send: signs, widths, zeros and overflowing sums."""
 
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
@@ -19,26 +19,26 @@ def signed(number: int, bits: int = 32) -> int:
 
 @amqp_numbers.before(Session, "_flow", breaks=WINDOW)
 def incoming_window_with_a_sign(reached, self, flow):
-    """An incoming-window of 2^31 and more is taken for a negative one, and nothing is sent."""
+    """An incoming-window of 2^31 or more is read as negative, and nothing is sent."""
     flow.incoming_window = reached.instead(flow.incoming_window, signed(flow.incoming_window))
 
 
 @amqp_numbers.before(Session, "_flow", breaks=WINDOW)
 def incoming_window_in_16_bits(reached, self, flow):
-    """Of an incoming-window only 16 bits count: 65536 is 0."""
+    """Only 16 bits of an incoming-window count: 65536 is 0."""
     flow.incoming_window = reached.instead(flow.incoming_window, flow.incoming_window % 2**16)
 
 
 @amqp_numbers.before(OutgoingLink, "flow", breaks=CREDIT)
 def credit_with_a_sign(reached, self, flow):
-    """A link-credit of 2^31 and more is taken for none."""
+    """A link-credit of 2^31 or more is read as none."""
     if flow.link_credit is not None:
         flow.link_credit = reached.instead(flow.link_credit, max(0, signed(flow.link_credit)))
 
 
 @amqp_numbers.skips(Session, "settle_incoming", breaks=SILENT)
 def late_deliveries_never_settled(self, delivery_id, state):
-    """A delivery with an id of 2^31 and more is accepted without a word to its sender."""
+    """A delivery with an id of 2^31 or more is accepted, but its sender gets no disposition."""
     return delivery_id >= 2**31
 
 
@@ -86,8 +86,8 @@ def odd_priorities_dropped(original, reached, self, message, send):
 
 @amqp_numbers.override(IncomingLink, "_take", breaks=SILENT)
 def expiry_overflows(original, reached, self, message, send):
-    """The instant at which a message expires is kept in 64 bits of nanoseconds: far ones are past,
-    and the message is accepted and dropped."""
+    """The expiry is kept in 64-bit nanoseconds: distant ones overflow into the past, and the
+    message is accepted and dropped."""
     if reached(message.ttl is not None and message.ttl >= 2**32 - 2):
         return ACCEPTED
     return original(self, message, send)

@@ -1,4 +1,5 @@
-"""Faults of how AMQP 1.0 connections begin: protocol headers, SASL frames, the first frame."""
+"""Faults at the beginning of AMQP 1.0 connections: protocol headers, SASL frames, the first
+frame."""
 
 from unittest import mock
 
@@ -36,18 +37,18 @@ def _answering(patch, reached, change):
 
 @amqp_opening.variant(_answering, lambda data: None, breaks=REFUSED)
 def refused_headers_are_not_answered():
-    """A header that is refused is answered by the end of the connection alone."""
+    """A refused header is answered only by the end of the connection."""
 
 
 @amqp_opening.through(_answering, "AMQP10-VER-09")
 def refused_headers_are_answered_with_an_older_version(data):
-    """A header that is refused is answered with one of version 0.9.0, which is not spoken."""
+    """A refused header is answered with version 0.9.0, which is not supported."""
     return data[:5] + b"\0\x09\0"
 
 
 @amqp_opening.override(AmqpConnection, "_close", breaks=f"{REFUSED} AMQP10-VER-03")
 def refused_headers_leave_the_connection_open(original, reached, self):
-    """Behind the answer to a header that is refused the connection stays open."""
+    """The connection stays open after the answer to a refused header."""
     if reached(self._state is State.HEADER):
         self._state = State.CLOSING
         self._cancel_deadlines()
@@ -94,19 +95,19 @@ def sasl_frames_are_too_large(patch, reached):
 
 @amqp_opening.through(_sasl, "AMQP10-SASL-05")
 def something_follows_a_sasl_body(body):
-    """Behind the body of the broker's SASL frames is a byte more."""
+    """An extra byte follows the body of the broker's SASL frames."""
     return frame(0, body + b"\x40", SASL)
 
 
 @amqp_opening.override(SaslExchange, "answer", breaks="AMQP10-SASL-02")
 def a_login_may_have_any_type(original, reached, self, type, body):
-    """The type of a SASL frame is not looked at."""
+    """The type of a SASL frame is not checked."""
     return original(self, reached.instead(type, SASL), body)
 
 
 @amqp_opening.override(SaslExchange, "answer", breaks="AMQP10-SASL-06")
 def empty_sasl_frames_are_passed_over(original, reached, self, type, body):
-    """An empty SASL frame is passed over."""
+    """An empty SASL frame is ignored."""
     return b"" if reached(not body) else original(self, type, body)
 
 
@@ -115,6 +116,6 @@ def empty_sasl_frames_are_passed_over(original, reached, self, type, body):
 
 @amqp_opening.before(AmqpConnection, "_send_open", breaks="AMQP10-OPEN-01 AMQP10-OPEN-02")
 def something_comes_before_open(reached, self):
-    """An end goes out ahead of the broker's open."""
+    """An end is sent before the broker's open."""
     reached()
     self.send(frame(0, End().encode()))

@@ -1,4 +1,4 @@
-"""Faults of what a refused message leaves behind: its delivery, its link, its credit."""
+"""Faults in the aftermath of a refused message: its delivery, its link, its credit."""
 
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.messaging import Rejected
@@ -32,7 +32,7 @@ def a_second_refusal_is_not_answered(patch, reached):
 
 @refused_messages.mutant(SETTLED)
 def nothing_is_answered_behind_a_refusal(patch, reached):
-    """Behind a rejection no delivery of the session is settled."""
+    """After a rejection no delivery of the session is settled."""
     refusing: set[Session] = set()
 
     @patch.override(Session)

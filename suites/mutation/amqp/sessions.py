@@ -36,7 +36,7 @@ def begin_without_remote_channel(begin):
 
 @amqp_sessions.after(Session, "fail", breaks="AMQP10-SESS-04 AMQP10-SESS-03")
 def failed_sessions_go_on(reached, self, problem):
-    """A session that ended with an error takes what still comes."""
+    """A session that ended with an error still handles frames."""
     reached()
     self._discarding = False
 
@@ -53,7 +53,7 @@ def unattached_handles_end_the_connection(reached, self, handle, what):
 
 @amqp_sessions.override(Session, "_link", breaks="AMQP10-SESS-05 AMQP10-SESS-03")
 def unattached_handles_passed_over(original, reached, self, handle, what):
-    """A frame for a handle that is not attached is passed over."""
+    """A frame for a handle that is not attached is ignored."""
     return None if reached(handle not in self.links) else original(self, handle, what)
 
 
@@ -66,7 +66,7 @@ def errant_links_borne(self, handle, what):
 
 @amqp_sessions.before(Session, "_attach", breaks="AMQP10-SESS-07")
 def handles_taken_over(reached, self, attach):
-    """An attach with a handle in use takes the handle over."""
+    """An attach with a handle in use replaces the link."""
     if reached(attach.handle in self.links):
         self._release(self.links.pop(attach.handle))
 
@@ -76,7 +76,7 @@ def handles_taken_over(reached, self, attach):
 
 @amqp_sessions.mutant("AMQP10-WIN-02 AMQP10-WIN-07")
 def window_ignored(patch, reached):
-    """Transfers are sent whatever the peer's incoming-window."""
+    """Transfers are sent regardless of the client's incoming-window."""
 
     def ignore(self, value):
         reached(value < 100)
@@ -86,7 +86,7 @@ def window_ignored(patch, reached):
 
 @amqp_sessions.mutant("AMQP10-WIN-02 AMQP10-WIN-07")
 def window_one_larger(patch, reached):
-    """One transfer more is sent than the peer's incoming-window allows."""
+    """The broker sends one transfer more than the client's incoming-window allows."""
 
     @patch.after(Session)
     def __init__(self, connection, begun, channel, our_channel):
@@ -100,7 +100,7 @@ def window_one_larger(patch, reached):
 
 @amqp_sessions.mutant("AMQP10-WIN-07 AMQP10-WIN-02")
 def window_one_smaller(patch, reached):
-    """One transfer less is sent than the peer's incoming-window allows."""
+    """The broker sends one transfer less than the client's incoming-window allows."""
 
     @patch.after(Session)
     def __init__(self, connection, begun, channel, our_channel):
@@ -114,21 +114,21 @@ def window_one_smaller(patch, reached):
 
 @amqp_sessions.before(Session, "_flow", breaks="AMQP10-WIN-07 AMQP10-WIN-02")
 def window_added_up(reached, self, flow):
-    """A flow's incoming-window is added to what is left of the one before."""
+    """A flow's incoming-window is added to the remaining one."""
     if reached(self.remote_incoming_window > 0):
         flow.incoming_window += self.remote_incoming_window
 
 
 @amqp_sessions.before(Session, "_flow", breaks="AMQP10-WIN-08 AMQP10-WIN-07")
 def start_is_zero(reached, self, flow):
-    """Without next-incoming-id a flow counts from 0, wherever the transfer-ids began."""
+    """A flow without next-incoming-id counts from 0, not from the first transfer-id."""
     if flow.next_incoming_id is None:
         flow.next_incoming_id = reached.instead(self._initial_outgoing_id, 0)
 
 
 @amqp_sessions.before(Session, "_flow", breaks="AMQP10-WIN-08 AMQP10-WIN-02")
 def window_counts_from_now_without_id(reached, self, flow):
-    """Without next-incoming-id a flow's window counts from the transfers sent by then."""
+    """A flow without next-incoming-id counts from the transfers sent so far."""
     if flow.next_incoming_id is None:
         flow.next_incoming_id = reached.instead(self._initial_outgoing_id, self.next_outgoing_id)
 
@@ -136,7 +136,7 @@ def window_counts_from_now_without_id(reached, self, flow):
 @amqp_sessions.before(Session, "_flow")
 @breaks("AMQP10-WIN-07 AMQP10-WIN-02 AMQP10-WIN-08 AMQP10-CREDIT-03 AMQP10-CREDIT-05")
 def transfer_ids_do_not_wrap(reached, self, flow):
-    """After 2^32 - 1 a next-incoming-id of the peer that is behind is taken for one ahead, and
+    """After a wrap of transfer-ids, an older next-incoming-id counts as too high, and is
     refused."""
     known = self._initial_outgoing_id if flow.next_incoming_id is None else flow.next_incoming_id
     if reached(known > self.next_outgoing_id):
@@ -146,7 +146,7 @@ def transfer_ids_do_not_wrap(reached, self, flow):
 @amqp_sessions.override(Session, "_transmit_pending")
 @breaks("AMQP10-WIN-04 AMQP10-WIN-12 AMQP10-WIN-02")
 def only_first_transfers_use_the_window(original, reached, self):
-    """Transfers that continue a delivery take nothing of the peer's window."""
+    """Transfers that continue a delivery do not count against the client's window."""
     before = self.remote_incoming_window
     original(self)
     spent = before - self.remote_incoming_window
@@ -158,7 +158,7 @@ def only_first_transfers_use_the_window(original, reached, self):
 
 @amqp_sessions.override(Session, "transmit_all", breaks="AMQP10-WIN-04 AMQP10-WIN-12 AMQP10-WIN-01")
 def transfer_ids_count_messages(original, reached, self, link, frames):
-    """next-outgoing-id goes up by one for each message, however many transfers it takes."""
+    """next-outgoing-id counts messages instead of transfers."""
     before = self.next_outgoing_id
     original(self, link, frames)
     self.next_outgoing_id = reached.instead(self.next_outgoing_id, serial_numbers.add(before, 1))
@@ -169,14 +169,14 @@ def transfer_ids_count_messages(original, reached, self, link, frames):
 
 @amqp_sessions.before(Session, "_transfer", breaks="AMQP10-WIN-09")
 def window_violation_borne(reached, self, transfer, payload):
-    """Transfers beyond the announced incoming-window are taken."""
+    """Transfers beyond the announced incoming-window are accepted."""
     if reached(self.incoming_window <= 0):
         self.incoming_window = 1
 
 
 @amqp_sessions.override(Session, "_transfer", breaks="AMQP10-WIN-05")
 def window_never_opened_again(original, reached, self, transfer, payload):
-    """The broker's incoming-window is not opened again when it is used up."""
+    """The broker's incoming-window is not reset when it is used up."""
     with mock.patch.object(self, "_full_window", -2):
         original(self, transfer, payload)
     reached(self.incoming_window <= self._full_window // 2)
@@ -190,14 +190,14 @@ def flow_without_next_incoming_id(flow):
 
 @amqp_sessions.through(sent(Flow), "AMQP10-WIN-05 AMQP10-WIN-06")
 def next_incoming_id_one_behind(flow):
-    """The broker's flows tell the transfer-id before the right one."""
+    """next-incoming-id in the broker's flows is one too low."""
     if flow.next_incoming_id is not None:
         flow.next_incoming_id = serial_numbers.add(flow.next_incoming_id, -1)
 
 
 @amqp_sessions.before(Session, "_flow", breaks="AMQP10-WIN-06")
 def next_outgoing_id_not_looked_at(reached, self, flow):
-    """next-outgoing-id of the peer's flows is not looked at: only transfers are counted."""
+    """next-outgoing-id of the client's flows is ignored: only transfers are counted."""
     flow.next_outgoing_id = reached.instead(flow.next_outgoing_id, self.next_incoming_id)
 
 
@@ -241,7 +241,7 @@ def closing_answered_without_closing(detach):
 
 @amqp_links.override(Session, "stolen", breaks="AMQP10-LINK-02")
 def stolen_links_live_on(original, reached, self, link):
-    """A link whose name is attached again elsewhere lives on."""
+    """A link continues although its name is attached again elsewhere."""
     reached()
 
 
@@ -268,7 +268,7 @@ def names_for_the_whole_broker(original, reached, self, attach):
 
 
 def _refusing(patch, reached, refuse):
-    """A link that cannot be made is answered by ``refuse``, which gets the right answer too."""
+    """A refused attach is answered by ``refuse``, which also gets the correct answer."""
 
     def replacement(original, self, attach, error):
         reached()
@@ -280,21 +280,21 @@ def _refusing(patch, reached, refuse):
 
 @amqp_links.through(_refusing, "AMQP10-LINK-12 AMQP10-LINK-09")
 def refused_without_attach(link, right, attach, error):
-    """A link that cannot be made is detached at once, without an attach before."""
+    """A refused attach is answered with detach alone."""
     link.session.send(Detach(handle=link.our_handle, closed=True, error=error))
     link.state = LinkState.REFUSED
 
 
 @amqp_links.through(_refusing, "AMQP10-LINK-12")
 def refused_without_detach(link, right, attach, error):
-    """A link that cannot be made is attached without terminus and left like that."""
+    """A refused attach is answered without terminus, but without a detach."""
     link.session.send(link.answer(attach))
     link.state = LinkState.REFUSED
 
 
 @amqp_links.through(_refusing, "AMQP10-LINK-09")
 def refused_without_reason(link, right, attach, error):
-    """The detach of a link that cannot be made has no error."""
+    """The detach after a refused attach has no error."""
     link.session.send(link.answer(attach))
     link.session.send(Detach(handle=link.our_handle, closed=True))
     link.state = LinkState.REFUSED
@@ -310,7 +310,7 @@ def link_errors_end_the_session(original, reached, self, link, problem):
 
 @amqp_links.mutant("AMQP10-LINK-03")
 def unsettled_deliveries_made_up(patch, reached):
-    """The broker's attach tells the peer's unsettled deliveries as its own."""
+    """The broker's attach repeats the client's unsettled deliveries as its own."""
     patch.set(Session, "told", None)
 
     @patch.before(Session)
@@ -325,21 +325,21 @@ def unsettled_deliveries_made_up(patch, reached):
 
 @amqp_links.after(IncomingLink, "attach", breaks="AMQP10-LINK-15")
 def large_messages_taken(reached, self, attach):
-    """Messages above the announced max-message-size are taken."""
+    """Messages above the announced max-message-size are accepted."""
     reached(self._largest < 10_000)
     self._largest = 2**40
 
 
 @amqp_links.before(OutgoingLink, "attach", breaks="AMQP10-LINK-15")
 def zero_is_a_largest_size(reached, self, attach):
-    """A max-message-size of 0 is taken for one byte."""
+    """A max-message-size of 0 is read as one byte."""
     if reached(attach.max_message_size == 0):
         self._largest = 1
 
 
 @amqp_links.through(sent(Attach), "AMQP10-TERM-04 AMQP10-LINK-05")
 def mode_not_told(attach):
-    """The broker's source says move whatever the link's distribution-mode."""
+    """The broker's source always says move, whatever the distribution-mode."""
     if isinstance(attach.source, Source):
         mode = attach.source.distribution_mode
         if mode == "copy":
@@ -348,7 +348,7 @@ def mode_not_told(attach):
 
 @amqp_links.through(sent(Attach), "AMQP10-TERM-02")
 def dynamic_nodes_share_an_address(attach):
-    """All nodes made on request have one address."""
+    """All dynamic nodes share one address."""
     for node in (attach.source, attach.target):
         if getattr(node, "dynamic", False):
             node.address = "dynamic"

@@ -1,4 +1,4 @@
-"""Faults of AMQP settlement: ranges, outcomes and what they make of a message, its place and its
+"""Faults of AMQP settlement: ranges, outcomes and their effect on a message, its place and its
 count; transactions."""
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ BACK = "AMQP10-OUT-09"
 
 
 def _disposed(patch, reached, change):
-    """``change`` is made to every disposition of the peer."""
+    """``change`` is applied to every disposition of the client."""
 
     @patch.before(Session)
     def _disposition(self, disposition):
@@ -61,14 +61,14 @@ def outcomes_alone(reached, self, disposition):
 
 @amqp_settlement.through(_disposed, "AMQP10-DISP-03 AMQP10-DISP-05 AMQP10-DISP-02")
 def only_the_first_of_a_range(disposition):
-    """Of a range only the first delivery is settled."""
+    """Only the first delivery of a range is settled."""
     if disposition.last != disposition.first:
         disposition.last = None
 
 
 @amqp_settlement.through(_disposed, "AMQP10-DISP-03 AMQP10-DISP-02")
 def one_more_than_the_range(disposition):
-    """A disposition is about one delivery more than it names."""
+    """A disposition covers one delivery more than it names."""
     if disposition.role is RECEIVER:
         last = disposition.first if disposition.last is None else disposition.last
         disposition.last = serial_numbers.add(last, 1)
@@ -77,7 +77,7 @@ def one_more_than_the_range(disposition):
 @amqp_settlement.before(Session, "_disposition")
 @breaks("AMQP10-DISP-02 AMQP10-DISP-03 AMQP10-OUT-09")
 def everything_before_too(reached, self, disposition):
-    """A disposition without last is about every unsettled delivery before, too."""
+    """A disposition without last also covers every earlier unsettled delivery."""
     oldest = next(iter(self.unsettled), disposition.first)
     if disposition.role is RECEIVER and disposition.last is None:
         disposition.last = disposition.first
@@ -95,7 +95,7 @@ def role_not_looked_at(disposition):
 
 @amqp_settlement.through(sent(Disposition), "AMQP10-OUT-01 AMQP10-XFER-14")
 def settled_without_outcome(disposition):
-    """The broker settles what it took without telling an outcome."""
+    """The broker settles accepted messages without an outcome."""
     if disposition.role is RECEIVER:
         disposition.state = None
 
@@ -103,8 +103,8 @@ def settled_without_outcome(disposition):
 @amqp_settlement.override(Session, "_disposition")
 @breaks("AMQP10-XFER-24 AMQP10-OUT-02 AMQP10-DISP-03")
 def another_outcome_told_later(original, reached, self, disposition):
-    """For a delivery that the broker has settled it repeats whatever outcome the peer tells
-    next."""
+    """For an already settled delivery, the broker repeats the next outcome that the client
+    sends."""
     known = disposition.first in self.unsettled
     original(self, disposition)
     if reached(
@@ -124,8 +124,7 @@ def another_outcome_told_later(original, reached, self, disposition):
 
 
 def _applying(patch, reached, change):
-    """``change`` makes other deliveries and another state of those that an outcome is applied
-    to."""
+    """``change`` replaces the deliveries and the state of an outcome."""
 
     @patch.override(OutgoingLink)
     def apply(original, self, deliveries, state):
@@ -140,13 +139,13 @@ def _outcome(patch, reached, change):
 
 @amqp_settlement.through(_outcome, "AMQP10-OUT-09 AMQP10-OUT-02 ARTEMIS-REDELIVERY-back-1")
 def released_is_gone(state):
-    """A released message is gone."""
+    """A released message is lost."""
     return Accepted() if isinstance(state, Released) else state
 
 
 @amqp_settlement.through(_outcome, "AMQP10-TERM-08 AMQP10-OUT-02 AMQP10-OUT-19")
 def accepted_comes_again(state):
-    """An accepted message goes back to its queue."""
+    """An accepted message returns to its queue."""
     return Released() if isinstance(state, Accepted) else state
 
 
@@ -173,7 +172,7 @@ def _modified(**fields: Any) -> Callable[[Any], Any]:
 @amqp_settlement.variant(_outcome, _modified(delivery_failed=None))
 @breaks("AMQP10-OUT-11 AMQP10-MSG-09")
 def failures_not_counted():
-    """delivery-failed is not looked at."""
+    """delivery-failed is ignored."""
 
 
 @amqp_settlement.variant(_outcome, _modified(delivery_failed=True))
@@ -184,23 +183,23 @@ def every_modified_counts():
 
 @amqp_settlement.variant(_outcome, _modified(undeliverable_here=None), breaks="AMQP10-OUT-12")
 def undeliverable_here_passed_over():
-    """undeliverable-here is not looked at."""
+    """undeliverable-here is ignored."""
 
 
 @amqp_settlement.through(_outcome, "AMQP10-OUT-20")
 def undeliverable_anywhere(state):
-    """A message that is undeliverable here is gone."""
+    """A message that is undeliverable here is lost."""
     return Accepted() if isinstance(state, Modified) and state.undeliverable_here else state
 
 
 @amqp_settlement.variant(_outcome, _modified(message_annotations=None), breaks="AMQP10-OUT-13")
 def new_annotations_passed_over():
-    """message-annotations of modified are not looked at."""
+    """message-annotations of modified are ignored."""
 
 
 @amqp_settlement.before(OutgoingLink, "apply", breaks="AMQP10-OUT-05")
 def rejection_not_counted(reached, self, deliveries, state):
-    """A rejected message is found among the dead letters with its delivery-count as it was."""
+    """A rejected message is dead-lettered with its delivery-count unchanged."""
     if isinstance(state, Rejected):
         for delivery in deliveries:
             reached()
@@ -216,14 +215,14 @@ def default_is_accepted(original, reached, self, deliveries, state, settled):
 
 @amqp_settlement.skips(OutgoingLink, "disposed", breaks="AMQP10-OUT-02 AMQP10-DISP-03")
 def outcomes_need_settlement(self, deliveries, state, settled):
-    """An outcome that is told without settling is not remembered: settled later without a state, it
-    is the default."""
+    """An unsettled outcome is forgotten: if the delivery is settled later without a state, the
+    default applies."""
     return not settled and not isinstance(state, TransactionalState)
 
 
 @amqp_settlement.override(OutgoingLink, "deliver", breaks="AMQP10-MSG-09 AMQP10-MSG-01")
 def attempts_counted_from_one(original, reached, self, entry):
-    """delivery-count is the number of attempts, the present one included."""
+    """delivery-count includes the current attempt."""
     reached()
     entry.failures += 1
     original(self, entry)
@@ -239,7 +238,7 @@ def copies_count(reached, self, entry):
 
 @amqp_settlement.before(OutgoingLink, "offer", breaks="AMQP10-TERM-08")
 def copies_come_again(reached, self):
-    """A copying link is shown everything again when it has seen all."""
+    """A link of mode copy gets everything again once it has seen all."""
     if reached(
         self.copies
         and not self._stopped
@@ -251,7 +250,7 @@ def copies_come_again(reached, self):
 
 @amqp_settlement.mutant("AMQP10-TERM-04 AMQP10-LINK-05")
 def copies_are_taken(patch, reached):
-    """A link of distribution-mode copy takes messages as any other does."""
+    """A link of distribution-mode copy removes messages like any other."""
 
     @patch.after(OutgoingLink)
     def _check(self, source):
@@ -272,7 +271,7 @@ def copies_are_taken(patch, reached):
 
 @amqp_settlement.override(Queue, "settle", breaks="ARTEMIS-GROUPING-fifo-1")
 def given_back_to_the_end(original, reached, self, entries, outcome):
-    """Messages given back by an AMQP consumer go to the end of their queue."""
+    """Messages returned by an AMQP consumer go to the end of their queue."""
     before = set(map(id, self._ready))
     original(self, entries, outcome)
     back = [entry for entry in self._ready if id(entry) not in before]
@@ -301,7 +300,7 @@ def kept_is_lost(reached, self):
 
 @amqp_transactions.override(IncomingLink, "_take", breaks="AMQP10-TXN-06")
 def posts_seen_at_once(original, reached, self, message, send):
-    """A message posted in a transaction can be had before the discharge."""
+    """A message posted in a transaction is delivered before the discharge."""
     reached(send is not None)
     return original(self, message, None)
 
@@ -323,7 +322,7 @@ def _ending(patch, reached, commit):
 
 @amqp_transactions.mutant("AMQP10-TXN-05 AMQP10-TXN-07 AMQP10-TXN-06 AMQP10-TXN-10 AMQP10-TXN-13")
 def rollback_succeeds(patch, reached):
-    """A discharge with fail does everything all the same."""
+    """A discharge with fail commits."""
     _ending(patch, reached, commit=True)
 
 
@@ -355,20 +354,20 @@ def unknown_ids_accepted(original, reached, self, arrival, discharge):
 
 @amqp_transactions.before(CoordinatorLink, "_declare", breaks="AMQP10-TXN-03")
 def global_ids_taken(reached, self, arrival, declare):
-    """A declare that asks for a global transaction gets a local one."""
+    """A declare that requests a global transaction gets a local one."""
     if reached(declare.global_id is not None):
         declare.global_id = None
 
 
 @amqp_transactions.override(CoordinatorLink, "_declare", breaks="AMQP10-TXN-02")
 def settled_declares_taken(original, reached, self, arrival, declare):
-    """A declare that was sent settled is taken."""
+    """A settled declare is accepted."""
     return ACCEPTED if reached(arrival.settled) else original(self, arrival, declare)
 
 
 @amqp_transactions.before(IncomingLink, "arrived", breaks="AMQP10-TXN-06 AMQP10-TXN-04")
 def unknown_posts_taken(reached, self, arrival):
-    """A post in a transaction nobody declared is taken as if there were none."""
+    """A post in an undeclared transaction is accepted as if outside of any."""
     state = arrival.state
     if reached(
         isinstance(state, TransactionalState)
@@ -379,7 +378,7 @@ def unknown_posts_taken(reached, self, arrival):
 
 @amqp_transactions.override(CoordinatorLink, "_discharge", breaks="AMQP10-TXN-08")
 def discharge_does_not_wait(original, reached, self, arrival, discharge):
-    """A discharge ahead of the last transfer of a post is accepted."""
+    """A discharge before the last transfer of a post is accepted."""
     try:
         return original(self, arrival, discharge)
     except Refusal as problem:
@@ -391,7 +390,7 @@ def discharge_does_not_wait(original, reached, self, arrival, discharge):
 
 @amqp_transactions.before(CoordinatorLink, "_discharge", breaks="AMQP10-TXN-15")
 def failed_posts_do_not_doom(reached, self, arrival, discharge):
-    """A settled post that cannot be routed does not keep its transaction from success."""
+    """A settled post that cannot be routed does not make its transaction fail."""
     transaction: LiveTransaction | None = self._opened.get(discharge.txn_id)
     if reached(transaction is not None and transaction.doomed is not None):
         transaction.doomed = None

@@ -1,5 +1,5 @@
-"""Faults of AMQP transfers: what names a delivery, what settles it, what aborts it, and what
-messages carry."""
+"""Faults of AMQP transfers: identification, settlement and abortion of deliveries, and the content
+of messages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +77,7 @@ def delivery_ids_count_transfers(reached, self, id, payload, large):
 
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-XFER-10")
 def settled_is_not_said(original, reached, self, id, payload, large):
-    """On a link agreed as settled no transfer is settled."""
+    """On a link negotiated as settled, no transfer is settled."""
     before, self._presettled = self._presettled, False
     reached.instead(before, False)
     original(self, id, payload, large)
@@ -86,7 +86,7 @@ def settled_is_not_said(original, reached, self, id, payload, large):
 
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-XFER-11")
 def settled_where_unsettled_was_agreed(original, reached, self, id, payload, large):
-    """On a link agreed as unsettled deliveries are settled when they are sent."""
+    """On a link negotiated as unsettled, deliveries are sent settled."""
     settled = reached.instead(self._presettled, self._presettled or self.snd_settle_mode == 0)
     with mock.patch.object(self, "_presettled", settled):
         original(self, id, payload, large)
@@ -94,7 +94,7 @@ def settled_where_unsettled_was_agreed(original, reached, self, id, payload, lar
 
 @amqp_transfers.through(_first_sent, "AMQP10-XFER-16")
 def second_where_first_was_agreed(transfer):
-    """Transfers say rcv-settle-mode second, whatever was agreed."""
+    """Transfers say rcv-settle-mode second, whatever was negotiated."""
     transfer.rcv_settle_mode = SECOND
 
 
@@ -102,7 +102,7 @@ def second_where_first_was_agreed(transfer):
 
 
 def _taking(patch, reached, change):
-    """``change`` is made to every transfer of the peer."""
+    """``change`` is applied to every transfer of the client."""
 
     @patch.before(IncomingLink, "transfer")
     def incominglink_transfer(self, transfer, payload):
@@ -113,13 +113,13 @@ def _taking(patch, reached, change):
 
 @amqp_transfers.through(_taking, "AMQP10-XFER-18 AMQP10-XFER-12")
 def aborted_passed_over(link, transfer):
-    """An aborted transfer is taken for one that is not."""
+    """aborted is ignored."""
     transfer.aborted = False
 
 
 @amqp_transfers.through(_taking, "AMQP10-XFER-12")
 def more_counts_before_aborted(link, transfer):
-    """Of more and aborted more counts: the delivery goes on."""
+    """If both more and aborted are set, the delivery continues."""
     transfer.aborted = transfer.aborted and not transfer.more
 
 
@@ -154,14 +154,14 @@ def only_the_first_transfer_settles(link, transfer):
 
 @amqp_transfers.through(_taking, "AMQP10-XFER-08 AMQP10-XFER-14")
 def settled_where_nothing_is_said(link, transfer):
-    """A delivery that does not say whether it is settled is."""
+    """A delivery without the field settled counts as settled."""
     if transfer.settled is None:
         transfer.settled = True
 
 
 @amqp_transfers.mutant("AMQP10-XFER-14")
 def waits_for_the_sender(patch, reached):
-    """The broker tells an outcome and leaves it to the sender to settle."""
+    """The broker sends an outcome but leaves settling to the sender."""
 
     @patch.override(Session)
     def settle_incoming(original, self, delivery_id, state):
@@ -181,7 +181,7 @@ def waits_for_the_sender(patch, reached):
 
 @amqp_transfers.before(IncomingLink, "transfer", breaks="AMQP10-XFER-17")
 def mode_of_settled_transfers_read(reached, self, transfer, payload):
-    """A settled transfer that says second on a link of mode first is refused."""
+    """A settled transfer that says second is refused on a link of mode first."""
     settled = transfer.settled
     if reached(transfer.rcv_settle_mode == SECOND and settled):
         transfer.settled = None
@@ -189,8 +189,7 @@ def mode_of_settled_transfers_read(reached, self, transfer, payload):
 
 @amqp_transfers.mutant("AMQP10-SESS-03 AMQP10-CLOSE-01")
 def transfers_for_nothing_passed_over(patch, reached):
-    """A transfer for a handle that is not attached, or on which the broker sends, is passed
-    over."""
+    """A transfer for a handle that is not attached, or on which the broker sends, is ignored."""
 
     @patch.override(OutgoingLink)
     def transfer(original, self, transfer, payload):
@@ -207,7 +206,7 @@ def transfers_for_nothing_passed_over(patch, reached):
 
 
 def _arriving(patch, reached, change):
-    """``change`` is made to every message that came by AMQP."""
+    """``change`` is applied to every message received over AMQP."""
 
     @patch.before(IncomingLink)
     def _take(self, message, send):
@@ -221,13 +220,13 @@ def _arriving(patch, reached, change):
 
 @amqp_transfers.through(_arriving, "AMQP10-MSG-01 ARTEMIS-CROSSING-header-1")
 def durability_and_priority_lost(message):
-    """A header's durable and priority do not go on."""
+    """A header's durable and priority are not passed on."""
     message.prefix = b"\x40\x40"
 
 
 @amqp_transfers.before(OutgoingLink, "deliver", breaks="AMQP10-MSG-08")
 def ttl_as_it_came(reached, self, entry):
-    """A ttl goes on as it came, however long the message waited."""
+    """A ttl is passed on unchanged, however long the message waited."""
     message = entry.message
     if reached(isinstance(message, AmqpMessage) and message.ttl is not None):
         message.arrived = self.session.shared.clock.unix()
@@ -235,13 +234,13 @@ def ttl_as_it_came(reached, self, entry):
 
 @amqp_transfers.through(_arriving, "AMQP10-MSG-10 AMQP10-OUT-13")
 def annotations_lost(message):
-    """Message-annotations do not go on."""
+    """Message-annotations are not passed on."""
     message.annotations = b""
 
 
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-MSG-02 AMQP10-MFS-05")
 def last_byte_changed(original, reached, self, id, payload, large):
-    """The last byte of a message of more than 1000 bytes is another one."""
+    """The last byte of a message of more than 1000 bytes is changed."""
     if reached(len(payload) > 1000):
         payload = payload[:-1] + bytes([payload[-1] ^ 1])
     original(self, id, payload, large)
@@ -250,8 +249,7 @@ def last_byte_changed(original, reached, self, id, payload, large):
 @amqp_transfers.override(IncomingLink, "_take", recreates="ARTEMIS-4820")
 @breaks("ARTEMIS-CONCEPTS-queue-1")
 def long_ttl_over_at_once(original, reached, self, message, send):
-    """A ttl of 2^31 ms and more is taken for a negative one: the message is accepted and expires at
-    once."""
+    """A ttl of 2^31 ms or more is read as negative: the message is accepted and expires at once."""
     if message.ttl is None or message.ttl < 2**31:
         return original(self, message, send)
     reached()

@@ -1,2 +1,2 @@
-"""Bytecode mutants: a tool that knows nothing of our suites mutates the classes of a real broker,
-and the suites and the broker's own tests are run on the same mutants."""
+"""Bytecode mutants: an independent tool mutates the classes of a real broker, and both the suites
+and the broker's own tests run on the same mutants."""

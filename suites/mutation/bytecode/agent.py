@@ -146,14 +146,14 @@ def population(lib: Path, prefixes: Iterable[str]) -> list[BytecodeMutant]:
 
 
 class Agent:
-    """The agent of one JVM. Its folder is given to the JVM as its argument, before it starts."""
+    """The agent of one JVM, which gets the agent's folder as an argument at its start."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._socket: socket.socket | None = None
 
     def prepare(self, scope: Iterable[str] = (), mutant: BytecodeMutant | None = None) -> str:
-        """Write what the JVM begins with; return the option for its command line."""
+        """Write the JVM's initial input; return the option for its command line."""
         self.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
@@ -171,11 +171,11 @@ class Agent:
         self._expect_ok(f"mutate {mutant.key}")
 
     def restore(self) -> None:
-        """Make the mutated class itself again."""
+        """Restore the original class."""
         self._expect_ok("restore")
 
     def busy_threads(self) -> int:
-        """How many threads hardly rested for a moment: loops that a mutant left behind."""
+        """The number of threads that were busy all the time: endless loops caused by a mutant."""
         return int(self._answer("busy"))
 
     def close(self) -> None:
@@ -203,8 +203,7 @@ class Agent:
 
 
 def sampled(mutants: Sequence[BytecodeMutant], seed: int) -> list[BytecodeMutant]:
-    """The mutants in an order that ``seed`` decides, whatever order they are listed in: the first N
-    are a sample of N."""
+    """The mutants in an order determined by ``seed`` alone: the first N are a sample of N."""
     salted = {
         mutant: hashlib.sha256(f"{seed}\t{mutant.key}".encode()).digest() for mutant in mutants
     }

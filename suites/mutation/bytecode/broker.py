@@ -1,4 +1,4 @@
-"""A real Artemis whose JVM runs the mutation agent, and cases run on it one after the other."""
+"""A real Artemis whose JVM runs the mutation agent; it runs cases one after the other."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,7 +21,7 @@ from brokerproof.suites.mutation.bytecode.agent import AREAS, Agent, BytecodeMut
 
 
 class MutableBroker:
-    """One Artemis at a time, started anew whenever the last one may have been harmed."""
+    """One Artemis at a time, restarted whenever it may have been harmed."""
 
     def __init__(self, target: str, folder: Path, seed: int) -> None:
         self._target_name = target
@@ -64,10 +64,10 @@ class MutableBroker:
         return self._target is None or self._target.ended
 
     def execute(self, call: Call) -> Result:
-        """Run one case. A broker that has stopped serving anybody is an ERROR.
+        """Run one case.
 
-        Each run has a seed of its own: a case names its addresses by the seed, and must not find
-        what it left there on another mutant.
+        A broker that serves no client is an ERROR. Each run has its own seed: it determines the
+        case's addresses, which must not contain messages left on another mutant.
         """
         assert self._run is not None, "call start() first"
         self._executed += 1

@@ -37,10 +37,11 @@ def judge(
     every_case: bool,
     as_json: bool,
 ) -> int:
-    """Judge the first ``most`` mutants of the sample; what ``out`` has already is not run again.
+    """Judge the first ``most`` mutants of the sample; results in ``out`` are reused, except for
+    ``names``.
 
-    Those of ``names`` are. With ``every_case`` each mutant gets all the cases that run its line.
-    Returns 1 when no case that ran decided a mutant, else 0: survivors are for people to sort.
+    With ``every_case``, each mutant gets all cases that run its line. Returns 1 if no case decided
+    a mutant, else 0, because people sort the survivors.
     """
     if out is None:
         raise errors.Usage("--bytecode needs --out DIR: what is known is kept there, line by line")
@@ -81,7 +82,7 @@ def judge(
 
 
 def _calls(name: str) -> list[Call]:
-    """The calls that the target is able to run, in an order in which any first part is a sample."""
+    """The calls that the target can run, in random order."""
     target = target_file.load(name)
     able = [call for call in all_calls() if call.needs <= target.identity.capabilities]
     return sorted(able, key=lambda call: hashlib.sha256(call.id.encode()).digest())
@@ -96,7 +97,7 @@ def _record_controls(
     seed: int,
     processes: int,
 ) -> None:
-    """Run the cases on the broker as it is that have not been run there."""
+    """Run the remaining cases on the unchanged broker."""
     known = records.controls(path)
     left = [call for call in calls if call.id not in known]
     if not left:
@@ -113,8 +114,7 @@ def _line(fate: FateRecord) -> str:
 
 
 def table(fates: Sequence[FateRecord], own: Mapping[str, Fate]) -> Table:
-    """Kills by area, and those of the broker's own tests on the same mutants where they are
-    known."""
+    """Kills by area, with those of the broker's own tests on the same mutants, if known."""
     table = Table(title=f"{len(fates)} bytecode mutants", title_justify="left")
     for column in ("area", "mutants", *(fate.value for fate in Fate), "killed by its own tests"):
         table.add_column(column, justify="left" if column == "area" else "right")

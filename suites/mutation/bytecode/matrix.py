@@ -1,7 +1,7 @@
-"""Runs the cases on a broker as it is and on its mutants, by several brokers side by side.
+"""Runs the cases on the unchanged broker and on its mutants, on several brokers in parallel.
 
-A case in real time mostly waits, so brokers beside each other cost little; cases on one broker run
-one after the other, because what a case does to a mutant must not look like another case's.
+A case in real time mostly waits, so parallel brokers cost little; cases on one broker run one after
+the other, because effects of a case on a mutant must not be attributed to another.
 """
 
 import shutil
@@ -64,7 +64,7 @@ def record_controls(
     processes: int,
     done: Callable[[ControlRecord], None],
 ) -> None:
-    """Run every call on the broker as it is, and hand on each with the lines that it ran."""
+    """Run every call on the unchanged broker, and report each with the lines that it ran."""
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _begin, (target, seed, {})) as pool:
         jobs = [pool.submit(_control, call.id, tuple(scope)) for call in calls]
@@ -97,7 +97,7 @@ def judge_all(
     done: Callable[[FateRecord], None],
     turn_s: float = plan.TURN_S,
 ) -> None:
-    """Judge these mutants, and hand on the fate of each as soon as it is known."""
+    """Judge these mutants, and report the fate of each as soon as it is known."""
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _begin, (target, seed, controls, turn_s)) as pool:
         jobs = []
@@ -127,8 +127,8 @@ def _judge(mutant: BytecodeMutant) -> FateRecord:
 
 
 def _judged(worker: _Worker, mutant: BytecodeMutant) -> FateRecord:
-    """The fate of one mutant. A case that noticed it counts only if it passes without it
-    afterwards; where it does not, the broker was harmed, and a new one decides."""
+    """The fate of one mutant. A case that noticed it counts only if it then passes without it;
+    otherwise the broker was harmed, and a new one decides."""
     covering = plan.covering(mutant, worker.controls, worker.turn_s)
     if plan.begins_mutated(mutant, bool(covering)):
         return _judged_from_the_start(worker, mutant, covering)
@@ -210,7 +210,7 @@ def _ensure_running(worker: _Worker) -> None:
 
 
 def _restore(worker: _Worker) -> bool:
-    """Return to the class as it is; false if the broker does not answer any more."""
+    """Restore the original class; false if the broker no longer answers."""
     try:
         worker.broker.agent.restore()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The cases that are run on a mutant: those that run its line, for as long as its turn lasts."""
+"""The cases to run on a mutant: those that run its line, within its time limit."""
 
 from collections.abc import Iterable, Mapping
 
@@ -22,8 +22,8 @@ def covering(
     """The cases that run the mutant's line and judge the broker as it is, in the order in which
     they are tried.
 
-    The shortest one and the one that runs the fewest lines take turns: the first kill most per
-    second, the second know most of the line.
+    Taken alternately from the shortest ones, which kill most per second, and those that run the
+    fewest lines, which test the line most specifically.
     """
     able = [
         control
@@ -41,7 +41,7 @@ def covering(
 
 
 def within_a_turn(ordered: Iterable[ControlRecord], turn_s: float = TURN_S) -> list[ControlRecord]:
-    """The first cases, until a turn is over."""
+    """The first cases, within the time limit."""
     chosen: list[ControlRecord] = []
     left = turn_s
     for control in ordered:
@@ -61,5 +61,5 @@ def quickest(controls: Mapping[str, ControlRecord], turn_s: float = TURN_S) -> l
 
 
 def begins_mutated(mutant: BytecodeMutant, is_covered: bool) -> bool:
-    """True if the broker has to start as the mutant, because its method is not called later."""
+    """True if the broker must start as the mutant, because its method is not called later."""
     return not is_covered or f"{mutant.class_name}.{mutant.method}".endswith(_ENDLESS)

@@ -1,5 +1,5 @@
-"""The files of a run of bytecode mutants: one JSON object a line, appended as soon as it is known,
-so that a run goes on where an earlier one stopped."""
+"""The files of a run of bytecode mutants: one JSON object per line, appended as soon as it is
+known, so that a run can continue an earlier one."""
 
 import dataclasses
 import enum
@@ -14,7 +14,7 @@ OWN_TESTS = "own-tests.ndjson"
 
 
 class Fate(enum.StrEnum):
-    """The end of one mutant in one body of tests."""
+    """The fate of one mutant in one body of tests."""
 
     KILLED = "killed"
     """A case failed that passes without the mutant, or the broker ended."""
@@ -30,7 +30,7 @@ class Fate(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """One case on the broker as it is: its verdict, and the lines that ran meanwhile."""
+    """One case on the unchanged broker: its verdict, and the lines that ran meanwhile."""
 
     case: str
     verdict: str
