@@ -376,7 +376,7 @@ def over_sockets(
 def _connection(version: str, transport: Any, heart_beat: tuple[int, int], tell: Tell) -> Any:
     if version == "1.0" and heart_beat != (0, 0):
         raise ControlFailed(
-            "STOMP 1.0 has no heart-beats, and stomp.py's 1.0 connection no way to ask for them"
+            "STOMP 1.0 has no heart-beats, and stomp.py's 1.0 connection cannot request them"
         )
     connection = _CONNECTIONS[version](transport, heart_beat)
     connection.set_listener(

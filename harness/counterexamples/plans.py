@@ -125,8 +125,7 @@ def _shown(value: object) -> str:
 def _name(kind: type) -> str:
     if not kind.__module__.startswith(PACKAGES) or "<locals>" in kind.__qualname__:
         raise Unstorable(
-            f"an argument of type {kind.__qualname__} cannot be stored: it is not ours to find"
-            " again"
+            f"an argument of type {kind.__qualname__} cannot be stored: it is not in brokerproof"
         )
     return f"{kind.__module__}:{kind.__qualname__}"
 
@@ -134,7 +133,7 @@ def _name(kind: type) -> str:
 def _found(name: str) -> object:
     module, _, path = name.partition(":")
     if not module.startswith(PACKAGES) or module not in sys.modules:
-        raise Unrestorable(f"{name}: there is no such module among those of the suites")
+        raise Unrestorable(f"{name}: no module of the suites has that name")
     value: object = sys.modules[module]
     for part in path.split("."):
         if part.startswith("_"):

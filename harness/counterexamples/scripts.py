@@ -275,7 +275,7 @@ def _stomp_py_frame(line: Line, version: str) -> str:
             continue
         place = f"Zq{number}qZ"
         if isinstance(part, Secret) and (part.start or part.end is not None):
-            raise Inexpressible("a frame is written in pieces, and stomp.py writes it whole")
+            raise Inexpressible("a frame is written in pieces, but stomp.py writes it whole")
         texts[place] = (
             f"Secret({part.name!r})"
             if isinstance(part, Secret)
@@ -291,14 +291,16 @@ def _stomp_py_frame(line: Line, version: str) -> str:
         raise Inexpressible("something is written that is not one whole, well-formed frame")
     frame = frames[0]
     if codec.encode(frame.command, frame.headers, frame.body, version=version) != data:
-        raise Inexpressible("a frame has line ends or escapes that stomp.py would write otherwise")
+        raise Inexpressible(
+            "a frame has line ends or escapes that stomp.py would write differently"
+        )
     if len({name for name, _ in frame.headers}) != len(frame.headers):
-        raise Inexpressible("a frame repeats a header, and stomp.py writes each header once")
+        raise Inexpressible("a frame repeats a header, but stomp.py writes each header once")
     if any(codec.escape(name, version) != name for name, _ in frame.headers):
-        raise Inexpressible("a header's name is escaped, and stomp.py escapes values alone")
+        raise Inexpressible("a header's name is escaped, but stomp.py escapes only values")
     beats = frame.get("heart-beat") or "0,0"
     if frame.command in ("CONNECT", "STOMP") and beats != "0,0":
-        raise Inexpressible("heart-beats were agreed on, and stomp.py would send them by itself")
+        raise Inexpressible("heart-beats were agreed on, but stomp.py sends them by itself")
     try:
         body = frame.body.decode()
     except UnicodeDecodeError:

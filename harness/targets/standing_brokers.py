@@ -55,7 +55,7 @@ def _start_activemq(version: str, folder: Path, config: Path | None, ports: str)
 
 def _start_rabbitmq(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
     if ports != "free":
-        raise SetUpFailed("rabbitmq: its listeners are the harness's business; leave the ports out")
+        raise SetUpFailed("rabbitmq: the harness chooses its listeners; omit the ports")
     release = rabbitmq_release.find(version)
     return RabbitmqProcess(folder, config=config, release=release, free=True).start()
 
@@ -68,9 +68,7 @@ def _start_proton(
     name: str, version: str, folder: Path, config: Path | None, ports: str
 ) -> RunningBroker:
     if config is not None or ports != "free":
-        raise SetUpFailed(
-            f"{name}: has no configuration file and no ports of its own; leave them out"
-        )
+        raise SetUpFailed(f"{name}: has no configuration file and no configurable ports; omit them")
     return ProtonProcess(name, folder, version, free=True).start()
 
 

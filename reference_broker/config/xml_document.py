@@ -65,7 +65,7 @@ def children(element: etree._Element, where: Where) -> list[etree._Element]:
             raise where.bad(f"the text {text.strip()[:40]!r} does not belong here", "remove it")
     for child in element:
         if not isinstance(child.tag, str):
-            raise where.bad("an entity is not accepted", "write out what it stands for")
+            raise where.bad("an entity is not accepted", "write out its content")
         if child.tag.startswith(_XINCLUDE):
             here = Where(where.file, line(child), "xi:include")
             raise here.bad("is not read by this broker", "put the text of the file here")

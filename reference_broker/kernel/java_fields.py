@@ -28,7 +28,7 @@ class FieldReader:
     def take(self, count: int) -> bytes:
         begin, end = self.at, self.at + count
         if count < 0 or end > len(self.buffer):
-            raise Malformed(f"a field of {count} bytes, and {self.left} are there")
+            raise Malformed(f"a field of {count} bytes, but only {self.left} are left")
         self.at = end
         return self.buffer[begin:end]
 

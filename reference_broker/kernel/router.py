@@ -301,7 +301,7 @@ class DurableSubscriptions:
         owner, queue = self._queues[called]
         if owner is not address:
             raise NoRoute(
-                f"the durable subscription {called!r} is one to {owner.name!r}, not to {name!r}"
+                f"the durable subscription {called!r} belongs to {owner.name!r}, not to {name!r}"
             )
         if queue.has_consumers:
             raise NoRoute(

@@ -164,7 +164,7 @@ def _number(data: bytes, at: int, form: str, kind: str) -> tuple[Any, int]:
     try:
         return struct.unpack_from(form, data, at)[0], at + struct.calcsize(form)
     except struct.error:
-        raise Malformed(f"{kind}: the bytes end in its midst") from None
+        raise Malformed(f"{kind}: the bytes end within it") from None
 
 
 def _taken(data: bytes, at: int, size: int, kind: str) -> bytes:

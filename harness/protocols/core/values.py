@@ -123,7 +123,7 @@ def property_of(value: Any) -> Property:
     for kind, name in _PLAIN:
         if isinstance(value, kind):
             return Property(name, value)
-    raise ValueError(f"{value!r} can be no property of a CORE message")
+    raise ValueError(f"{value!r} cannot be a property of a CORE message")
 
 
 def encode_properties(properties: dict[str, Any]) -> bytes:

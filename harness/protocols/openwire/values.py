@@ -130,7 +130,7 @@ def typed(value: Any) -> Typed:
     for kind, name in _PLAIN:
         if isinstance(value, kind):
             return Typed(name, value)
-    raise ValueError(f"{value!r} can be in no map of OpenWire")
+    raise ValueError(f"{value!r} cannot be in an OpenWire map")
 
 
 _WRITERS: dict[str, Callable[[Any], bytes]] = {
@@ -167,7 +167,7 @@ def read_map(data: bytes) -> dict[str, Typed]:
     cursor = Cursor(data)
     entries = _map(cursor, 0)
     if cursor.left:
-        raise Malformed(f"{cursor.left} bytes behind a map")
+        raise Malformed(f"{cursor.left} bytes after a map")
     return entries
 
 

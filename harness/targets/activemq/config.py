@@ -114,7 +114,7 @@ def connectors(config: Path) -> dict[str, int]:
             )
         ports[name] = int(match["port"])
     if not ports:
-        raise SetUpFailed(f"{config}: has no <transportConnector>, so nothing could connect")
+        raise SetUpFailed(f"{config}: has no <transportConnector>, so clients could not connect")
     return ports
 
 

@@ -95,7 +95,7 @@ def _elements(tree: etree._ElementTree, config: Path) -> list[etree._Element]:
     elements = list(tree.getroot().iterfind(f"./{_CORE}core/{_CORE}acceptors/{_CORE}acceptor"))
     if not elements:
         raise SetUpFailed(
-            f"{config}: has no <acceptor> below <core><acceptors>, so nothing could connect"
+            f"{config}: has no <acceptor> below <core><acceptors>, so clients could not connect"
         )
     return elements
 

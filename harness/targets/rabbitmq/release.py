@@ -65,7 +65,7 @@ def find(version: str | None = None) -> Release:
         if version is None or _is(release, version):
             return release
     if version is None:
-        raise SetUpFailed(f"RabbitMQ: is not installed here (looked in {PACKAGED}); {_INSTALL}")
+        raise SetUpFailed(f"RabbitMQ is not installed (looked in {PACKAGED}); {_INSTALL}")
     suites = {str(entry["version"]): str(entry["suite"]) for entry in _known()["release"]}
     for known, suite in suites.items():
         if f"{version}.".startswith(f"{known}."):

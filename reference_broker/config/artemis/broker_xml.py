@@ -168,8 +168,8 @@ class _Reader:
         for where, match in self.matches:
             if any_words in match[:-1]:
                 raise where.bad(
-                    f"the match {match!r} goes on behind {any_words}",
-                    f"write {any_words} at the end alone",
+                    f"the match {match!r} continues after {any_words}",
+                    f"write {any_words} only at the end",
                 )
         if not values.get("acceptors"):
             raise self._where(core, "acceptors").bad(
@@ -391,6 +391,6 @@ class _Reader:
         if len(set(in_force)) < len(in_force):
             raise self._where(element).bad(
                 f"the three characters {' '.join(in_force)} are not different",
-                "give each a character of its own",
+                "give each a different character",
             )
         return values

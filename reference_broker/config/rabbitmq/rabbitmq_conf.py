@@ -187,7 +187,9 @@ def _listen(reading: _Reading, name: str, value: str, where: Where) -> None:
     if match is None or int(match["port"]) > 65535:
         raise where.bad(f"{value} is not an endpoint", "write PORT, HOST:PORT or none")
     if reading.endpoints.get(name) is not None:
-        raise where.bad("is a second listener of its kind", "this broker has one: leave it out")
+        raise where.bad(
+            "is a second listener of its kind", "this broker has only one: leave it out"
+        )
     reading.endpoints[name] = (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])
 
 

@@ -121,7 +121,7 @@ def _limit(key: str, relative: str) -> Callable[[Term, Where], Lines]:
             yield f"{key}.{kind}", str(amount.value)
         else:
             raise where.bad(
-                f"{shown(term)} is not a limit", "write a number, or one with its unit as a string"
+                f"{shown(term)} is not a limit", "write a number, or a string with a unit"
             )
 
     return lines

@@ -96,7 +96,7 @@ class Channel:
         elif self._publish is not None:
             self._content(type, payload, self._publish)
         elif type != METHOD or method is None:
-            raise Refusal(UNEXPECTED_FRAME, "a method is due, not content")
+            raise Refusal(UNEXPECTED_FRAME, "expected a method, not content")
         elif isinstance(method, commands.Basic.Publish):
             self._publish = method
         elif isinstance(method, commands.Channel.Close):
@@ -111,7 +111,7 @@ class Channel:
             if handler is None:
                 raise Refusal(
                     COMMAND_INVALID,
-                    f"{methods.name_of(method)} is nothing that a client sends on a channel",
+                    f"{methods.name_of(method)} is not a method that clients send on a channel",
                 )
             handler(self, method)
 
@@ -124,7 +124,7 @@ class Channel:
     def _content(self, type: int, payload: bytes, publish: commands.Basic.Publish) -> None:
         if type == METHOD or (type == HEADER) is (self._properties is not None):
             due = "content header" if self._properties is None else "content body"
-            raise Refusal(UNEXPECTED_FRAME, f"a {due} is due for basic.publish")
+            raise Refusal(UNEXPECTED_FRAME, f"a {due} is expected after basic.publish")
         if self._properties is None:
             self._missing, self._properties = methods.content_header(payload, methods.BASIC)
             self.connection.throttle.published()
@@ -142,7 +142,9 @@ class Channel:
                 count = sum(channel.unfinished_bytes for channel in connection.channels.values())
                 connection.check_quota("unfinished_bytes", count - 1)
             if self._missing < 0:
-                raise Refusal(UNEXPECTED_FRAME, "the content has more bytes than its header said")
+                raise Refusal(
+                    UNEXPECTED_FRAME, "the content has more bytes than its header announced"
+                )
         if self._missing:
             return
         properties = self._properties

@@ -296,7 +296,7 @@ class Amqp091Connection:
         if self._state is not State.RUNNING:
             raise Refusal(UNEXPECTED_FRAME, "the connection is not open", silent=True)
         if channel == 0:
-            raise Refusal(CHANNEL_ERROR, "content has a channel of its own, not channel 0")
+            raise Refusal(CHANNEL_ERROR, "content does not belong on channel 0")
         open_channel = self.channels.get(channel)
         if open_channel is None:
             self._open_channel(channel, method)
@@ -314,7 +314,7 @@ class Amqp091Connection:
             number > self._channel_max or len(self.channels) >= self._channel_max
         ):
             raise Refusal(
-                NOT_ALLOWED, f"channel {number} is beyond the channel-max of {self._channel_max}"
+                NOT_ALLOWED, f"channel {number} exceeds the channel-max of {self._channel_max}"
             )
         self.check_quota("sessions", len(self.channels))
         self.channels[number] = Channel(self, number)

@@ -54,7 +54,7 @@ def queue_of(channel: Channel, name: str) -> Declared:
     if not name:
         name = channel.last_queue
         if not name:
-            raise Refusal(NOT_FOUND, "no queue was declared on this channel before")
+            raise Refusal(NOT_FOUND, "no queue was declared on this channel")
     declared = channel.topology.find(name)
     if declared is None:
         raise Refusal(NOT_FOUND, f"no queue {shown(name)} in vhost '/'")
@@ -79,9 +79,7 @@ def _bind(channel: Channel, source: Exchange, binding: Binding) -> None:
 def declare_exchange(channel: Channel, method: Any) -> None:
     name, kind = method.exchange, method.exchange_type
     if name == DEFAULT:
-        raise Refusal(
-            ACCESS_REFUSED, "the exchange without a name is declared, and cannot be declared"
-        )
+        raise Refusal(ACCESS_REFUSED, "the default exchange cannot be declared")
     if method.passive:
         exchange_of(channel, name)
         _answer(channel, method, commands.Exchange.DeclareOk())
@@ -137,7 +135,7 @@ def delete_exchange(channel: Channel, method: Any) -> None:
     """Delete an exchange. An unknown one counts as deleted, as RabbitMQ documents."""
     name = method.exchange
     if name == DEFAULT or name in PREDECLARED or name.startswith(RESERVED):
-        raise Refusal(ACCESS_REFUSED, f"exchange {shown(name)} is not to be deleted")
+        raise Refusal(ACCESS_REFUSED, f"exchange {shown(name)} cannot be deleted")
     exchange = channel.topology.exchanges.find(name)
     if exchange is not None:
         if method.if_unused and (exchange.bindings or exchange.sources):

@@ -55,7 +55,7 @@ def read(payload: bytes) -> base.Frame:
     ) as problem:
         raise Refusal(SYNTAX_ERROR, f"{name_of(method)} cannot be read: {problem}") from None
     if len(payload) - 4 != _length(method, payload):
-        raise Refusal(SYNTAX_ERROR, f"{name_of(method)} ends before its frame does, or behind it")
+        raise Refusal(SYNTAX_ERROR, f"{name_of(method)} does not end with its frame")
     return method
 
 
@@ -180,7 +180,7 @@ def properties(data: bytes) -> dict[str, Any]:
                 else:
                     taken, value = decode.by_type(data[at:], kind)
                 if at + taken > len(data):
-                    raise ValueError(f"{name} ends behind the header")
+                    raise ValueError(f"{name} ends after the header")
                 values[name], at = value, at + taken
     except (
         ValueError,
@@ -193,7 +193,7 @@ def properties(data: bytes) -> dict[str, Any]:
     ) as problem:
         raise Refusal(SYNTAX_ERROR, f"the properties cannot be read: {problem}") from None
     if at != len(data):
-        raise Refusal(SYNTAX_ERROR, "the properties end before their frame does")
+        raise Refusal(SYNTAX_ERROR, "the properties end before their frame")
     return values
 
 

@@ -96,7 +96,7 @@ def _lifetime(properties: dict[str, Any]) -> Duration | None:
         text.isascii() and text.isdecimal() and len(text) < 12 and int(text) <= arguments.LONGEST_MS
     ):
         raise Refusal(
-            PRECONDITION_FAILED, f"invalid expiration {shown(text)}: milliseconds are due"
+            PRECONDITION_FAILED, f"invalid expiration {shown(text)}: expected milliseconds"
         )
     return ms(int(text))
 

@@ -152,7 +152,7 @@ class Composite:
             count, at = 0, at + 1
             end = at
         else:
-            raise DecodeError(f"{cls.NAME} is a list, and 0x{code:02x} constructs none")
+            raise DecodeError(f"{cls.NAME} is a list, but 0x{code:02x} constructs none")
         if end > len(data):
             raise DecodeError(f"{cls.NAME} ends behind the bytes that are there")
         fields = cls.FIELDS

@@ -371,7 +371,7 @@ class AmqpConnection:
             case Close():
                 self._peer_closed(performative)
             case Open():
-                raise Refusal(refusal.OPEN_AGAIN, "open came a second time")
+                raise Refusal(refusal.OPEN_AGAIN, "received a second open")
 
     def _session_frame(self, performative: Any, channel: int, body: bytes, at: int) -> None:
         session = self._sessions.get(channel)
@@ -390,9 +390,7 @@ class AmqpConnection:
 
     def _open(self, opened: Open, channel: int) -> None:
         if channel != 0:
-            raise Refusal(
-                refusal.OPEN_ON_CHANNEL, f"open came on channel {channel}, and it belongs on 0"
-            )
+            raise Refusal(refusal.OPEN_ON_CHANNEL, f"open came on channel {channel} instead of 0")
         if opened.max_frame_size < MIN_MAX_FRAME_SIZE:
             detail = (
                 f"max-frame-size is {opened.max_frame_size}, and every peer must take"

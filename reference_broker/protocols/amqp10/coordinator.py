@@ -168,7 +168,7 @@ def retire(
     """Apply outcomes that the peer sent under a transaction. Raises :class:`Refusal`."""
     transaction = transactions.get(state.txn_id)
     if transaction is None:
-        raise Refusal(refusal.NO_TRANSACTION, "the txn-id of a disposition is unknown here")
+        raise Refusal(refusal.NO_TRANSACTION, "the txn-id of a disposition is unknown")
     outcome = state.outcome if state.outcome is not None else link.default_outcome
     if isinstance(outcome, Declared):
         raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is not an outcome of a message")

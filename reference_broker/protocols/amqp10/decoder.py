@@ -227,7 +227,7 @@ def _mapping(keys: list[Any], values: list[Any]) -> dict[Any, Any] | Pairs:
             raise DecodeError(f"a map has the key {str(key)[:40]!a} twice")
         alike.append(key)
         if len(alike) > 1000:
-            raise DecodeError("a map has more than 1000 keys that cannot be told apart quickly")
+            raise DecodeError("a map has more than 1000 keys that cannot be compared quickly")
     return Pairs(zip(keys, values, strict=True))
 
 

@@ -56,10 +56,10 @@ def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
         if not isinstance(value, Described) or value.descriptor not in FILTERS:
             raise Refusal(
                 refusal.NOT_SUPPORTED,
-                f"this broker has selectors, and not the filter {refusal.shown(str(key))}",
+                f"the only filter here is the selector filter, not {refusal.shown(str(key))}",
             )
         if not isinstance(value.value, str) or selector is not None:
-            raise Refusal(refusal.BAD_FILTER, "a selector is one string, and a source has one")
+            raise Refusal(refusal.BAD_FILTER, "a source has at most one selector, a string")
         try:
             selector = parse(value.value)
         except SelectorError as problem:

@@ -187,7 +187,7 @@ class IncomingLink(Link):
         if transfer.rcv_settle_mode == SECOND and not (transfer.settled or arrival.settled):
             raise Refusal(
                 refusal.MODE_SECOND,
-                "a transfer asks for rcv-settle-mode second, and the link has first",
+                "a transfer requests rcv-settle-mode second, but the link has first",
             )
         if transfer.aborted:
             arrival.abandon()
@@ -264,7 +264,7 @@ class IncomingLink(Link):
 
     def _begun(self, transfer: Transfer) -> Arrival:
         if not self.credit.spend():
-            raise Refusal(refusal.BEYOND_CREDIT, "a transfer came, and the link had no credit")
+            raise Refusal(refusal.BEYOND_CREDIT, "received a transfer on a link without credit")
         tag = transfer.delivery_tag
         if tag is None:
             raise Refusal(
@@ -282,7 +282,7 @@ class IncomingLink(Link):
         if transfer.message_format != 0:
             raise Refusal(
                 refusal.FORMAT_UNKNOWN,
-                f"message-format {transfer.message_format} is not known here, 0 is",
+                f"message-format {transfer.message_format} is unknown, only 0 is known",
             )
         return Arrival(transfer)
 
@@ -306,12 +306,12 @@ class IncomingLink(Link):
         if arrival.settled and self.snd_settle_mode == UNSETTLED:
             raise Refusal(
                 refusal.WRONGLY_SETTLED,
-                "a delivery is settled, and the link's snd-settle-mode is unsettled",
+                "a delivery is settled, but the link's snd-settle-mode is unsettled",
             )
         if not arrival.settled and self.snd_settle_mode == SETTLED:
             raise Refusal(
                 refusal.NEVER_SETTLED,
-                "a delivery is not settled, and the link's snd-settle-mode is settled",
+                "a delivery is unsettled, but the link's snd-settle-mode is settled",
             )
 
     # --- messages ---------------------------------------------------------------------------------
@@ -418,9 +418,7 @@ class IncomingLink(Link):
         BadMessage."""
         properties = properties_of(payload)
         if properties is None or not properties.to:
-            raise NoRoute(
-                "the target has no address, and neither has the message: its properties need a to"
-            )
+            raise NoRoute("the target has no address, and the message's properties have no to")
         route = self._routes.get(properties.to)
         if route is None:
             try:

@@ -152,12 +152,13 @@ class OutgoingLink(Link):
         if unknown:
             raise Refusal(
                 refusal.BAD_OUTCOMES,
-                f"{refusal.shown(unknown[0])} is not an outcome of a source here",
+                f"{refusal.shown(unknown[0])} is not an outcome that this broker supports",
             )
         if source.default_outcome is not None:
             if isinstance(source.default_outcome, Declared):
                 raise Refusal(
-                    refusal.BAD_DEFAULT_OUTCOME, "declared is not an outcome of a source here"
+                    refusal.BAD_DEFAULT_OUTCOME,
+                    "declared is not an outcome that this broker supports",
                 )
             self.default_outcome = source.default_outcome
         self.copies = source.distribution_mode == COPY
@@ -323,7 +324,8 @@ class OutgoingLink(Link):
 
     def transfer(self, transfer: Transfer, payload: bytes) -> None:
         raise Refusal(
-            refusal.TRANSFER_TO_A_SENDER, "a transfer came on a link whose receiver the peer is"
+            refusal.TRANSFER_TO_A_SENDER,
+            "received a transfer on a link on which the peer is the receiver",
         )
 
     # --- settlement -------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class SaslExchange:
             raise Refusal(refusal.EMPTY_SASL_FRAME, "a SASL frame is empty")
         received, end = decoded(body, _FRAMES)
         if end != len(body):
-            raise Refusal(refusal.BAD_SASL_FRAME, "something follows the SASL body in its frame")
+            raise Refusal(refusal.BAD_SASL_FRAME, "extra bytes follow the SASL body in its frame")
         match received:
             case SaslInit(mechanism=mechanism, initial_response=initial) if not self._challenged:
                 reached = self._server.start(mechanism, initial)
@@ -59,7 +59,7 @@ class SaslExchange:
                 reached = self._server.respond(response)
             case _:
                 raise Refusal(
-                    refusal.BAD_SASL_FRAME, "sasl-init is due, or the response to a challenge"
+                    refusal.BAD_SASL_FRAME, "expected sasl-init, or the response to a challenge"
                 )
         if isinstance(reached, bytes):
             self._challenged = True

@@ -306,7 +306,7 @@ class Session:
                 or flow.drain
             ):
                 raise Refusal(
-                    refusal.LINK_FIELDS_WITHOUT_HANDLE, "a flow without handle has fields of a link"
+                    refusal.LINK_FIELDS_WITHOUT_HANDLE, "a flow without a handle has link fields"
                 )
         else:
             link = self._link(flow.handle, "a flow")
@@ -333,7 +333,7 @@ class Session:
         if serial_numbers.before(last, first):
             raise Refusal(
                 refusal.DELIVERY_ID_OUT_OF_ORDER,
-                f"a disposition is for {first} to {last}, the wrong way round",
+                f"a disposition is for {first} to {last}, in descending order",
             )
         if disposition.role is not RECEIVER or (
             disposition.state is None and not disposition.settled

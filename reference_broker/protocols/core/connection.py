@@ -151,7 +151,7 @@ class CoreConnection:
             )
             raise Refusal(codes.BAD_VERSION, detail)
         if xa:
-            raise Refusal(codes.NOT_IMPLEMENTED, "this broker takes no part in XA transactions")
+            raise Refusal(codes.NOT_IMPLEMENTED, "this broker does not support XA transactions")
         settings = self.shared.settings
         known = login is None and self.shared.certified(self.conn) is not None
         if settings.security_enabled and not known:
@@ -161,7 +161,7 @@ class CoreConnection:
             if login is None or not same:
                 raise Refusal(
                     codes.NOT_ALLOWED,
-                    "a user name and its password are needed here",
+                    "a user name and its password are required",
                 )
         if channel < codes.FIRST or channel in self._sessions:
             raise Refusal(

@@ -157,7 +157,7 @@ class CoreConsumer:
         if number not in self._unsettled:
             raise Refusal(
                 codes.ILLEGAL_STATE,
-                f"consumer {self.id} holds no message {number} that is not acknowledged",
+                f"consumer {self.id} holds no unacknowledged message {number}",
             )
         taken: list[Entry] = []
         last = None

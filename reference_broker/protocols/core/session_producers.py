@@ -114,7 +114,7 @@ class SessionProducers:
         """Refuse a large message. The part that asks for a response gets the error."""
         raise Refusal(
             codes.NOT_IMPLEMENTED,
-            "this broker takes no large messages over CORE; send them as regular ones",
+            "this broker does not accept large messages over CORE; send them as regular ones",
         )
 
     def continuation(self, fields: Fields, response: ResponseRequest) -> None:

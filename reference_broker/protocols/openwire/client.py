@@ -290,7 +290,7 @@ class Client:
         if not place.name.startswith(_ADVISORY):
             if "," in place.name or no_local:
                 raise Refusal(
-                    FAILED, "this broker knows neither composite destinations nor noLocal"
+                    FAILED, "this broker supports neither composite destinations nor noLocal"
                 )
             chosen = _selector(selector)
             queue = self._queue(place, durable, chosen)
@@ -423,7 +423,7 @@ class Client:
         id = received.producer
         producer = self._producers.get(id) if isinstance(id, ProducerId) else None
         if producer is None:
-            raise Refusal(FAILED, f"a message of a producer that is not there: {id}")
+            raise Refusal(FAILED, f"a message of an unknown producer: {id}")
         place = received.destination = received.destination or producer.destination
         if place is None or received.id is None:
             raise Refusal(BAD_DESTINATION, "a message needs an id and a destination")
@@ -492,7 +492,7 @@ class Client:
         if what == codes.END:
             return
         if not isinstance(id, LocalTransaction):
-            raise Refusal(FAILED, "this broker takes no part in XA transactions")
+            raise Refusal(FAILED, "this broker does not support XA transactions")
         if what == codes.BEGIN:
             if id not in self._transactions:
                 self._check_quota("transactions", len(self._transactions))
@@ -508,7 +508,7 @@ class Client:
         elif what == codes.ROLLBACK:
             transaction.roll_back()
         else:
-            raise Refusal(FAILED, f"type {what} is nothing that a local transaction can be asked")
+            raise Refusal(FAILED, f"type {what} is not a command of local transactions")
 
     def _transaction(self, id: Structure) -> OpenWireTransaction:
         transaction = self._transactions.get(id) if isinstance(id, LocalTransaction) else None

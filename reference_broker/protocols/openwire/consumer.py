@@ -184,9 +184,7 @@ class OpenWireConsumer:
         """
         end = None if last is None else last.key
         if end not in self._out:
-            raise Refusal(
-                FAILED, f"consumer {self.id} has no message {last} that is not acknowledged"
-            )
+            raise Refusal(FAILED, f"consumer {self.id} has no unacknowledged message {last}")
         high = self._places[end]
         if one:
             return high, high
@@ -194,9 +192,7 @@ class OpenWireConsumer:
         if begin is None:
             return serial_numbers.add(high, 1 - serial_numbers.HALF), high
         if begin not in self._out:
-            raise Refusal(
-                FAILED, f"consumer {self.id} has no message {first} that is not acknowledged"
-            )
+            raise Refusal(FAILED, f"consumer {self.id} has no unacknowledged message {first}")
         low = self._places[begin]
         if serial_numbers.before(high, low):
             raise Refusal(FAILED, f"message {first} came to consumer {self.id} behind {last}")

@@ -131,7 +131,7 @@ class MessageFields:
         message.original = structure(fields, version)
         id = structure(fields, version)
         if not isinstance(destination, Destination | None) or not isinstance(id, MessageId | None):
-            raise Malformed("the destination or the id of a message is none")
+            raise Malformed("a message lacks its destination or id")
         message.destination, message.id = destination, id
         message.original_transaction = structure(fields, version)
         message.group, message.group_sequence, message.correlation_id = (

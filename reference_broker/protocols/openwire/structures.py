@@ -192,12 +192,12 @@ def structure(fields: Fields, version: int) -> Structure | None:
         view = fields.text() if version >= TEXT_VIEWS else None
         producer = structure(fields, version)
         if producer is not None and not isinstance(producer, ProducerId):
-            raise Malformed("the producer of a message id is none")
+            raise Malformed("a message id lacks its producer")
         return MessageId(view, producer, fields.int64(), fields.int64())
     if type == codes.LOCAL_TRANSACTION:
         value, connection = fields.int64(), structure(fields, version)
         if connection is not None and not isinstance(connection, ConnectionId):
-            raise Malformed("the connection of a transaction is none")
+            raise Malformed("a transaction lacks its connection")
         return LocalTransaction(value, connection)
     read = _READERS.get(type)
     if read is None:

@@ -438,7 +438,7 @@ def _settle(
         raise Refusal(
             unknown,
             version,
-            f"{header} {shown(key)} names nothing that waits to be acknowledged here",
+            f"{header} {shown(key)} does not name an unacknowledged message",
         )
     subscription: Subscription = delivery.subscription
     if version is Version.V1_1 and first["subscription"] != subscription.id:

@@ -86,7 +86,7 @@ class Upgrade:
         upgrade = ("Upgrade", "websocket"), ("Sec-WebSocket-Version", VERSION.decode())
         if b"websocket" not in headers.tokens(b"upgrade"):
             raise _bad(
-                "this is not a web server: it speaks only WebSocket",
+                "this is not a web server: it supports only WebSocket",
                 HTTPStatus.UPGRADE_REQUIRED,
                 *upgrade,
             )

@@ -273,7 +273,7 @@ def test_what_cannot_be_written_is_refused() -> None:
         encode_packet("ping", {"credit": 1})
     with pytest.raises(ValueError, match="is not a valid int"):
         encode_packet("consumer-credits", {"credits": 2**31})
-    with pytest.raises(ValueError, match="can be no property"):
+    with pytest.raises(ValueError, match="cannot be a property"):
         Message("q", properties={"a": object()}).encode()
 
 

@@ -65,7 +65,7 @@ def test_a_machine_without_rabbitmq_is_told_what_to_install(
 ) -> None:
     monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
     monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path)
-    sentence = "not installed here .* apt-get install --no-install-recommends rabbitmq-server"
+    sentence = "not installed .* apt-get install --no-install-recommends rabbitmq-server"
     with pytest.raises(SetUpFailed, match=sentence):
         RabbitmqProcess(tmp_path / "node").start()
     assert not (tmp_path / "node").exists()

@@ -277,7 +277,7 @@ def test_a_billion_laughs_are_not_laughed(tmp_path: Path) -> None:
 
 def test_a_match_that_goes_on_behind_any_words_is_refused(tmp_path: Path) -> None:
     settings = "<address-settings><address-setting match='a.#.b'/></address-settings>"
-    assert "line 5: address-setting: the match 'a.#.b' goes on behind #" in refusal(
+    assert "line 5: address-setting: the match 'a.#.b' continues after #" in refusal(
         written(tmp_path, settings)
     )
     others = "<wildcard-addresses><any-words>%</any-words></wildcard-addresses>"
