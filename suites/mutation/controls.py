@@ -1,5 +1,5 @@
-"""Four controls: what is right must pass everything, at its own pace too, and what is wrong
-throughout must pass nothing."""
+"""Four controls: a correct broker must pass everything, even a slow one, and a thoroughly wrong one
+must pass nothing."""
 
 from collections.abc import Mapping
 
@@ -24,8 +24,8 @@ def identity(patch, reached):
 
 @controls.override(Broker, "handle", breaks="")
 def late(original, reached, self, now, event):
-    """The end of a connection is noticed two seconds late. No document says how soon a broker
-    notices it, and one that is short of a core needs longer."""
+    """The broker notices the end of a connection two seconds late. No document says how soon it
+    must, and a busy broker needs longer."""
     if not isinstance(event, PeerGone):
         return original(self, now, event)
     reached()
@@ -36,8 +36,7 @@ def late(original, reached, self, now, event):
 
 @controls.mutant("")
 def always_wrong(patch, reached):
-    """Sessions open as they should, and then every answer is wrong: ids, bodies, closes and
-    heartbeats."""
+    """Sessions open correctly, then every answer is wrong: ids, bodies, closes and heartbeats."""
 
     @patch.override(FrameEncoder)
     def receipt(original, self, receipt):
@@ -58,7 +57,7 @@ def always_wrong(patch, reached):
 
 @controls.mutant("")
 def mute(patch, reached):
-    """Connections are accepted and nothing is ever sent on them."""
+    """Connections are accepted, but nothing is ever sent on them."""
 
     def ignore(original, self, *arguments):
         reached()

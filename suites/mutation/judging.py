@@ -7,9 +7,9 @@ The rule: a mutant is killed by a case in which
 3. a finding is VIOLATED, without uncertainty, for a requirement that the mutant declares to break,
    and that requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
 
-A WARN comes of nothing but a SHOULD, so it kills only mutants that break that SHOULD. A MAY or a
-READING kills nothing. A failed control accuses nobody and kills nothing either, but a control that
-fails on a mutant and on no honest broker has noticed it.
+Only a SHOULD causes a WARN, so a WARN kills only mutants that break that SHOULD. A MAY or a READING
+kills nothing. Nor does a failed control, but one that fails on a mutant and on no correct broker
+has noticed it.
 """
 
 import enum
@@ -52,8 +52,8 @@ class Kill:
 
 
 def violated(result: Result) -> list[JudgedFinding]:
-    """The findings that are violations. In a case that a SHOULD stopped, what it never reached is
-    inconclusive and makes the case so; the violation stays."""
+    """The findings that are violations. If a SHOULD stopped the case, unreached findings make it
+    inconclusive; the violation stays."""
     if result.verdict is Verdict.ERROR:
         return []
     return [
@@ -76,7 +76,7 @@ def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> 
 def beside_the_point(
     mutant: Fault, result: Result, reached: int, catalogue: Catalogue
 ) -> list[Kill]:
-    """Return further violations in the result that are not of the mutant's requirements."""
+    """Return the result's violations of other requirements than the mutant's."""
     if not reached:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Runs cases against mutants, in this process or in several, and says what became of each mutant.
+"""Runs cases against mutants, in one process or in several, and reports the fate of each mutant.
 
 Everything happens in virtual time and is a function of seed and effort: two runs give the same
 matrix.
@@ -44,8 +44,7 @@ _LONGEST_WAIT_S = 600.0
 
 
 class Extent(enum.StrEnum):
-    """Which cases are run on a mutant. What has not been killed by then is tried with all the
-    others."""
+    """Which cases are run on a mutant. Survivors are tried with all the others."""
 
     FIRST = "first kill"
     """Those that cite what it breaks, until one kills it."""
@@ -87,8 +86,8 @@ class Fate:
 
 
 class TooLong(BaseException):
-    """A case on a mutant took longer than any case should. Not an ``Exception``: nothing on the way
-    may catch it."""
+    """A case on a mutant took longer than any case should. Not an ``Exception``, so that nothing
+    catches it on the way."""
 
 
 @cache
@@ -97,7 +96,7 @@ def _catalogue() -> Catalogue:
 
 
 def in_order(mutant: Fault, calls: Sequence[Call]) -> list[Call]:
-    """Cases that cite what the mutant breaks come first, single ones before properties; then the
+    """Cases that cite a broken requirement come first, single ones before properties; then the
     others."""
     breaks = set(mutant.breaks)
     return sorted(

@@ -1,18 +1,18 @@
 """A mutant is the reference broker with one fault, which it declares.
 
-Most mutants replace one method. The function takes the place of the method and gets the original
-first; its docstring is the fault in one sentence, and the decorator names the requirements that the
-fault breaks::
+Most mutants replace one method. The function replaces the method and gets the original as its first
+argument; its docstring is the fault in one sentence, and the decorator names the requirements that
+the fault breaks::
 
     @acks.override(Subscription, "take", breaks="STOMP12-SUB-11")
     def client_is_individual(original, reached, self, delivery):
         \"\"\"In mode client an ACK settles only the message that it names.\"\"\"
 
-Where the fault has a common shape another decorator makes it: ``result`` replaces what a method
-returned and ``amends`` changes it in place, ``skips`` leaves calls out, ``before`` and ``after`` do
-something beside the call, ``through`` hands the function to a helper that several mutants share,
-and a ``variant`` is such a helper with other arguments. Requirements that need a line of their own
-stand below, in ``@breaks(…)``::
+For common kinds of faults there are other decorators: ``result`` replaces what a method returned
+and ``amends`` changes it in place, ``skips`` omits calls, ``before`` and ``after`` do something in
+addition to the call, ``through`` hands the function to a helper that several mutants share, and a
+``variant`` is such a helper with other arguments. Requirements that need a line of their own stand
+below, in ``@breaks(…)``::
 
     @acks.skips(Subscription, "pay", breaks="ARTEMIS-STOMP-window-3")
     def small_charges_are_not_paid(self, size):
@@ -30,8 +30,8 @@ called once per broker, so its local variables are the state of one broker::
         @patch.override(Subscription)
         def take(original, self, delivery): ...
 
-Where the mutated code does something else than the original would have done it calls ``reached``: a
-mutant that no case reaches proves nothing.
+Wherever the mutated code deviates from the original, it calls ``reached``: a mutant that no case
+reaches proves nothing.
 
 The replacements are in the broker's classes only while a mutated broker handles an input, and are
 taken out again before ``handle`` returns. Other brokers in the same process never see them.
@@ -53,19 +53,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Reached:
-    """Counts how often one instance of a mutant did something else than the original would have
-    done."""
+    """Counts how often one instance of a mutant deviated from the original."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def __call__(self, differs: object = True) -> bool:
-        """Return True, counted, if ``differs``: the mutant goes another way than the original."""
+        """Return ``differs``, and count it if true: the mutant deviates from the original."""
         self.count += bool(differs)
         return bool(differs)
 
     def instead(self, right: Any, wrong: Value) -> Value:
-        """Return ``wrong``, counted if the original would have answered something else."""
+        """Return ``wrong``, counted if it differs from the original's result."""
         if right != wrong:
             self.count += 1
         return wrong
@@ -98,8 +97,7 @@ _in_force: list[Patch] = []
 
 
 def restore() -> None:
-    """Take out all that is in force: for a case that was given up, which may have cut an exit
-    short."""
+    """Remove all replacements in force, for an aborted case that may have skipped an exit."""
     while _in_force:
         _in_force.pop().restore()
 
@@ -333,7 +331,7 @@ class Group:
     def skips(
         self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
-        """Make a mutant that leaves out the calls for which the function returns true."""
+        """Make a mutant that omits the calls for which the function returns true."""
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
             @patch.override(owner, name)
@@ -413,7 +411,7 @@ class Group:
 
 
 def breaks(*requirements: str) -> Callable[[Function], Function]:
-    """Name what a mutant breaks below a decorator that has no room for it."""
+    """Name the broken requirements below a decorator without room for them."""
 
     def note(function: Function) -> Function:
         vars(function)["breaks"] = " ".join(requirements)
@@ -423,7 +421,7 @@ def breaks(*requirements: str) -> Callable[[Function], Function]:
 
 
 def rewritten(frame: Frame, headers: Headers) -> Frame:
-    """``frame`` with other headers; what the broker has worked out about it is not kept."""
+    """``frame`` with other headers, without the broker's cached values."""
     return Frame(Head(frame.head.command, headers, frame.head.content_length), frame.body)
 
 

@@ -35,7 +35,7 @@ def as_data(
     listed: Mapping[str, str],
     unbroken: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Everything that a reader of the matrix may want, as plain data.
+    """The whole matrix as plain data.
 
     ``controls`` are verdict counts by control; ``listed`` are the reasons of survivors.txt;
     ``unbroken`` are requirements that cases cite and no mutant breaks.

@@ -1,7 +1,7 @@
 """``survivors.txt``: the mutants that no case kills, each with the reason. The list only shrinks.
 
-One line is one mutant: its name, a colon, and why nothing can or should kill it. Empty lines and
-lines that begin with # are for people.
+Each line has a mutant's name, a colon, and why nothing can or should kill it. Empty lines and lines
+that begin with # are ignored.
 """
 
 from collections.abc import Iterable
@@ -33,8 +33,7 @@ def load(path: Path = LIST) -> dict[str, str]:
 
 
 def complaints(fates: Iterable[Fate], listed: dict[str, str], known: Iterable[str]) -> list[str]:
-    """Return mistakes of the list: unlisted survivors, listed mutants that were killed, and names
-    of no mutant."""
+    """Return mistakes in the list: unlisted survivors, killed mutants, and unknown names."""
     problems = [
         f"survivors.txt lists {name}, and there is no such mutant"
         for name in listed

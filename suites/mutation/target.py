@@ -14,7 +14,7 @@ from brokerproof.suites.mutation.mutant import Mutant, Patch, Reached
 
 @dataclass(frozen=True, slots=True)
 class MutatedBroker:
-    """A broker in whose code ``patch`` is in force while it works, and only then."""
+    """A broker in whose code ``patch`` is in force only while it handles an input."""
 
     broker: SansIoBroker
     patch: Patch

@@ -1,5 +1,5 @@
-"""Faults of RabbitMQ's flow control: alarms and their marks, who is held back by them, paging, flow
-between processes."""
+"""Faults of RabbitMQ's flow control: alarms and their thresholds, the clients they block, paging,
+flow between processes."""
 
 from functools import partial
 
@@ -29,26 +29,26 @@ def short_at_the_mark(limit, self):
 
 @alarms.result(Resources, "_usable", breaks="RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-mem-3")
 def the_address_space_is_forgotten(right, self):
-    """The watermark is a fraction of the memory, however little of it can be addressed."""
+    """The watermark is a fraction of the machine's memory, even if the address space is smaller."""
     return self._total()
 
 
 @alarms.result(Resources, "_total", breaks="RABBITMQ-FLOW-mem-5")
 def too_much_is_assumed(total, self):
-    """Two gibibytes are assumed where nobody knows how much memory there is."""
+    """Two gibibytes are assumed if the amount of memory is unknown."""
     known = self.reading is not None and self.reading.memory_total is not None
     return total if known else 2 * total
 
 
 @alarms.result(Resources, "_disk_interval_ms", breaks="RABBITMQ-FLOW-disk-2")
 def the_disk_is_looked_at_at_leisure(right, self, free, short):
-    """Free disk space is looked at every ten seconds, however near the limit is."""
+    """Free disk space is checked every ten seconds, however near the limit is."""
     return DISK_MOST_MS
 
 
 @alarms.result(Resources, "disk_limit", breaks="RABBITMQ-FLOW-disk-3")
 def a_multiple_of_the_memory_is_a_number_of_bytes(right, self):
-    """A disk limit that is relative to the memory is taken for bytes."""
+    """A disk limit relative to the memory is read as bytes."""
     return int(self._disk)
 
 
@@ -61,32 +61,32 @@ def a_multiple_of_the_memory_is_a_number_of_bytes(right, self):
     "RABBITMQ-FLOW-conn-3",
 )
 def told_and_not_held_back(right, self):
-    """Whoever publishes under an alarm is told so, and read on."""
+    """Publishers are notified of an alarm but not blocked."""
     return False
 
 
 @alarms.result(Throttle, "_understands", breaks="RABBITMQ-FLOW-notify-1")
 def everybody_is_told(right, self):
-    """Clients are told of alarms that did not say that they understand it."""
+    """Clients without the capability are notified of alarms too."""
     return True
 
 
 @alarms.override(Amqp091Connection, "pause", breaks="RABBITMQ-FLOW-conn-1")
 def silence_counts_all_the_same(original, reached, self):
-    """A client that is not read is given up for its silence."""
+    """A blocked client is disconnected for its silence."""
     reached()
 
 
 @alarms.override(StompConnection, "_blocks")
 @breaks("RABBITMQ-FLOW-conn-1 RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-disk-1")
 def stomp_knows_no_alarm(original, reached, self, frame):
-    """STOMP clients publish as ever while the broker is short of something."""
+    """Alarms do not block STOMP clients."""
     return bool(self.shared.alarms.raised) and reached.instead(frame.head.command == "SEND", False)
 
 
 @alarms.mutant("RABBITMQ-FLOW-disk-1 RABBITMQ-FLOW-mem-1", recreates="rabbitmq-server#14795")
 def the_first_alarm_that_is_over_frees_stomp(patch, reached):
-    """A STOMP client that waits for two alarms goes on when one of them is over."""
+    """A STOMP client blocked by two alarms continues when the first one ends."""
 
     def look_again(connection, now):
         connection.shared.deadlines.call_at(
@@ -112,7 +112,7 @@ def the_first_alarm_that_is_over_frees_stomp(patch, reached):
     recreates="rabbitmq-server#17439",
 )
 def web_sockets_know_no_alarm(patch, reached):
-    """STOMP clients over WebSocket publish as ever while the broker is short of something."""
+    """Alarms do not block STOMP clients over WebSocket."""
     over_websocket = set()
 
     @patch.after(WebSocketConnection)
@@ -131,7 +131,7 @@ def web_sockets_know_no_alarm(patch, reached):
 @alarms.override(Session, "alarmed", recreates="rabbitmq-server#9953")
 @breaks("RABBITMQ-FLOW-conn-1 RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-disk-1")
 def sessions_know_no_alarm(original, reached, self, short):
-    """The windows of AMQP 1.0 sessions stay open while the broker is short of something."""
+    """Alarms do not close the windows of AMQP 1.0 sessions."""
     reached()
 
 
@@ -140,21 +140,21 @@ def sessions_know_no_alarm(original, reached, self, short):
 
 @alarms.result(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-page-1")
 def paging_begins_with_the_alarm(right, self):
-    """Queues write out what they hold when publishers are blocked, and not before."""
+    """Queues page out only when publishers are blocked."""
     reading, limit = self._resources.reading, self._resources.memory_limit
     return reading is not None and reading.memory_used > limit
 
 
 @alarms.before(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-page-2")
 def a_ratio_above_one_pages(reached, self):
-    """A ratio above 1.0 is taken for 1.0."""
+    """A ratio above 1.0 is read as 1.0."""
     if reached(self.ratio > 1.0):
         self.ratio = 1.0
 
 
 @alarms.result(PagingOut, "is_needed", breaks="RABBITMQ-FLOW-disk-1")
 def paging_onto_a_full_disk(right, self):
-    """Queues write out what they hold though disk space is short."""
+    """Queues page out although disk space is short."""
     reading = self._resources.reading
     return (
         reading is not None
@@ -168,13 +168,13 @@ def paging_onto_a_full_disk(right, self):
 
 @alarms.override(Throttle, "in_flow", breaks="RABBITMQ-FLOW-conn-2")
 def nobody_is_ever_in_flow(original, reached, self, channel, blocked):
-    """A connection is read however far it is ahead of its queues."""
+    """A connection is read regardless of how far it is ahead of its queues."""
     reached(blocked)
 
 
 @alarms.result(Throttle, "state", breaks="RABBITMQ-FLOW-conn-2")
 def flow_is_not_told(state, self):
-    """A connection in flow is told to be running."""
+    """A connection in flow is reported as running."""
     return RUNNING if state == FLOW else state
 
 
@@ -183,5 +183,5 @@ def flow_is_not_told(state, self):
 
 @alarms.result(Router, "publish", breaks="RABBITMQ-AMQP091-LEN-02 STOMP12-RCPT-01 STOMP12-SEND-07")
 def a_refusal_is_taken_for_success(right, self, message):
-    """STOMP and AMQP 1.0 clients are told that a message was taken which a queue has refused."""
+    """STOMP and AMQP 1.0 clients get a confirmation for a message that a queue refused."""
     return True

@@ -1,4 +1,4 @@
-"""Faults of how ActiveMQ looks for silent STOMP clients, once an interval."""
+"""Faults of ActiveMQ's check for silent STOMP clients, once per interval."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ GRACE = "ACTIVEMQ-STOMP-hb-3"
 
 
 def ending(patch, reached, monitor, looks_more):
-    """``monitor`` gives a client up so many looks later."""
+    """``monitor`` disconnects a client this many checks later."""
 
     @patch.result(monitor)
     def deadline(right, self):
@@ -23,18 +23,17 @@ def ending(patch, reached, monitor, looks_more):
 
 @looks.variant(ending, InactivityMonitor, -2, breaks=NO_LESS)
 def two_looks_too_few():
-    """A client is given up two looks before the one that should."""
+    """A client is disconnected two checks too early."""
 
 
 @looks.variant(ending, InactivityMonitor, 2, breaks=SILENCE)
 def some_looks_too_many():
-    """A client is given up two looks after the one that should."""
+    """A client is disconnected two checks too late."""
 
 
 @looks.result(InactivityMonitor, "deadline", breaks=NO_LESS)
 def given_up_a_fifth_early(right, self):
-    """A client is given up by a timer of its own, a fifth before its silence is as long as
-    agreed."""
+    """A client is disconnected by its own timer, a fifth of the allowed silence too early."""
     return right if right >= NEVER else self.last_heard + self.ttl * 4 // 5
 
 
@@ -48,5 +47,5 @@ def the_grace_is_forgotten(original, reached, self, header, version):
 
 @looks.result(InactivityMonitor, "deadline", breaks=SILENCE)
 def the_silent_live_for_ever(right, self):
-    """Nobody looks."""
+    """Silence is never checked."""
     return NEVER

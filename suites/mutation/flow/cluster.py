@@ -1,8 +1,4 @@
-"""Faults of linked brokers of RabbitMQ's kind: what one tells the others of its alarms, and what
-these make of it.
-
-Each broker of a cluster has the fault.
-"""
+"""Faults of RabbitMQ clusters: how nodes share alarms, and how they react. All nodes have it."""
 
 from brokerproof.reference_broker.kernel.alarms import DISK, HERE, Alarms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
@@ -16,7 +12,7 @@ SHARED, OTHERS = "RABBITMQ-FLOW-cluster-1", "RABBITMQ-FLOW-conn-1"
 
 @cluster.override(Alarms, "set", breaks=SHARED)
 def an_alarm_is_kept_to_itself(original, reached, self, resource, short, node=HERE):
-    """A node does not heed the alarms of the others."""
+    """A node ignores the alarms of the others."""
     if node == HERE:
         original(self, resource, short)
     else:
@@ -25,14 +21,13 @@ def an_alarm_is_kept_to_itself(original, reached, self, resource, short, node=HE
 
 @cluster.skips(Alarms, "set", breaks=SHARED)
 def only_memory_is_shared(self, resource, short, node=HERE):
-    """A node that has no disk space left does not tell the others."""
+    """A node without disk space does not notify the others."""
     return not (node == HERE or resource != DISK)
 
 
 @cluster.override(Alarms, "set", breaks=SHARED)
 def a_node_alone_can_clear_the_alarm(original, reached, self, resource, short, node=HERE):
-    """An alarm is over for all as soon as one node is not short of that resource any more, though
-    another still is."""
+    """An alarm ends for all nodes as soon as one node recovers, although another is still short."""
     original(self, resource, short, node)
     for other, what in () if short else self.all:
         if reached(what == resource):
@@ -41,13 +36,13 @@ def a_node_alone_can_clear_the_alarm(original, reached, self, resource, short, n
 
 @cluster.skips(Alarms, "set", breaks=SHARED)
 def alarms_elsewhere_are_never_over(self, resource, short, node=HERE):
-    """A resource that another node once lacked counts as lacking for ever."""
+    """An alarm of another node never ends."""
     return not (short or node == HERE)
 
 
 @cluster.override(Throttle, "holds", breaks=SHARED)
 def an_alarm_elsewhere_is_told_and_no_more(original, reached, self):
-    """A publisher is notified of an alarm on another node, and reading from it goes on."""
+    """A publisher is notified of an alarm on another node but not blocked."""
     elsewhere = not self._connection.shared.alarms.own
     return reached.instead(original(self), False) if elsewhere else original(self)
 
@@ -60,8 +55,7 @@ def an_alarm_elsewhere_is_not_told(original, reached, self):
 
 @cluster.mutant(SHARED)
 def who_comes_later_is_not_held_back(patch, reached):
-    """An alarm on another node holds back the connections that there were when it was raised, and
-    none that come later."""
+    """An alarm on another node blocks only connections that existed when it was raised."""
 
     @patch.after(Throttle)
     def __init__(self, connection):
@@ -75,7 +69,7 @@ def who_comes_later_is_not_held_back(patch, reached):
 
 @cluster.override(Consumer, "has_room", breaks=OTHERS)
 def consumers_wait_too(original, reached, self):
-    """While another node is short of something consumers get nothing."""
+    """An alarm on another node stops consumers too."""
     alarms = self.channel.connection.shared.alarms
     room = original(self)
     return reached.instead(room, False) if alarms.raised and not alarms.own else room

@@ -1,4 +1,5 @@
-"""Faults of the books of an address: what is charged twice, never freed, or freed too much."""
+"""Faults in the accounting of an address: charges made twice, never released, or released too
+much."""
 
 from collections.abc import Callable, Iterable
 
@@ -20,7 +21,7 @@ def _charges(entries: Iterable[Entry]) -> list[Charge]:
 
 @conservation.before(Transaction, "undo", breaks=EMPTY)
 def aborted_sends_stay_charged(reached, self):
-    """Messages of an aborted transaction are charged for ever."""
+    """Messages of an aborted transaction stay charged forever."""
     if reached(self._sends):
         self._sends.clear()
 
@@ -76,7 +77,7 @@ _taking_back(
 
 @conservation.before(Queue, "settle", breaks=EMPTY)
 def rejected_messages_stay_charged(reached, self, entries, outcome):
-    """A message that its consumer rejected is gone, and stays charged."""
+    """A rejected message is removed but stays charged."""
     if outcome is Outcome.REJECTED:
         for charge in _charges(entries):
             reached()

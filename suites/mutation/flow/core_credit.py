@@ -1,5 +1,4 @@
-"""Faults of the two kinds of credit in bytes that the CORE protocol has: of consumers, and of
-producers."""
+"""Faults of CORE's credit in bytes, of consumers and of producers."""
 
 from dataclasses import replace
 
@@ -27,20 +26,19 @@ OVERDRAWN = "ARTEMIS-FLOW-block-5"
 
 @core_credit.result(ConsumerCredit, "has_room", breaks=BOUND)
 def delivers_at_zero(right, self):
-    """A message begins when the credit is used up to the byte."""
+    """A message is delivered at a credit of exactly zero."""
     return self.credit is None or self.credit >= 0
 
 
 @core_credit.result(ConsumerCredit, "has_room", breaks=BOUND)
 def needs_two_bytes(right, self):
-    """The last byte of credit is no credit."""
+    """A credit of one byte counts as none."""
     return self.credit is None or self.credit > 1
 
 
 @core_credit.override(ConsumerCredit, "charge", breaks=BOUND)
 def messages_charged_without_their_packet(original, reached, self, size):
-    """A delivery costs what its message cost the producer: the bytes of the packet around it are
-    forgotten."""
+    """A delivery costs the producer's charge, without the bytes of its packet."""
     reached()
     original(self, size - 25)
 
@@ -54,14 +52,14 @@ def a_byte_too_many_charged(original, reached, self, size):
 
 @core_credit.after(ConsumerCredit, "charge", breaks=BOUND)
 def overdraft_forgiven(reached, self, size):
-    """Credit that the last message overdrew is not owed."""
+    """An overdraft by the last message is forgiven."""
     if self.credit is not None:
         self.credit = reached.instead(self.credit, max(0, self.credit))
 
 
 @core_credit.after(ConsumerCredit, "given", breaks=BOUND)
 def credit_replaced(reached, self, credits):
-    """Credit given by a client replaces the credit it gave before."""
+    """A client's grant replaces the earlier credit."""
     if credits > 0 and self.credit is not None:
         self.credit = reached.instead(self.credit, credits)
 
@@ -74,7 +72,7 @@ def zero_takes_nothing_away(self, credits):
 
 @core_credit.override(ConsumerCredit, "given", breaks=BOUND)
 def without_limit_is_a_window(original, reached, self, credits):
-    """-1 is taken for the default window of a mebibyte, and a tenth of it at that."""
+    """-1 is read as a tenth of the default window of a mebibyte."""
     if reached(credits == -1):
         original(self, 1024 * 1024 // 10)
     else:
@@ -83,7 +81,7 @@ def without_limit_is_a_window(original, reached, self, credits):
 
 @core_credit.amends(CoreConsumer, "settle", breaks=BOUND)
 def acknowledgements_give_credit(reached, entries, self, number, *, one):
-    """An acknowledgement gives back what its messages were charged, as it does over STOMP."""
+    """An acknowledgement returns the credit of its messages, as over STOMP."""
     if reached(entries):
         self.given(1000 * len(entries))
 
@@ -91,14 +89,14 @@ def acknowledgements_give_credit(reached, entries, self, number, *, one):
 @core_credit.after(ConsumerCredit, "__init__")
 @breaks("ARTEMIS-FLOW-consumer-1 ARTEMIS-FLOW-consumer-2")
 def a_first_message_for_nothing(reached, self):
-    """A consumer begins with a credit of 1: something lies in a buffer that should not be there."""
+    """A consumer begins with a credit of 1, so a message is sent too early."""
     reached()
     self.credit = 1
 
 
 @core_credit.override(SessionQueues, "describe", breaks=OVERRIDDEN)
 def window_of_the_setting_forgotten(original, reached, self, name):
-    """Every consumer is told the default window, whatever its address-setting says."""
+    """Every consumer gets the default window, whatever its address-setting says."""
     router = self._router
     queue = router.addresses.queue_by_name(name)
     rule = router.addresses.settings_for(name if queue is None else queue[0].name)
@@ -112,20 +110,20 @@ def window_of_the_setting_forgotten(original, reached, self, name):
 
 @core_credit.override(Grants, "request", breaks=COST)
 def a_byte_more_than_asked_for(original, reached, self, credits):
-    """Whoever asks is granted one byte more."""
+    """Each grant is one byte too large."""
     reached()
     original(self, min(2**31 - 1, credits + 1))
 
 
 @core_credit.override(Grants, "request", breaks=COST)
 def large_requests_cut(original, reached, self, credits):
-    """No more than a window of 65535 bytes is granted at once, and the rest never."""
+    """Only 65535 bytes of a request are granted, and the rest never."""
     original(self, reached.instead(credits, min(credits, 65_535)))
 
 
 @core_credit.override(Grants, "request", breaks=BLOCKS)
 def full_addresses_grant(original, reached, self, credits):
-    """A full address grants what it is asked for."""
+    """A full address grants requests."""
     account = self._accounting.find(self._address)
     if reached(account.policy is FullPolicy.BLOCK and account.full):
         self._grant(credits)
@@ -142,7 +140,7 @@ def who_waits_is_forgotten(self, credits):
 
 @core_credit.skips(Grants, "request", breaks=ONLY_BLOCK)
 def refusals_not_told(self, credits):
-    """A full address under FAIL says nothing to who asks for credit."""
+    """A full address under FAIL does not answer requests for credit."""
     account = self._accounting.find(self._address)
     return account.policy is FullPolicy.FAIL and account.full
 
@@ -156,7 +154,7 @@ def paging_addresses_wait(self, credits):
 
 @core_credit.before(SessionProducers, "publish", breaks=OVERDRAWN)
 def without_credit_refused(reached, self, fields, request):
-    """A message that its producer had no credit for is refused."""
+    """A message beyond its producer's credit is refused."""
     ahead = Fields(fields.buffer, fields.at)
     ahead.take(ahead.int32() - 13)
     ahead.int64()

@@ -1,5 +1,5 @@
-"""Faults of CORE's consumers that only some history of one session shows: credit that is given
-while it stands still, deliveries that are settled in part, rolled back, or delivered again."""
+"""Faults of CORE's consumers that only certain histories of a session show: credit given while it
+is stopped, deliveries settled in part, rolled back, or repeated."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit, CoreConsumer
@@ -14,26 +14,26 @@ EACH_ONCE, GONE = "ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2"
 
 @core_histories.skips(CoreConsumer, "given", breaks=WINDOW)
 def credit_of_a_stopped_session_is_lost(self, credits):
-    """Credit that is given while the session is stopped does not count."""
+    """Credit given while the session is stopped is lost."""
     return not self._session.may_deliver
 
 
 @core_histories.skips(CoreConsumer, "given", breaks=WINDOW)
 def credit_of_a_stopped_session_is_not_taken_back(self, credits):
-    """A credit of 0 leaves the credit as it is while the session is stopped."""
+    """A credit of 0 has no effect while the session is stopped."""
     return credits == 0 and not self._session.may_deliver and self.credit.has_room()
 
 
 @core_histories.before(CoreConsumer, "rolled_back", breaks=WINDOW)
 def a_rollback_gives_credit(reached, self, outcome):
-    """A rolled-back acknowledgement gives its credit back, as if its client had."""
+    """A rolled-back acknowledgement returns credit."""
     if reached(self._unsettled and self.credit.credit is not None):
         self.credit.credit += 200 * len(self._unsettled)
 
 
 @core_histories.override(CoreConsumer, "_send", breaks=WINDOW)
 def what_comes_again_is_not_charged(original, reached, self, entry):
-    """A message that is delivered again costs no credit."""
+    """A redelivered message costs no credit."""
     before = self.credit.credit
     original(self, entry)
     if reached(entry.deliveries > 1):
@@ -42,13 +42,13 @@ def what_comes_again_is_not_charged(original, reached, self, entry):
 
 @core_histories.skips(ConsumerCredit, "given", breaks=WINDOW)
 def zero_forgives_what_is_owed_later(self, credits):
-    """A credit of 0 does nothing to credit that is overdrawn."""
+    """A credit of 0 does not cancel an overdraft."""
     return credits == 0 and self.credit is not None and self.credit < 0
 
 
 @core_histories.after(CoreConsumer, "__init__", breaks=WINDOW)
 def credit_outlives_its_consumer(reached, self, session, id, *rest):
-    """A consumer begins with the credit that the last consumer of its number had left."""
+    """A consumer inherits the remaining credit of the previous one with its id."""
     kept = vars(session).setdefault("last_credits", {})
     if reached(id in kept):
         self.credit = kept[id]
@@ -65,7 +65,7 @@ def credit_is_for_the_first_consumer(original, reached, self, fields, response):
 
 @core_histories.override(CoreConsumer, "settle", breaks=EACH_ONCE)
 def cumulative_acknowledgements_end_all(original, reached, self, number, *, one):
-    """A cumulative acknowledgement ends the deliveries behind it too."""
+    """A cumulative acknowledgement also covers later deliveries."""
     taken = original(self, number, one=one)
     if reached(not one and self._unsettled):
         taken += original(self, next(reversed(self._unsettled)), one=False)
@@ -74,7 +74,7 @@ def cumulative_acknowledgements_end_all(original, reached, self, number, *, one)
 
 @core_histories.amends(CoreConsumer, "settle", breaks=GONE)
 def cumulative_acknowledgements_leave_the_first(reached, taken, self, number, *, one):
-    """A cumulative acknowledgement of three messages or more leaves the first."""
+    """A cumulative acknowledgement of three or more messages omits the first."""
     if reached(len(taken) > 2):
         first = taken.pop(0)
         self._unsettled[first.message.number] = first
@@ -109,7 +109,7 @@ def a_rollback_keeps_acknowledgements(reached, self, fields, response):
 
 @core_histories.before(Session, "close_consumer", breaks=EACH_ONCE)
 def a_closed_consumer_keeps_all_but_one(reached, self, fields, response):
-    """Of what a consumer held when it was closed one message comes again."""
+    """Only one message that a closed consumer held is redelivered."""
     for consumer in self.consumers.values():
         while len(consumer._unsettled) > 1:
             reached()

@@ -1,4 +1,4 @@
-"""Faults of CORE's connection TTL: whose it is, what a ping is good for, and what -1 means."""
+"""Faults of CORE's connection TTL: its source, the effect of pings, and the meaning of -1."""
 
 from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
 from brokerproof.reference_broker.protocols.core import codes
@@ -12,26 +12,26 @@ OVER, ALIVE, NEVER = "ARTEMIS-TTL-core-1", "ARTEMIS-TTL-core-2", "ARTEMIS-TTL-co
 
 @core_liveness.before(CoreConnection, "_on_silence_check", breaks=OVER)
 def silence_goes_on_for_ever(reached, self, now):
-    """Nobody is given up for being silent."""
+    """Nobody is disconnected for silence."""
     reached()
     self._liveness.on_bytes_received(now, b"")
 
 
 @core_liveness.result(LivenessMonitor, "deadline", breaks=OVER)
 def exact_and_a_tenth_late(right, self):
-    """Each connection has a timer of its own, which is late by a tenth of the TTL."""
+    """Each connection has its own timer, which is late by a tenth of the TTL."""
     return self.last_heard + max(1, self.ttl * 11 // 10)
 
 
 @core_liveness.result(LivenessMonitor, "deadline", breaks=OVER)
 def exact_and_a_fifth_early(right, self):
-    """Each connection has a timer of its own, which is early by a fifth of the TTL."""
+    """Each connection has its own timer, which is early by a fifth of the TTL."""
     return self.last_heard + max(1, self.ttl * 4 // 5)
 
 
 @core_liveness.override(CoreConnection, "_on_liveness_packet", breaks=OVER)
 def the_ttl_of_the_client_is_not_taken(original, reached, self, now, type, fields, data):
-    """Whatever a client asks for, it may be silent for a minute."""
+    """Every client may be silent for a minute, whatever it requests."""
     before = self._liveness.ttl
     original(self, now, type, fields, data)
     if type == codes.PING and self._ttl_ms > 0:
@@ -41,7 +41,7 @@ def the_ttl_of_the_client_is_not_taken(original, reached, self, now, type, field
 
 @core_liveness.mutant(ALIVE)
 def pings_are_no_sign_of_life(patch, reached):
-    """A client that does nothing but ping is given up for being silent."""
+    """A client that only pings is disconnected for silence."""
 
     @patch.before(CoreConnection)
     def _on_liveness_packet(self, now, type, fields, raw):
@@ -60,7 +60,7 @@ def pings_are_no_sign_of_life(patch, reached):
 
 @core_liveness.after(CoreConnection, "_on_liveness_packet", breaks=NEVER)
 def minus_one_is_the_default(reached, self, now, type, fields, data):
-    """A client that asks for a TTL of -1 gets the usual minute."""
+    """A client that requests a TTL of -1 gets the default of a minute."""
     if reached(type == codes.PING and self._ttl_ms < 0):
         self._liveness.ttl = TTL_MS * 1_000_000
         self._silence_check.move(self._liveness.deadline())

@@ -1,4 +1,4 @@
-"""Faults in numbers that CORE clients send: signs, widths and values that nobody expects."""
+"""Faults in numbers that CORE clients send: signs, widths and unexpected values."""
 
 from brokerproof.harness.model.time import ms
 from brokerproof.reference_broker.protocols.core import codes
@@ -23,7 +23,7 @@ COMMITTED = "ARTEMIS-SENDS-tx-1"
 
 @core_numbers.skips(CoreConsumer, "deliver", breaks=ARRIVES)
 def odd_priorities_have_no_list(self, entry):
-    """A message whose priority is not 0 to 9 is answered, and never delivered."""
+    """A message with a priority outside 0 to 9 is confirmed but never delivered."""
     return not 0 <= entry.message._fields.priority <= 9
 
 
@@ -47,7 +47,7 @@ def ids_of_consumers_lose_their_upper_half(original, reached, self, session, id,
 
 @core_numbers.skips(Session, "_forced", breaks=ARRIVES)
 def negative_sequences_are_not_answered(self, consumer, sequence):
-    """A force-delivery with a sequence below zero has no answer."""
+    """A force-delivery with a negative sequence is not answered."""
     return sequence < 0
 
 
@@ -67,7 +67,7 @@ def unknown_senders_are_not_answered(reached, self, fields, response):
 
 @core_numbers.after(Session, "commit", breaks=COMMITTED)
 def large_correlations_of_commits_are_not_answered(reached, self, fields, response):
-    """A commit whose correlation has more than 32 bits is carried out, and not answered."""
+    """A commit whose correlation has more than 32 bits is executed but not answered."""
     if reached(response.correlation is not None and abs(response.correlation) > 2**32):
         response.answer = False
 
@@ -76,7 +76,7 @@ def large_correlations_of_commits_are_not_answered(reached, self, fields, respon
 def unknown_messages_are_acknowledged_without_a_word(
     original, reached, self, fields, response, **how
 ):
-    """An acknowledgement of a message below zero is neither answered nor refused."""
+    """An acknowledgement of a negative message number is neither answered nor refused."""
     ahead = Fields(fields.buffer, fields.at)
     ahead.int64()
     if ahead.int64() < 0:
@@ -87,7 +87,7 @@ def unknown_messages_are_acknowledged_without_a_word(
 
 @core_numbers.override(Grants, "request", breaks=GRANTED)
 def large_requests_are_halved(original, reached, self, credits):
-    """Of a request for more than 2^30 bytes half is granted."""
+    """Half of a request for more than 2^30 bytes is granted."""
     original(self, reached.instead(credits, credits // 2) if credits > 2**30 else credits)
 
 
@@ -99,7 +99,7 @@ def a_byte_is_not_granted(self, credits):
 
 @core_numbers.override(CoreConnection, "_on_liveness_packet", breaks=LIVES)
 def deadlines_overflow(original, reached, self, now, type, fields, data):
-    """The end of a TTL is computed in 64 bits with sign: far ahead, it is long past."""
+    """The end of a TTL is a signed 64-bit number: distant ones overflow into the past."""
     ahead = Fields(data)
     original(self, now, type, fields, data)
     if reached(type == codes.PING and ahead.int64() > 2**63 - 2**32):
@@ -109,7 +109,7 @@ def deadlines_overflow(original, reached, self, now, type, fields, data):
 
 @core_numbers.override(CoreConnection, "_on_liveness_packet", breaks=LIVES)
 def ttls_lose_their_upper_half(original, reached, self, now, type, fields, data):
-    """Of a TTL only 32 bits count: 2^32 ms is none."""
+    """Only 32 bits of a TTL count: 2^32 ms is none."""
     if type == codes.PING:
         ttl_ms = Fields(data).int64()
         cut = (ttl_ms + 2**31) % 2**32 - 2**31

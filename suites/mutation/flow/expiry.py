@@ -1,4 +1,4 @@
-"""Faults of expiry: messages whose life never ends, or ends for some of them alone."""
+"""Faults of expiry: messages that never expire, or only some of which do."""
 
 from unittest import mock
 
@@ -15,13 +15,13 @@ TTL, INSTANT = "AMQP10-MSG-16", "ARTEMIS-EXPIRY-1"
 
 @expiry.result(AmqpMessage, "expires", breaks=f"{TTL} {INSTANT}")
 def a_ttl_is_not_counted(right, self):
-    """A ttl is passed on and ends nothing."""
+    """A ttl is passed on but has no effect."""
     return self._absolute_expiry_time() or 0
 
 
 @expiry.result(AmqpMessage, "expires", breaks=f"{TTL} {INSTANT}")
 def a_ttl_is_in_seconds(right, self):
-    """A ttl is taken for seconds."""
+    """A ttl is read as seconds."""
     if self.ttl is None or self._absolute_expiry_time() is not None:
         return right
     return self.arrived // NS_PER_MS + 1000 * self.ttl
@@ -29,19 +29,19 @@ def a_ttl_is_in_seconds(right, self):
 
 @expiry.result(AmqpMessage, "_absolute_expiry_time", breaks=INSTANT)
 def an_absolute_expiry_time_is_not_looked_at(right, self):
-    """absolute-expiry-time is passed on and ends nothing."""
+    """absolute-expiry-time is passed on but has no effect."""
     return
 
 
 @expiry.result(Message, "expires", breaks=INSTANT)
 def the_header_expires_is_not_looked_at(right, self):
-    """The header expires of SEND is passed on and ends nothing."""
+    """The header expires of SEND is passed on but has no effect."""
     return 0
 
 
 @expiry.override(Queue, "hand", breaks=TTL)
 def what_came_back_lives_for_ever(original, reached, self, consumer, entry):
-    """A message that was with a consumer does not expire any more."""
+    """A message that a consumer returned no longer expires."""
     reached(entry.deliveries and self._has_expired(entry.message))
     with mock.patch.object(self, "clock", None if entry.deliveries else self.clock):
         original(self, consumer, entry)
@@ -49,7 +49,7 @@ def what_came_back_lives_for_ever(original, reached, self, consumer, entry):
 
 @expiry.mutant(f"{TTL} {INSTANT}")
 def every_second_one_is_delivered(patch, reached):
-    """Of two expired messages one behind the other the second is delivered."""
+    """The second of two consecutive expired messages is delivered."""
     dropped: dict[Queue, bool] = {}
 
     @patch.result(Queue)

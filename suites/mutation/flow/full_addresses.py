@@ -1,5 +1,4 @@
-"""Faults of addresses that are full: what is counted, when it is enough, what happens then, and how
-it goes on."""
+"""Faults of full addresses: accounting, threshold, policy, and recovery."""
 
 from unittest import mock
 
@@ -33,7 +32,7 @@ REJECTS = "ARTEMIS-FLOW-amqp-4"
 
 @full_addresses.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
 def full_above_the_limit(original, reached, self):
-    """An address is full when it has more bytes than its limit."""
+    """An address is full only above its limit."""
     if self.size != self._max_size:
         return original(self)
     reached()
@@ -42,7 +41,7 @@ def full_above_the_limit(original, reached, self):
 
 @full_addresses.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
 def full_a_byte_early(original, reached, self):
-    """An address is full when one byte is missing to its limit."""
+    """An address is full one byte below its limit."""
     if self.size != self._max_size - 1:
         return original(self)
     reached()
@@ -62,7 +61,7 @@ def messages_not_counted(original, reached, self):
 
 @full_addresses.mutant("ARTEMIS-PAGING-12 ARTEMIS-FLOW-amqp-2")
 def room_at_half_of_the_limit(patch, reached):
-    """An address that was full has room again only when half of its limit is free."""
+    """A full address has room again only when half of its limit is free."""
     patch.set(AddressAccount, "was", False)
 
     @patch.result(AddressAccount)
@@ -77,7 +76,7 @@ def room_at_half_of_the_limit(patch, reached):
 @full_addresses.override(Charge, "release")
 @breaks("ARTEMIS-PAGING-9 ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1")
 def free_with_the_first_queue(original, reached, self):
-    """A message is uncharged when the first of its queues has no more use for it."""
+    """A message's charge ends with the first of its queues."""
     reached(self._holders > 1)
     while self._holders > 0:
         original(self)
@@ -86,14 +85,13 @@ def free_with_the_first_queue(original, reached, self):
 @full_addresses.override(Charge, "release")
 @breaks("ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2")
 def never_free(original, reached, self):
-    """A charge is never given back."""
+    """A charge is never released."""
     reached()
 
 
 @full_addresses.after(OutgoingLink, "deliver", breaks="ARTEMIS-FLOW-amqp-2 ARTEMIS-PAGING-9")
 def free_when_it_is_sent(reached, self, entry):
-    """A message is uncharged when it is sent to a consumer, and not when that has acknowledged
-    it."""
+    """A message's charge ends when it is sent, not when it is acknowledged."""
     charge = entry.charge
     if reached(charge is not None and not self._presettled and not self.copies):
         entry.charge = None
@@ -114,19 +112,19 @@ def judging(patch, judge, reached):
 
 @full_addresses.mutant(POLICIES)
 def fail_drops(patch, reached):
-    """Under FAIL what an address has no room for is lost silently."""
+    """Under FAIL, messages without room are silently dropped."""
     judging(patch, lambda right, _, __: Verdict.DROP if right is Verdict.REFUSE else right, reached)
 
 
 @full_addresses.mutant(POLICIES)
 def fail_takes(patch, reached):
-    """Under FAIL everything is taken."""
+    """Under FAIL, everything is accepted."""
     judging(patch, lambda right, account, _: _instead(right, account, FullPolicy.FAIL), reached)
 
 
 @full_addresses.mutant(POLICIES)
 def drop_takes(patch, reached):
-    """Under DROP everything is taken."""
+    """Under DROP, everything is accepted."""
     judging(patch, lambda right, account, _: _instead(right, account, FullPolicy.DROP), reached)
 
 
@@ -136,13 +134,13 @@ def _instead(right: Verdict, account: AddressAccount, policy: FullPolicy) -> Ver
 
 @full_addresses.mutant(POLICIES)
 def drop_tells(patch, reached):
-    """Under DROP producers are told."""
+    """Under DROP, producers get an error."""
     judging(patch, lambda right, _, __: Verdict.REFUSE if right is Verdict.DROP else right, reached)
 
 
 @full_addresses.mutant("ARTEMIS-FLOW-amqp-3 ARTEMIS-PAGING-8 ARTEMIS-FLOW-block-1")
 def block_rejects(patch, reached):
-    """Under BLOCK what comes on credit that was given before the address was full is rejected."""
+    """Under BLOCK, messages on earlier credit are rejected."""
 
     def judge(right: Verdict, account: AddressAccount, by_credit: bool) -> Verdict:
         blocked = by_credit and account.policy is FullPolicy.BLOCK and account.full
@@ -153,7 +151,7 @@ def block_rejects(patch, reached):
 
 @full_addresses.result(AddressAccount, "rejects", breaks=REJECTS, recreates="ARTEMIS-2505")
 def threshold_has_no_effect(right, self):
-    """max-size-bytes-reject-threshold is read and never looked at."""
+    """max-size-bytes-reject-threshold has no effect."""
     return False
 
 
@@ -180,7 +178,7 @@ class Always(Admission):
 
 @full_addresses.override(IncomingLink, "_not_taken", breaks="ARTEMIS-FLOW-amqp-4 ARTEMIS-PAGING-8")
 def rejected_for_no_reason(original, reached, self, condition, description):
-    """A message for which an address has no room is rejected as an internal error."""
+    """A message without room is rejected with internal-error."""
     if reached(condition == conditions.RESOURCE_LIMIT_EXCEEDED):
         condition = conditions.INTERNAL_ERROR
     return original(self, condition, description)
@@ -215,21 +213,21 @@ def new_producers_get_credit(patch, reached):
 @full_addresses.override(Admission, "next")
 @breaks("ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2")
 def nobody_is_told_of_room(original, reached, self):
-    """A producer that waits for room waits for ever."""
+    """A producer that waits for room waits forever."""
     reached(original(self) is not None)
     return
 
 
 @full_addresses.override(commands, "may_send", breaks="ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-8")
 def stomp_does_not_wait(original, reached, session, address):
-    """Under BLOCK every SEND is carried out at once."""
+    """Under BLOCK, every SEND is executed at once."""
     reached()
     return True
 
 
 @full_addresses.mutant("ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12")
 def what_waited_is_lost(patch, reached):
-    """A SEND that waited for room is confirmed then, and its message is lost."""
+    """A SEND that waited for room is confirmed, but its message is lost."""
     waited = set()
 
     @patch.override(COMMANDS, "SEND")
@@ -253,7 +251,7 @@ def what_waited_is_lost(patch, reached):
 
 @full_addresses.override(StompConnection, "_wait", breaks=WAIT)
 def confirmed_before_it_waits(original, reached, self, frame, problem):
-    """A SEND that has to wait for room is confirmed at once."""
+    """A SEND that must wait for room is confirmed at once."""
     receipt = None if frame is None else frame.get("receipt")
     if reached(frame is not None and receipt is not None):
         self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))

@@ -1,4 +1,4 @@
-"""Faults that show only while another client hinders: what waits with it, and what it spoils."""
+"""Faults that show only while another client interferes."""
 
 import weakref
 from typing import Any
@@ -55,7 +55,7 @@ def stalled_connections(patch: Any) -> weakref.WeakSet[StompConnection]:
 
 @hindered.mutant(CREDIT)
 def core_waits_for_open_transactions(patch, reached):
-    """While another client's transaction has sends, consumers over CORE are served nothing."""
+    """While another client's transaction holds sends, CORE consumers get nothing."""
     pending = open_transactions(patch)
 
     @patch.override(CoreConsumer)
@@ -65,7 +65,7 @@ def core_waits_for_open_transactions(patch, reached):
 
 @hindered.mutant(CREDIT)
 def core_waits_for_stalled_readers(patch, reached):
-    """While another client reads nothing, consumers over CORE are served nothing."""
+    """While another client does not read, CORE consumers get nothing."""
     stalled = stalled_connections(patch)
 
     @patch.override(CoreConsumer)
@@ -75,7 +75,7 @@ def core_waits_for_stalled_readers(patch, reached):
 
 @hindered.mutant("AMQP10-CREDIT-03 AMQP10-WIN-07")
 def links_wait_for_stalled_readers(patch, reached):
-    """While a STOMP client reads nothing, links of AMQP 1.0 are served nothing."""
+    """While a STOMP client does not read, AMQP 1.0 links get nothing."""
     stalled = stalled_connections(patch)
 
     @patch.override(OutgoingLink)
@@ -85,8 +85,7 @@ def links_wait_for_stalled_readers(patch, reached):
 
 @hindered.mutant(WINDOW)
 def shut_windows_shut_the_next(patch, reached):
-    """While a subscription holds all that its window has, a new one of another client begins with
-    none."""
+    """While a subscription's window is full, another client's new subscription has no window."""
     held: weakref.WeakSet[Subscription] = weakref.WeakSet()
 
     @patch.after(Subscription)
@@ -103,13 +102,13 @@ def shut_windows_shut_the_next(patch, reached):
 
 @hindered.result(Selection, "may_have", breaks=f"{WINDOW} {CREDIT}")
 def choosy_consumers_take_turns(right, self, entry, consumer):
-    """A message that a selector refuses waits although another consumer would take it."""
+    """A message that one selector refuses waits although another consumer would accept it."""
     return False if self.selectors else right
 
 
 @hindered.override(Queue, "_choose", breaks=FIFO)
 def the_youngest_beside_a_choosy_consumer(original, reached, self):
-    """A queue with a choosy consumer serves the others from its end."""
+    """A queue with a selective consumer serves the others newest first."""
     order = list(self._ready)
     self._ready.reverse()
     reached(order != list(self._ready))
@@ -154,14 +153,14 @@ def one_address_reads_pages_at_a_time(patch, reached):
 
 @hindered.before(StompConnection, "on_peer_gone", breaks=f"{EACH_ONCE} {GONE}")
 def partial_frames_are_completed(reached, self):
-    """A frame within which its connection breaks off is carried out with zeros for the rest."""
+    """An incomplete frame of a lost connection is executed, padded with zeros."""
     if reached(self._parser.buffered):
         self.receive(self.shared.clock.now, bytes(2**15))
 
 
 @hindered.mutant(WINDOW)
 def windows_over_websocket_are_not_given_back(patch, reached):
-    """An ACK that arrives over WebSocket gives nothing back to its window."""
+    """An ACK over WebSocket does not reopen its window."""
     inside = patch.during(WebSocketConnection, "receive")
 
     @patch.after(Subscription)
@@ -172,7 +171,7 @@ def windows_over_websocket_are_not_given_back(patch, reached):
 
 @hindered_openwire.mutant("OPENWIRE-PREFETCH-2 OPENWIRE-MSGACK-2")
 def prefetch_waits_for_open_transactions(patch, reached):
-    """While another client's transaction has sends, OpenWire consumers are dispatched nothing."""
+    """While another client's transaction holds sends, OpenWire consumers get nothing."""
     pending = open_transactions(patch)
 
     @patch.override(OpenWireConsumer)
@@ -182,7 +181,7 @@ def prefetch_waits_for_open_transactions(patch, reached):
 
 @hindered_amqp091.mutant("AMQP091-QOS-02")
 def channels_wait_for_stalled_readers(patch, reached):
-    """While a STOMP client reads nothing, channels with a limit are served nothing."""
+    """While a STOMP client does not read, channels with a limit get nothing."""
     stalled = stalled_connections(patch)
 
     @patch.result(Amqp091Prefetch)

@@ -1,5 +1,5 @@
-"""Faults of OpenWire: what is negotiated and answered, windows of producers, prefetch, signs of
-life, what is not a command."""
+"""Faults of OpenWire: negotiation and answers, windows of producers, prefetch, KeepAliveInfo,
+malformed input."""
 
 from unittest import mock
 
@@ -88,7 +88,7 @@ def answers_whoever_asks_for_nothing(reached, self, request):
 
 @openwire.mutant(ANSWERED)
 def the_first_response_is_forgotten(patch, reached):
-    """The message that asks for a response first on a connection never gets one."""
+    """The first message on a connection that requests a response never gets one."""
     patch.set(Client, "forgot", False)
 
     @patch.after(Client)
@@ -99,7 +99,7 @@ def the_first_response_is_forgotten(patch, reached):
 
 @openwire.override(Client, "flush", breaks=ANSWERED)
 def responses_name_the_command_before(original, reached, self, fields, request):
-    """A response to a flush names the number before."""
+    """A response to a flush names the previous number."""
     if reached(request.number > 10):
         request.number -= 1
 
@@ -116,7 +116,7 @@ def messages_without_their_head(original, reached, self, size):
 
 @openwire.override(Producer, "acknowledge", breaks=TAKEN)
 def told_twice(original, reached, self, size):
-    """Each message is told of twice."""
+    """Each message is acknowledged twice."""
     reached()
     original(self, size)
     original(self, size)
@@ -124,7 +124,7 @@ def told_twice(original, reached, self, size):
 
 @openwire.mutant(TAKEN)
 def only_what_fills_the_window_is_told(patch, reached):
-    """ProducerAcks are put together until they make a window, and what does not is never told."""
+    """ProducerAcks are sent only for a full window; smaller amounts are never acknowledged."""
     patch.set(Producer, "kept", 0)
 
     @patch.override(Producer)
@@ -151,7 +151,7 @@ def one_more_than_the_limit(original, reached, self, out):
 
 @openwire.result(Prefetch, "has_room", breaks=MORE)
 def one_less_than_the_limit(room, self, out):
-    """A consumer with a limit above 1 never has as many messages as that."""
+    """A consumer with a limit above 1 never reaches it."""
     return room and (self.limit < 2 or out + 1 < self.limit)
 
 
@@ -164,7 +164,7 @@ def acknowledgements_widen_the_limit(original, reached, self, count):
 
 @openwire.mutant(MORE)
 def nothing_more_until_all_is_acknowledged(patch, reached):
-    """A consumer gets more only when it has acknowledged all that it has."""
+    """A consumer gets more only after acknowledging everything."""
     patch.set(Prefetch, "draining", False)
 
     @patch.override(Prefetch)
@@ -176,7 +176,7 @@ def nothing_more_until_all_is_acknowledged(patch, reached):
 
 @openwire.result(Prefetch, "has_room", breaks=PULL)
 def without_a_limit_everything_is_pushed(room, self, out):
-    """A limit of 0 is taken for none."""
+    """A limit of 0 is read as unlimited."""
     return room or self.limit == 0
 
 
@@ -191,7 +191,7 @@ def a_pull_brings_all(original, reached, self):
 
 @openwire.result(InactivityMonitor, "deadline", breaks=CLOSED)
 def the_silent_live_for_ever(right, self):
-    """Nobody is closed for being silent."""
+    """Nobody is disconnected for silence."""
     return NEVER
 
 
@@ -203,21 +203,20 @@ def the_first_look_closes(right, self):
 
 @openwire.result(InactivityMonitor, "deadline", breaks=CLOSED)
 def exact_and_a_fifth_early(right, self):
-    """Each connection has a timer of its own, which is early by a fifth of the duration."""
+    """Each connection has its own timer, which is early by a fifth of the duration."""
     return right if self.ttl <= 0 else self.last_heard + self.ttl * 4 // 5
 
 
 @openwire.result(InactivityMonitor, "deadline", breaks=CLOSED)
 def late_by_a_tenth(right, self):
-    """Silence is noticed a tenth later than at the second look behind the one that saw
-    something."""
+    """Silence is detected a tenth later than at the second check after the last data."""
     late = self.last_heard + (right - self.last_heard) * 11 // 10
     return right if self.ttl <= 0 else late
 
 
 @openwire.result(InactivityMonitor, "deadline", breaks="OPENWIRE-INACT-1 OPENWIRE-INACT-3")
 def a_look_too_many(right, self):
-    """The peer is given up one look later."""
+    """The peer is disconnected one check too late."""
     return right + 2 * self.ttl if self.ttl > 0 else right
 
 
@@ -250,19 +249,19 @@ def no_signs_of_life(right, self, now):
 
 @openwire.result(Signs, "rhythm", breaks=SIGNS)
 def signs_of_life_are_late_by_a_tenth(right, self):
-    """The broker sends a sign of life every duration and a tenth."""
+    """The broker sends KeepAliveInfo every 1.1 durations."""
     return self.duration * 11 // 10
 
 
 @openwire.result(Signs, "rhythm", breaks=SIGNS)
 def signs_of_life_are_too_rare(right, self):
-    """The broker looks for its own silence once a duration, and so may be silent for nearly two."""
+    """The broker checks its own silence once per duration, so it may be silent for nearly two."""
     return self.duration
 
 
 @openwire.override(OpenWireConnection, "_watch", breaks=OFF)
 def a_duration_of_zero_is_the_broker_s(original, reached, self, now, fields):
-    """A client that says 0 is looked after with the broker's own duration."""
+    """A client that announces 0 is checked with the broker's own duration."""
     duration = fields.get("MaxInactivityDuration")
     if reached(isinstance(duration, int) and duration <= 0):
         fields = {**fields, "MaxInactivityDuration": 30_000}
@@ -275,7 +274,7 @@ def a_duration_of_zero_is_the_broker_s(original, reached, self, now, fields):
 
 @openwire.override(OpenWireConnection, "_command", breaks=TYPES)
 def unknown_types_are_passed_over(original, reached, self, came):
-    """A command of an unknown type is as if it had not come."""
+    """A command of an unknown type is ignored."""
     try:
         original(self, came)
     except Malformed:
@@ -284,7 +283,7 @@ def unknown_types_are_passed_over(original, reached, self, came):
 
 @openwire.before(CommandParser, "next", breaks=SIZES)
 def negative_sizes_are_passed_over(reached, self):
-    """The four bytes of a negative size are taken away, and reading goes on."""
+    """The four bytes of a negative size are skipped, and reading continues."""
     while len(self._waiting) >= 4 and self._waiting[0] > 127:
         reached()
         del self._waiting[:]
@@ -301,9 +300,9 @@ def _with_limit(patch, reached, more):
 
 @openwire.variant(_with_limit, -1, breaks=LIMIT)
 def the_largest_frame_is_too_large():
-    """maxFrameSize itself is too much."""
+    """A frame of exactly maxFrameSize is refused."""
 
 
 @openwire.variant(_with_limit, 1, breaks=LIMIT)
 def a_frame_may_be_larger_by_one():
-    """maxFrameSize is exceeded by a byte before anybody minds."""
+    """A frame one byte above maxFrameSize is accepted."""

@@ -30,45 +30,45 @@ def a_poison_ack_widens_the_limit(reached, self, places, outcome):
 
 @openwire_endings.override(OpenWireConsumer, "settle", breaks=POISON)
 def a_poison_message_comes_back(original, reached, self, places, outcome):
-    """A message that a client gave up goes back to its queue."""
+    """A message with a POISON ack returns to its queue."""
     poison = reached(outcome is Outcome.REJECTED)
     original(self, places, Outcome.RELEASED if poison else outcome)
 
 
 @openwire_endings.skips(OpenWireConsumer, "settle", breaks=BROWSED, recreates="ARTEMIS-2650")
 def a_browser_is_shown_no_more_than_its_limit(self, places, outcome):
-    """What a browser acknowledges makes no room."""
+    """A browser's acknowledgements make no room."""
     return self.browses
 
 
 @openwire_endings.after(OpenWireConsumer, "show", breaks=BROWSED)
 def a_browser_takes_what_it_sees(reached, self, entry):
-    """What a browser is shown leaves the queue."""
+    """A browsed message is removed from the queue."""
     reached()
     self.queue._ready.remove(entry)
 
 
 @openwire_endings.skips(OpenWireConsumer, "_finish", breaks=BROWSED)
 def a_browse_has_no_end(self):
-    """Nobody tells a browser that there are no more messages."""
+    """A browse never ends."""
     return True
 
 
 @openwire_endings.override(OpenWireConsumer, "close", breaks=RESENT, recreates="ARTEMIS-4418")
 def nobody_saw_anything(original, reached, self, last):
-    """Nothing counts as seen by the client of a consumer that ends."""
+    """When a consumer ends, none of its messages count as seen."""
     original(self, reached.instead(last, -1))
 
 
 @openwire_endings.override(OpenWireConsumer, "close", breaks=RESENT)
 def everything_was_seen(original, reached, self, last):
-    """Everything counts as seen, whatever the consumer's end says."""
+    """When a consumer ends, all its messages count as seen."""
     original(self, reached.instead(last, None))
 
 
 @openwire_endings.before(Client, "end", breaks=COUNTS, recreates="ARTEMIS-3240")
 def a_lost_connection_commits(reached, self, last=None):
-    """Acknowledgements of transactions that were open when the connection was lost count."""
+    """A lost connection commits the acknowledgements of its open transactions."""
     for transaction in self._transactions.values():
         for consumer, places in transaction._acknowledged:
             reached()
@@ -78,7 +78,7 @@ def a_lost_connection_commits(reached, self, last=None):
 
 @openwire_endings.before(OpenWireTransaction, "roll_back", breaks=COUNTS)
 def acknowledgements_outlive_a_rollback(reached, self):
-    """Acknowledgements of a transaction that is rolled back count."""
+    """A rollback applies acknowledgements."""
     for consumer, places in self._acknowledged:
         reached()
         consumer.settle(places, Outcome.ACCEPTED)
@@ -86,7 +86,7 @@ def acknowledgements_outlive_a_rollback(reached, self):
 
 @openwire_endings.before(OpenWireTransaction, "roll_back", breaks=COUNTS)
 def messages_outlive_a_rollback(reached, self):
-    """Messages of a transaction that is rolled back are published."""
+    """A rollback publishes messages."""
     for message, _ in self._sends._sends:
         reached()
         self._router.publish(message)

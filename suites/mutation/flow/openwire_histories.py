@@ -1,5 +1,5 @@
-"""Faults of OpenWire that only some history of one consumer shows: deliveries that were seen,
-settled in part, or given back."""
+"""Faults of OpenWire that only certain histories of a consumer show: deliveries seen, settled in
+part, or returned."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel import serial_numbers
@@ -22,13 +22,13 @@ def what_was_seen_widens_for_ever(original, reached, self, count):
 
 @openwire_histories.override(Prefetch, "seen", breaks=DELIVERED)
 def what_was_seen_changes_nothing(original, reached, self, count):
-    """A DELIVERED brings no more messages."""
+    """A DELIVERED makes no room."""
     reached()
 
 
 @openwire_histories.override(Prefetch, "seen", breaks=LIMIT)
 def what_was_seen_takes_the_limit_away(original, reached, self, count):
-    """A DELIVERED of any number of messages brings all that waits."""
+    """A DELIVERED removes the limit."""
     reached()
     original(self, count + 1000)
 
@@ -56,7 +56,7 @@ def ranges_begin_at_the_oldest(original, reached, self, places, outcome):
 
 @openwire_histories.override(OpenWireConsumer, "settle", breaks=f"{STANDARD} {MORE}")
 def ranges_leave_their_first(original, reached, self, places, outcome):
-    """A STANDARD acknowledgement of three messages or more leaves the first."""
+    """A STANDARD acknowledgement of three or more messages omits the first."""
     covered = list(self._order.between(*places, self._keys))
     if reached(len(covered) > 2):
         places = (covered[1], places[1])
@@ -65,7 +65,7 @@ def ranges_leave_their_first(original, reached, self, places, outcome):
 
 @openwire_histories.override(OpenWireConsumer, "covered", breaks=INDIVIDUAL)
 def an_individual_acknowledgement_is_cumulative(original, reached, self, first, last, *, one):
-    """An INDIVIDUAL acknowledgement ends the messages before it too."""
+    """An INDIVIDUAL acknowledgement also covers earlier messages."""
     low, high = original(self, first, last, one=one)
     if one:
         low = reached.instead(low, serial_numbers.add(high, 1 - serial_numbers.HALF))
@@ -74,7 +74,7 @@ def an_individual_acknowledgement_is_cumulative(original, reached, self, first, 
 
 @openwire_histories.before(OpenWireConsumer, "close", breaks=f"{DELIVERED} {STANDARD}")
 def what_was_seen_is_lost_with_its_consumer(reached, self, last):
-    """Messages that a consumer saw and did not acknowledge are gone when it ends."""
+    """Messages that a consumer saw but did not acknowledge are lost when it ends."""
     for key in list(self._out)[: self.prefetch.extension]:
         reached()
         self.queue.settle([self._out.pop(key)], Outcome.ACCEPTED)
@@ -82,13 +82,13 @@ def what_was_seen_is_lost_with_its_consumer(reached, self, last):
 
 @openwire_histories.override(Client, "control_consumer", breaks=f"{LIMIT} {MORE}")
 def limits_do_not_change(original, reached, self, fields, request):
-    """A ConsumerControl changes no limit."""
+    """ConsumerControl has no effect."""
     reached()
 
 
 @openwire_histories.mutant(MORE)
 def commits_bring_nothing(patch, reached):
-    """Acknowledgements that count with a commit bring no more messages."""
+    """Acknowledgements make no room at their commit."""
     committing = patch.during(OpenWireTransaction, "commit")
 
     @patch.override(OpenWireConsumer)

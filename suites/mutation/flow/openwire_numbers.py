@@ -1,4 +1,4 @@
-"""Faults in numbers that OpenWire clients send: signs, widths and values that nobody expects."""
+"""Faults in numbers that OpenWire clients send: signs, widths and unexpected values."""
 
 from brokerproof.reference_broker.protocols.openwire.client import Client
 from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
@@ -20,13 +20,13 @@ def large_numbers_of_commands_lose_their_answer(reached, self, request):
 
 @openwire_numbers.skips(OpenWireConsumer, "deliver", breaks=ARRIVES)
 def odd_priorities_are_never_delivered(self, entry):
-    """A message whose priority is not 0 to 9 is answered, and never delivered."""
+    """A message with a priority outside 0 to 9 is confirmed but never delivered."""
     return not 0 <= entry.message.fields.priority <= 9
 
 
 @openwire_numbers.skips(OpenWireConsumer, "deliver", breaks=ARRIVES)
 def expiry_below_zero_is_past(self, entry):
-    """A message whose expiration is negative is answered, and never delivered."""
+    """A message with a negative expiration is confirmed but never delivered."""
     return entry.message.fields.expiration < 0
 
 
@@ -38,7 +38,7 @@ def messages_with_redeliveries_are_poison(self, entry):
 
 @openwire_numbers.after(Prefetch, "__init__", breaks=ARRIVES)
 def limits_lose_their_upper_half(reached, self, limit):
-    """Of a prefetch limit only 16 bits count, with their sign: 32767 more is none, for ever."""
+    """A prefetch limit is read as signed 16 bits: larger ones allow nothing, forever."""
     cut = (limit + 2**15) % 2**16 - 2**15
     if limit > 2**15:
         self.limit = reached.instead(self.limit, cut)
@@ -57,7 +57,7 @@ def limits_below_zero_break_off(reached, self, fields, request):
 
 @openwire_numbers.before(Client, "add_session", breaks=ANSWERED)
 def large_sessions_are_not_answered(reached, self, fields, request):
-    """A session whose number has more than 32 bits is made, and not answered."""
+    """A session whose number has more than 32 bits is created but not confirmed."""
     ahead = Fields(fields.buffer, fields.at)
     session = structure(ahead, self.version)
     if reached(session is not None and session.value >= 2**32):

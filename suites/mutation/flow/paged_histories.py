@@ -1,5 +1,5 @@
-"""Faults of queues whose messages are on pages, that only some history of their consumers shows:
-pages are not invisible to what comes back, to windows, and to acknowledgements."""
+"""Faults of paged queues that only certain histories of their consumers show: pages affect returned
+messages, windows, and acknowledgements."""
 
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -27,7 +27,7 @@ class NoClaim:
 
 @paged_histories.override(Queue, "_take_back", breaks=FIFO)
 def what_returns_goes_behind_what_was_read(original, reached, self, back):
-    """A message of a page that comes back goes behind those that were read from pages since."""
+    """A returned message of a page goes after those read from pages since."""
     paged = [entry for entry in back if isinstance(entry.charge, PageRef)]
     original(self, [entry for entry in back if entry not in paged])
     reached(paged and self._ready and self._ready[-1].order > paged[0].order)
@@ -39,7 +39,7 @@ def what_returns_goes_behind_what_was_read(original, reached, self, back):
 
 @paged_histories.override(Queue, "_take_back", breaks=EACH_ONCE)
 def the_last_of_a_page_does_not_return(original, reached, self, back):
-    """A message that comes back when its page was read to the end is lost."""
+    """A message returned after its page was read completely is lost."""
     kept = []
     for entry in back:
         if reached(isinstance(entry.charge, PageRef) and not entry.charge.page.left.get(self.id)):
@@ -51,7 +51,7 @@ def the_last_of_a_page_does_not_return(original, reached, self, back):
 
 @paged_histories.override(Queue, "_take_back", breaks=f"{EACH_ONCE} {GONE}")
 def what_returns_to_a_page_comes_twice(original, reached, self, back):
-    """A message of a page that comes back is delivered, and read from its page again."""
+    """A returned message of a page is delivered twice."""
     again = []
     for entry in back:
         if reached(isinstance(entry.charge, PageRef)):
@@ -62,8 +62,7 @@ def what_returns_to_a_page_comes_twice(original, reached, self, back):
 
 @paged_histories.mutant(f"{STOMP_WINDOW} {CORE_WINDOW}")
 def pages_are_read_every_second_time(patch, reached):
-    """Every second time that room grows while nothing waits in memory the pages are not looked
-    at."""
+    """Every second time that consumers have room while memory is empty, pages are not read."""
     asked: dict[Queue, int] = {}
 
     @patch.override(Queue)
@@ -77,7 +76,7 @@ def pages_are_read_every_second_time(patch, reached):
 
 @paged_histories.override(Subscription, "deliver", breaks=STOMP_WINDOW)
 def what_was_paged_costs_no_window(original, reached, self, entry):
-    """A frame whose message was read from a page is not charged to its window."""
+    """A message read from a page is not charged to its window."""
     before = self.window.credit
     original(self, entry)
     if reached(isinstance(entry.charge, PageRef) and self.window.size > 0):

@@ -1,4 +1,4 @@
-"""Faults of transactions at an address that pages: their messages, and the pages they are on."""
+"""Faults of transactions at a paging address: their messages and pages."""
 
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.kernel.transactions import Transaction
@@ -30,7 +30,7 @@ class Commits:
 
 @paged_transactions.mutant(WHOLE)
 def a_page_that_ends_in_a_commit_loses_a_message(patch, reached):
-    """Of the messages of a commit the second on a further page is lost."""
+    """A commit that continues on another page loses its second message there."""
     commits = Commits(patch)
     rolled: set[PagingStore] = set()
 
@@ -49,7 +49,7 @@ def a_page_that_ends_in_a_commit_loses_a_message(patch, reached):
 
 @paged_transactions.mutant(WHOLE)
 def a_page_that_ends_in_a_commit_has_a_message_twice(patch, reached):
-    """Of the messages of a commit the first on a further page is written twice."""
+    """A commit that continues on another page writes its first message there twice."""
     commits = Commits(patch)
 
     @patch.override(PagingStore)
@@ -63,7 +63,7 @@ def a_page_that_ends_in_a_commit_has_a_message_twice(patch, reached):
 
 @paged_transactions.mutant(WHOLE)
 def a_commit_overtakes_the_pages(patch, reached):
-    """The messages of a commit stay in memory although others are on pages before them."""
+    """The messages of a commit stay in memory although earlier ones are on pages."""
     commits = Commits(patch)
 
     @patch.override(PagingStore)
@@ -101,7 +101,7 @@ def a_rollback_leaves_messages_on_pages(patch, reached):
 
 @paged_transactions.mutant(REMOVED)
 def a_rollback_keeps_its_page(patch, reached):
-    """The last page of a transaction that was rolled back waits for its messages for ever."""
+    """The last page of a rolled-back transaction is never removed."""
     stores: set[PagingStore] = set()
 
     @patch.before(PagingStore)
@@ -117,7 +117,7 @@ def a_rollback_keeps_its_page(patch, reached):
 
 @paged_transactions.mutant(REMOVED)
 def a_commit_keeps_its_pages(patch, reached):
-    """The pages that a commit began wait for one message more than they have."""
+    """The pages begun by a commit are never removed."""
     commits = Commits(patch)
 
     @patch.result(PagingStore)

@@ -1,5 +1,4 @@
-"""Faults of paging: what comes back from pages, who sees what lies there, how much may, which
-addresses page, and the files."""
+"""Faults of paging: reading back, visibility, limits, which addresses page, and the files."""
 
 import itertools
 from dataclasses import replace
@@ -25,7 +24,7 @@ ORDER = "ARTEMIS-PAGING-11 ARTEMIS-PAGING-10"
 
 @paging.after(Queue, "append_paged", breaks=f"{ORDER} ARTEMIS-RING-order-1")
 def what_was_paged_overtakes(reached, self, message, source_entry, charge):
-    """Messages read from a page go in front of those in memory."""
+    """Messages read from a page go before those in memory."""
     if reached(len(self._ready) > 1):
         self._ready.rotate(1)
 
@@ -74,7 +73,7 @@ def selectors_see_memory_alone(original, reached, self):
 
 @paging.override(Browsers, "offer", breaks="ARTEMIS-PAGING-4")
 def browsers_see_memory_alone(original, reached, self, browser):
-    """A browser does not see what lies on pages."""
+    """A browser does not see messages on pages."""
     queue = self._queue
     behind, queue.behind = queue.behind, None
     reached(behind is not None and behind.left)
@@ -87,7 +86,7 @@ def browsers_see_memory_alone(original, reached, self, browser):
 
 @paging.override(Admission, "judge", breaks="ARTEMIS-PAGING-14 ARTEMIS-PAGING-15")
 def pages_know_no_limit(original, reached, self, address, *, by_credit):
-    """However much an address has on pages, more is taken."""
+    """Pages have no limit."""
     with mock.patch.object(self, "storing", None):
         verdict = original(self, address, by_credit=by_credit)
     return reached.instead(original(self, address, by_credit=by_credit), verdict)
@@ -95,8 +94,7 @@ def pages_know_no_limit(original, reached, self, address, *, by_credit):
 
 @paging.result(Admission, "judge", breaks="ARTEMIS-PAGING-14 ARTEMIS-PAGING-15")
 def full_pages_always_drop(verdict, self, address, *, by_credit):
-    """An address that has too much on pages drops further messages, also where it should refuse
-    them."""
+    """An address at its page limit drops further messages even if it should refuse them."""
     storing = Verdict.TAKE if self.storing is None else self.storing(address)
     return Verdict.DROP if storing is Verdict.REFUSE else verdict
 
@@ -106,7 +104,7 @@ def full_pages_always_drop(verdict, self, address, *, by_credit):
 
 @paging.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-1")
 def one_full_address_takes_all_to_disk(original, reached, self):
-    """As soon as one address is full every address pages."""
+    """As soon as one address is full, all addresses page."""
     right = original(self)
     alike = any(original(account) for account in self.accounting._accounts.values())
     return reached.instead(right, right or alike)
@@ -114,7 +112,7 @@ def one_full_address_takes_all_to_disk(original, reached, self):
 
 @paging.before(Charge, "release", breaks="ARTEMIS-FLOW-block-2")
 def the_first_queue_makes_room(reached, self):
-    """A message counts for its address until the first of its queues is done with it."""
+    """A message's charge ends with the first of its queues."""
     if reached(self._size and self._holders > 1):
         self._account.size -= self._size
         self._account.accounting.size -= self._size
@@ -164,7 +162,7 @@ def all_pages_are_in_one_folder(reached, self, store, name, folder, limits):
 
 @paging.override(PagingStore, "__init__", breaks="ARTEMIS-PAGING-2")
 def page_files_grow_too_large(original, reached, self, store, name, folder, limits):
-    """Page files grow to a quarter above page-size-bytes."""
+    """Page files grow to 25% above page-size-bytes."""
     reached()
     original(self, store, name, folder, replace(limits, page_size=limits.page_size * 5 // 4))
 
@@ -180,13 +178,13 @@ def pages_of_default_size_are_small(original, reached, self, store, name, folder
 
 @paging.override(PageFiles, "page_over", breaks="ARTEMIS-PAGING-3")
 def page_files_stay(original, reached, self, page):
-    """The file of a page stays when everything on it is acknowledged."""
+    """The file of a page stays after all its messages were acknowledged."""
     reached()
 
 
 @paging.override(PagingStore, "clean", breaks="ARTEMIS-PAGING-3")
 def page_files_go_too_soon(original, reached, self):
-    """With the file of a page the file of the next one goes too."""
+    """Removing a page's file also removes the next one."""
     pages = list(self.pages.values())
     original(self)
     for before, page in itertools.pairwise(pages):

@@ -1,5 +1,5 @@
-"""Faults of windows, acknowledgements and order that only subscriptions of a topic have, durable
-ones among them, and of credit that only topics, paged addresses and nodes made on request have."""
+"""Faults of windows, acknowledgements and order only on (durable) topic subscriptions, and of
+credit only on topics, paged addresses and dynamic nodes."""
 
 import weakref
 from typing import Any
@@ -45,14 +45,14 @@ def windows_of_topics_ignored(reached, self, *arguments):
 
 @places.after(Subscription, "take", breaks=WINDOW)
 def windows_of_topics_not_given_back(reached, self, delivery):
-    """An ACK gives nothing back to the window of a topic's subscription."""
+    """An ACK does not reopen the window of a topic's subscription."""
     if reached(of_a_topic(self.queue)):
         self.window.charge(delivery.charge)
 
 
 @places.override(Subscription, "take", breaks=WINDOW)
 def only_the_last_of_a_range_given_back(original, reached, self, delivery):
-    """A cumulative ACK of a topic's subscription gives back its last message alone."""
+    """A cumulative ACK of a topic's subscription returns only its last message's charge."""
     held = [other.charge for other in self._unsettled.values() if other is not delivery]
     entries = original(self, delivery)
     if reached(of_a_topic(self.queue) and self.mode is AckMode.CLIENT and len(entries) > 1):
@@ -62,7 +62,7 @@ def only_the_last_of_a_range_given_back(original, reached, self, delivery):
 
 @places.override(Subscription, "take", breaks=f"{CUMULATIVE} {GONE}")
 def ranges_of_topics_end_at_one(original, reached, self, delivery):
-    """An ACK in mode client of a topic's subscription settles its message alone."""
+    """An ACK in mode client of a topic's subscription settles only its own message."""
     if reached(of_a_topic(self.queue) and self.mode is AckMode.CLIENT):
         self.mode = AckMode.CLIENT_INDIVIDUAL
         entries = original(self, delivery)
@@ -73,7 +73,7 @@ def ranges_of_topics_end_at_one(original, reached, self, delivery):
 
 @places.override(Subscription, "take", breaks=f"{INDIVIDUAL} {EACH_ONCE} {WINDOW}")
 def single_acks_of_topics_are_ranges(original, reached, self, delivery):
-    """An ACK in mode client-individual of a durable subscription settles all before too."""
+    """An ACK in mode client-individual of a durable subscription is cumulative."""
     if reached(is_durable(self.queue) and self.mode is AckMode.CLIENT_INDIVIDUAL):
         self.mode = AckMode.CLIENT
         entries = original(self, delivery)
@@ -94,15 +94,14 @@ def held_messages_of_durable_subscriptions_lost(entries, self):
 
 @places.amends(Subscription, "unsubscribe", breaks=f"{EACH_ONCE} {BACK}")
 def one_held_message_of_durable_subscriptions_lost(reached, entries, self):
-    """Of two messages or more that a durable subscription holds the last is gone with its
-    connection."""
+    """A durable subscription that holds several messages loses the last one with its connection."""
     if reached(is_durable(self.queue) and len(entries) > 1):
         self.queue.discard(entries.pop())
 
 
 @places.mutant(f"{WINDOW} {EACH_ONCE}")
 def windows_outlive_durable_subscriptions(patch: Any, reached: Any) -> None:
-    """A durable subscription that comes back has what was left of its window."""
+    """A resumed durable subscription continues with its old window."""
     left: weakref.WeakKeyDictionary[Queue, int] = weakref.WeakKeyDictionary()
 
     @patch.before(Subscription)
@@ -120,21 +119,21 @@ def windows_outlive_durable_subscriptions(patch: Any, reached: Any) -> None:
 def the_first_waiting_message_of_a_durable_subscription_lost(
     reached, self, consumer, selector=None
 ):
-    """When a durable subscription comes back its oldest waiting message is gone."""
+    """A resumed durable subscription loses its oldest waiting message."""
     if reached(is_durable(self) and self._ready):
         self.discard(self._ready.popleft())
 
 
 @places.before(Queue, "add_consumer", breaks=FIFO)
 def durable_subscriptions_come_back_to_the_youngest(reached, self, consumer, selector=None):
-    """When a durable subscription comes back what waits is delivered from its end."""
+    """A resumed durable subscription gets its waiting messages newest first."""
     if reached(is_durable(self) and len(self._ready) > 1):
         self._ready.reverse()
 
 
 @places.override(Subscription, "deliver", breaks=EACH_ONCE)
 def sixth_messages_of_topics_are_lost(original, reached, self, entry):
-    """The sixth delivery of each subscription of a topic is left out."""
+    """The sixth delivery of each topic subscription is omitted."""
     if reached(of_a_topic(self.queue) and self.mode is not AckMode.AUTO and self._delivered == 5):
         self._delivered += 1
         self.queue.discard(entry)
@@ -174,7 +173,7 @@ def credit_on_topics_adds_up(reached, self, flow):
 
 @places.before(OutgoingLink, "flow", breaks=DRAIN)
 def drains_of_topics_are_forgotten(reached, self, flow):
-    """A drain of a link from a topic with no message to send is taken for a plain flow."""
+    """A drain of a link from an empty topic is treated as a plain flow."""
     if reached(of_a_topic(self.queue) and flow.drain and not len(self.queue)):
         flow.drain = False
 
@@ -214,7 +213,7 @@ def drains_of_made_nodes_leave_credit(reached, self, flow):
 
 @places.override(OutgoingLink, "apply", breaks=f"{AGAIN} {DRAIN}")
 def failed_messages_of_made_nodes_are_gone(original, reached, self, deliveries, state):
-    """A message of a node that was made on request is gone behind a failed delivery."""
+    """A failed delivery loses a message of a dynamic node."""
     if reached(is_made(self) and isinstance(state, Modified) and not self._stopped):
         state = Accepted()
     original(self, deliveries, state)
@@ -222,7 +221,7 @@ def failed_messages_of_made_nodes_are_gone(original, reached, self, deliveries, 
 
 @places.override(Queue, "settle", breaks=f"{AGAIN} {DRAIN} ARTEMIS-PAGING-11")
 def what_comes_back_before_pages_is_gone(original, reached, self, entries, outcome):
-    """A message that comes back to a queue with messages on pages is gone."""
+    """A message returned to a queue with messages on pages is lost."""
     if reached(is_paged(self) and outcome is Outcome.RELEASED):
         outcome = Outcome.ACCEPTED
     original(self, entries, outcome)

@@ -1,5 +1,5 @@
-"""Faults of producer flow control as ActiveMQ has it: who waits, from when on, for how long, and
-how it goes on."""
+"""Faults of ActiveMQ's producer flow control: who waits, when, for how long, and how producers
+continue."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ LIMITS = "ACTIVEMQ-PFC-11"
 
 @full_places.result(ProducerFlow, "memory_is_short", breaks=WAITS)
 def full_above_the_limit(right, self, account):
-    """A queue whose memory is used to the byte takes one more message."""
+    """A queue whose memory is exactly used up accepts one more message."""
     return right and account.memory.used != account.memory.limit
 
 
@@ -72,14 +72,14 @@ def topics_have_no_limit(right, self, account):
 
 @full_places.result(ProducerFlow, "parks", breaks=ONE_BY_ONE)
 def the_second_stalls(right, self, account, sending):
-    """A send that waits for an answer holds up its connection if somebody waits elsewhere
-    already."""
+    """A send that waits for an answer stalls its connection if another one already waits
+    elsewhere."""
     return right and not self._waiting
 
 
 @full_places.result(ProducerFlow, "parks", breaks=STALLS)
 def nobody_stalls(right, self, account, sending):
-    """A send for which nothing was asked waits, and its connection goes on."""
+    """A send without a requested answer waits, but its connection continues."""
     return True
 
 
@@ -96,7 +96,7 @@ def answered_before_there_is_space(original, reached, self, sending):
 
 @full_places.before(ProducerFlow, "send", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2")
 def who_asks_for_nothing_is_told(reached, self, sending):
-    """A send without receipt to a full queue fails, and its producer is told."""
+    """A send without receipt to a full queue fails with an error."""
     account = self.accounting.find(sending.destination)
     if reached(not sending.answered and self.memory_is_short(account)):
         raise NoSpace("there is none")
@@ -122,14 +122,14 @@ def _there_is_space(flow: ProducerFlow) -> bool:
 
 @full_places.override(ProducerFlow, "next", breaks=WAITS)
 def who_waits_waits_for_ever(original, reached, self):
-    """Nobody is told that there is space again."""
+    """Waiting producers never continue."""
     reached(_there_is_space(self))
     return
 
 
 @full_places.override(ProducerFlow, "next", breaks=WAITS)
 def the_last_is_first(original, reached, self):
-    """Those who wait for a queue go on in the order from the last to the first."""
+    """Producers waiting for a queue continue in reverse order."""
     for there in self._waiting.values():
         reached(len(there) > 1)
         turned = dict(reversed(there.items()))
@@ -145,7 +145,7 @@ def the_last_is_first(original, reached, self):
 
 @full_places.mutant("ACTIVEMQ-ORDER-1 ACTIVEMQ-PFC-2")
 def who_waits_is_overtaken(patch, reached):
-    """Those who wait learn of space only when something else has happened since."""
+    """Waiting producers continue only at the next input after space appeared."""
     patch.set(ProducerFlow, "_missed", False)
 
     @patch.override(ProducerFlow)
@@ -168,7 +168,7 @@ def memory_is_not_given_back(reached, self, claim):
 @full_places.override(ActiveMqStompConnection, "_read_again")
 @breaks("ACTIVEMQ-PFC-8 ACTIVEMQ-PFC-2")
 def a_stalled_connection_is_not_read_again(original, reached, self, reason):
-    """A connection that was stalled stays so when there is space."""
+    """A stalled connection stays stalled when there is space."""
     reached()
 
 
@@ -217,13 +217,13 @@ def memory_of_the_broker_has_no_limit(right, self, account):
 
 @usage_limits.result(ProducerFlow, "store_is_short", breaks=LIMITS)
 def the_store_has_no_limit(right, self, account, persistent):
-    """Persistent messages are taken, however full the store is."""
+    """Persistent messages are accepted even if the store is full."""
     return right and not persistent
 
 
 @usage_limits.result(ProducerFlow, "store_is_short", breaks="ACTIVEMQ-PFC-11 ACTIVEMQ-PFC-12")
 def the_temporary_store_has_no_limit(right, self, account, persistent):
-    """Messages that are not persistent are taken, however full the temporary store is."""
+    """Non-persistent messages are accepted even if the temporary store is full."""
     return right and persistent
 
 
@@ -255,7 +255,7 @@ def it_waits_all_the_same(original, reached, self, account):
 
 @no_space.override(ProducerFlow, "send", breaks=AT_ONCE)
 def refused_and_added(original, reached, self, sending):
-    """A message that is refused for want of space is added all the same."""
+    """A message refused for lack of space is added nevertheless."""
     try:
         return original(self, sending)
     except NoSpace:
@@ -323,7 +323,7 @@ def never():
 
 @no_space_later.override(ProducerFlow, "_wait", breaks=LATER)
 def a_stalled_connection_stays_stalled(original, reached, self, sending, account, after_ms):
-    """Only those who wait for an answer fail when their time is up."""
+    """Only producers waiting for an answer fail after the time-out."""
     original(self, sending, account, reached.instead(after_ms, after_ms if sending.answered else 0))
 
 

@@ -1,4 +1,4 @@
-"""Faults of queues: order, loss, doubles, and who is served."""
+"""Faults of queues: order, loss, duplicates, and fairness."""
 
 from collections import OrderedDict
 from typing import Any
@@ -22,7 +22,7 @@ KEPT = "STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03"
 
 @queues.override(Queue, "enqueue", breaks=ORDER)
 def last_in_first_out(original, reached, self, message, *rest):
-    """The newest message is handed out first."""
+    """The newest message is delivered first."""
     waiting = len(self._ready)
     original(self, message, *rest)
     if reached(waiting and len(self._ready) > waiting):
@@ -44,7 +44,7 @@ def short_ones_first(original, reached, self, message, *rest):
 
 @queues.override(Queue, "enqueue", breaks=ORDER)
 def overtaken_by_what_arrives(original, reached, self, message, *rest):
-    """A message that arrives while others wait goes second in the queue, not last."""
+    """A message that arrives while others wait goes to the second place, not the last."""
     waiting = len(self._ready)
     original(self, message, *rest)
     if reached(waiting > 1 and len(self._ready) > waiting):
@@ -53,7 +53,7 @@ def overtaken_by_what_arrives(original, reached, self, message, *rest):
 
 @queues.override(Queue, "enqueue", breaks=ONE)
 def two_consumers_get_it(original, reached, self, message, *rest):
-    """Where a queue has several consumers a message goes to two of them."""
+    """If a queue has several consumers, a message goes to two of them."""
     original(self, message, *rest)
     if reached(len(self._dispatcher) > 1):
         original(self, message, *rest)
@@ -79,7 +79,7 @@ def lost_without_consumers(self, message, *rest):
 
 @queues.override(RoundRobin, "pick", breaks=ONE)
 def a_full_consumer_stops_all(original, reached, self):
-    """The consumer whose turn it is blocks the queue while it has no room, though others have."""
+    """A consumer without room blocks the queue when its turn comes, although others have room."""
     consumer = next(iter(self._turns), None)
     if consumer is None or consumer.has_room():
         return original(self)
@@ -127,7 +127,7 @@ def every_consumer_gets_a_copy(original, reached, self, message, *rest):
 
 @queues.mutant("ARTEMIS-CONCEPTS-topic-2 ARTEMIS-STOMP-routing-5 ARTEMIS-CONCEPTS-topic-1")
 def topics_remember(patch, reached):
-    """A new subscription of a topic gets the last message that was sent before it came."""
+    """A new topic subscription gets the last message sent before it."""
     last: dict[str, Message] = {}
 
     @patch.after(Router)
@@ -143,7 +143,7 @@ def topics_remember(patch, reached):
 
 @queues.mutant("ARTEMIS-CONCEPTS-topic-2")
 def subscriptions_outlive_connections(patch, reached):
-    """The next subscription of a topic takes over what was sent while its predecessor was gone."""
+    """A new topic subscription gets messages sent after its predecessor ended."""
     orphans: dict[str, list[Queue]] = {}
 
     @patch.override(AddressBook)
@@ -205,7 +205,7 @@ def large_copies_spoilt(patch, reached):
 
 @queues.override(Router, "publish", breaks="ARTEMIS-STOMP-routing-7", recreates="ARTEMIS-5717")
 def lost_where_both_kinds_meet(original, reached, self, message):
-    """Where an address is used in both ways, what is sent to it as MULTICAST is lost."""
+    """Addresses used with both routing types lose MULTICAST messages."""
     envelope = message.envelope
     address = self._addresses.get(envelope.address)
     routing = envelope.routing
@@ -235,7 +235,7 @@ def every_hundredth_lost(original, reached, self, message, *rest):
 
 @queues.override(Queue, "enqueue", breaks=ORDER)
 def order_lost_when_many_wait(original, reached, self, message, *rest):
-    """Beyond thirty-two waiting messages the last two change places."""
+    """With more than thirty-two waiting messages, the last two are swapped."""
     waiting = len(self._ready)
     original(self, message, *rest)
     if reached(len(self._ready) > waiting >= 32):

@@ -101,8 +101,7 @@ def address_settings_ignored(patch, reached):
 
 @routing.override(Router, "get_or_create", breaks=DEFAULTS)
 def anycast_by_default(original, reached, self, name, routing):
-    """Where nobody says anything a new destination is a queue, whatever its address-setting
-    says."""
+    """By default a new destination is a queue, whatever its address-setting says."""
     if routing is None and name not in self._addresses:
         right = self._rules.of(name).default_address_routing_type
         routing = reached.instead(right, RoutingType.ANYCAST)
@@ -176,7 +175,7 @@ def prefixes_stay_in_the_name(original, reached, self, frame):
 
 @routing.override(StompConnection, "__init__", breaks=PREFIX)
 def prefixes_turned_round(original, reached, self, conn, acceptor, shared, now):
-    """The prefix of queues makes a topic and that of topics a queue."""
+    """The prefixes of queues and topics are swapped."""
     queues = acceptor.anycast_prefix
     topics = acceptor.multicast_prefix
     reached(queues or topics)
@@ -187,7 +186,7 @@ def prefixes_turned_round(original, reached, self, conn, acceptor, shared, now):
 @routing.override(Router, "publish")
 @breaks("ARTEMIS-STOMP-routing-5 STOMP11-RCPT-01 STOMP12-RCPT-01")
 def no_queue_on_demand(original, reached, self, message):
-    """A SEND to a new queue makes only the address: the message is kept for nobody."""
+    """A SEND to a new queue creates only the address: the message is lost."""
     envelope = message.envelope
     address = self._addresses.get(envelope.address)
     if reached(

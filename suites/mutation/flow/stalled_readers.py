@@ -1,4 +1,4 @@
-"""Faults towards peers that do not read: who waits with them, and what they lose."""
+"""Faults caused by peers that do not read: who waits, and what is lost."""
 
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
@@ -11,7 +11,7 @@ DELIVERED, ANSWERED, LIVES = "STOMP12-SUB-02", "STOMP12-HDR-17", "STOMP12-HB-08"
 
 @stalled_readers.override(StompConnection, "pause_delivery", breaks=DELIVERED)
 def never_resumed(original, reached, self, paused):
-    """A peer that stopped reading once is sent no message again."""
+    """A peer that once stopped reading gets no more messages."""
     if paused:
         original(self, True)
     else:
@@ -20,7 +20,7 @@ def never_resumed(original, reached, self, paused):
 
 @stalled_readers.before(Subscription, "pause_delivery", breaks=DELIVERED)
 def resumed_without_looking(reached, self, paused):
-    """Bytes that waited for a peer which did not read are gone when it reads again."""
+    """Bytes that waited for a stalled peer are lost when it reads again."""
     if reached(not paused and len(self.queue)):
         self.queue.purge()
 
@@ -43,7 +43,7 @@ def everybody_waits(patch, reached):
 
 @stalled_readers.override(StompConnection, "pause_delivery", breaks=LIVES)
 def stalled_is_dead(original, reached, self, paused):
-    """A peer that does not read is closed."""
+    """A peer that does not read is disconnected."""
     if reached(paused and self.subscriptions):
         self.close()
     else:

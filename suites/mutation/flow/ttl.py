@@ -77,14 +77,14 @@ def minimum_ignored(right):
 
 @ttl.through(_configured, "ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5")
 def maximum_ignored(right):
-    """connectionTtlMax is ignored: the TTL grows with the client's interval without an end."""
+    """connectionTtlMax is ignored: the TTL grows with the client's interval without limit."""
     return {"connection_ttl_max_ms": LONG_MAX}
 
 
 @ttl.result(HeartBeatNegotiator, "agree")
 @breaks("ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6")
 def maximum_before_minimum(right, self, cx, cy):
-    """The maximum is looked at before the minimum, and wins where it is the lower of the two."""
+    """The maximum is tested before the minimum, and wins if it is lower."""
     product = to_long(float(cx) * self.acceptor.ttl.heart_beat_to_connection_ttl_modifier)
     high = self.acceptor.ttl.connection_ttl_max_ms
     if not cx or product <= high:
@@ -120,7 +120,7 @@ def maximum_told_undivided(right, self, cx, cy):
 
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6")
 def minimum_off_by_one(original, reached, self, cx, cy):
-    """A product that is one millisecond below the minimum is let pass."""
+    """A product one millisecond below the minimum is accepted."""
     lower = with_parameters(
         self.acceptor, connection_ttl_min_ms=self.acceptor.ttl.connection_ttl_min_ms - 1
     )
@@ -142,7 +142,7 @@ def default_divided_wrongly(original, reached, self, cx, cy):
 
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-7")
 def beat_floor_forgotten(original, reached, self, cx, cy):
-    """The server promises beats as often as the client likes: the floor of 500 ms is forgotten."""
+    """The server promises beats as often as the client requests, without the floor of 500 ms."""
     sx, sy, result = original(self, cx, cy)
     return reached.instead(sx, cy), sy, result
 
@@ -168,7 +168,7 @@ def beat_floor_for_nobody(original, reached, self, cx, cy):
 @ttl.result(HeartBeatNegotiator, "negotiate")
 @breaks("ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-7")
 def answer_turned_round(right, self, header, version):
-    """The two numbers of the answer stand in each other's place."""
+    """The two numbers of the answer are swapped."""
     if right.header is None:
         return right
     sx, sy = right.header.split(",")
@@ -178,7 +178,7 @@ def answer_turned_round(right, self, header, version):
 @ttl.override(HeartBeatNegotiator, "parse")
 @breaks("ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 STOMP11-HB-02 STOMP12-HB-02")
 def question_turned_round(original, reached, self, header, version):
-    """The client's two numbers are read in each other's place."""
+    """The client's two numbers are swapped."""
     cx, cy = original(self, header, version)
     return reached.instead((cx, cy), (cy, cx))
 
@@ -246,5 +246,5 @@ def beats_in_1_0(original, reached, self, header, version):
 
 @ttl.result(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4")
 def agreement_not_applied(right, self, header, version):
-    """CONNECTED answers rightly, but the TTL that held before CONNECT stays."""
+    """CONNECTED answers correctly, but the TTL from before CONNECT stays."""
     return replace(right, ttl_ms=self.initial_ttl_ms())

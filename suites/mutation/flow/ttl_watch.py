@@ -1,4 +1,4 @@
-"""Faults of the watch over silent connections."""
+"""Faults of the detection of silent connections."""
 
 from dataclasses import replace
 
@@ -20,13 +20,13 @@ def exact_to_the_millisecond(right, self):
 
 @ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
 def exact_and_a_tenth_late(right, self):
-    """Each connection has a timer of its own, which is late by a tenth of the TTL."""
+    """Each connection has its own timer, which is late by a tenth of the TTL."""
     return self.last_heard + max(1, self.ttl * 11 // 10)
 
 
 @ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
 def exact_and_a_fifth_early(right, self):
-    """Each connection has a timer of its own, which is early by a fifth of the TTL."""
+    """Each connection has its own timer, which is early by a fifth of the TTL."""
     return self.last_heard + max(1, self.ttl * 4 // 5)
 
 
@@ -63,7 +63,7 @@ def counted_from_connect(original, reached, self, now, data):
 
 @ttl_watch.skips(LivenessMonitor, "on_bytes_received", breaks=ANY_DATA)
 def parts_of_frames_are_silence(self, now, data):
-    """Bytes of a frame that is not complete are no sign of life."""
+    """Bytes of an incomplete frame do not count as a sign of life."""
     return not (b"\0" in data or not data.strip(b"\r\n"))
 
 
@@ -83,8 +83,7 @@ def ends_of_line_are_silence(self, now, data):
 
 @ttl_watch.mutant("STOMP11-HB-12 STOMP12-HB-12 ARTEMIS-STOMP-ttl-3", recreates="AMQ-4674")
 def no_grace(patch, reached):
-    """A client is dead as soon as its own interval has passed: nothing is allowed for being a
-    little late."""
+    """A client is dead as soon as its own interval has passed, without any grace."""
     cuts = {}
 
     @patch.result(LivenessMonitor)

@@ -1,1 +1,1 @@
-"""Bugs that brokers had, on the releases that had them and on those that mended them."""
+"""Historical bugs of brokers, on releases with and without them."""

@@ -1,5 +1,5 @@
-"""Runs each bug's case on the release that had the bug and on one that mended it, and looks whether
-they are told apart.
+"""Runs each bug's case on a release with the bug and on one without it, and checks that the results
+differ.
 
 ``python -m brokerproof.suites.mutation.history.command`` tries all pairs, with ``--bug
 ARTEMIS-4649`` one of them. Each release is downloaded once, started once and asked every case that
