@@ -228,7 +228,8 @@ def draw(
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
     always = call.case.over.always if fixed else None
-    for plan in always(run.target) if always is not None else ():
+    # Hypothesis begins with the example that was added last.
+    for plan in reversed(list(always(run.target) if always is not None else ())):
         wrapped = hypothesis.example(**plan)(wrapped)
     phases = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if shrink else [])
     settings = hypothesis.settings(

@@ -1,8 +1,10 @@
 """Decides which passing examples of a property are recorded in virtual time.
 
 Generated histories repeat themselves, and a report reads every recorded event. So examples are
-recorded until their events reach a budget. After that, one is recorded only if it decides a
-finding, reaches a situation for the first time, or measures nearer to a bound than earlier ones.
+recorded until their events reach a budget. After that, or if it alone is larger than the budget, an
+example is recorded only if it decides a finding, reaches a situation for the first time, or
+measures nearer to a bound than earlier ones. A property that tries great amounts begins with a
+small one, which shows the same.
 The others are judged as they run, and the result counts them. In virtual time nothing is lost: the
 same seed reproduces the same events. Real time has no budget, because a real broker's behaviour
 cannot be reproduced."""
@@ -22,8 +24,9 @@ EVENTS = 2_000
 class RecordingBudget:
     """The number of recorded events of a case, and what its examples have shown so far."""
 
-    left: int = field(default_factory=lambda: EVENTS)
-    """Events until the budget is spent; negative beyond it."""
+    most: int = field(default_factory=lambda: EVENTS)
+    """The budget, and the most events of an example that is recorded for no other reason."""
+    _spent: int = 0
     _findings: list[Finding] = field(default_factory=list)
     _situations: set[str] = field(default_factory=set)
 
@@ -42,7 +45,7 @@ class RecordingBudget:
         reached = self._situations.union(situations)
         adds = nearer_to_bound or combined != self._findings or reached != self._situations
         self._findings, self._situations = combined, reached
-        if self.left <= 0 and not adds:
+        if max(self._spent + 1, events) > self.most and not adds:
             return False
-        self.left -= events
+        self._spent += events
         return True

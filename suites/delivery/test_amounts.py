@@ -347,7 +347,9 @@ def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -
 @case("ARTEMIS-CONCEPTS-topic-1", "ARTEMIS-GROUPING-fifo-1", needs={"queue-semantics", "amqp"})
 @over(
     examples=10,
-    always=lambda target: [{"position": 0, "stride": amounts.SOME}],
+    always=lambda target: [
+        {"position": position, "stride": amounts.SOME} for position in (amounts.FEW, 0)
+    ],
     position=positions,
     stride=positions,
 )

@@ -61,7 +61,10 @@ def test_a_history_of_amqp_of_any_length_is_conserved(
 @case(RETIRED, KEPT, RELEASED, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=6,
-    always=lambda target: [{"position": 0, "period": 3, "backwards": True, "told_first": False}],
+    always=lambda target: [
+        {"position": position, "period": 3, "backwards": True, "told_first": told_first}
+        for position, told_first in ((amounts.FEW, True), (0, False))
+    ],
     position=st.integers(0, amounts.POSITIONS),
     period=st.integers(1, 7),
     backwards=st.booleans(),
@@ -156,8 +159,8 @@ def test_any_number_of_receivers_shares_a_queue(
 @over(
     examples=6,
     always=lambda target: [
-        {"position": 0, "accepted": 1, "how": "detach"},
         {"position": amounts.MORE, "accepted": 0, "how": "end"},
+        {"position": 0, "accepted": 1, "how": "detach"},
     ],
     position=st.integers(0, amounts.POSITIONS),
     accepted=st.integers(0, 3),

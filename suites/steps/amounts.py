@@ -40,8 +40,8 @@ BATCHES: Mapping[str, tuple[int, ...]] = {
 """Sizes by family by which brokers batch, cache, prefetch or page, from their sources."""
 POSITIONS = 80
 """More than there are amounts."""
-SOME, MORE = 15, 18
-"""Positions of an amount of about a hundred, and of a few hundred."""
+FEW, SOME, MORE = 5, 15, 18
+"""Positions of an amount of about thirty, of about a hundred, and of a few hundred."""
 
 
 def values(effort: str, family: str, most: int | None = None) -> tuple[int, ...]:
@@ -65,12 +65,12 @@ def at(target: Bench, position: int, *, least: int = 0, most: int | None = None)
 
 def over_amounts(examples: int = 20) -> Callable[[Function], Function]:
     """Make a property of a case that has a ``position`` among :func:`values`: the greatest always,
-    and some others."""
+    and some others. A small one is first, as it is recorded."""
 
     def decorate(function: Function) -> Function:
         return over(
             examples=examples,
-            always=lambda target: [{"position": 0}],
+            always=lambda target: [{"position": position} for position in (FEW, 0)],
             position=st.integers(0, POSITIONS),
         )(function)
 

@@ -321,7 +321,7 @@ def corners(
             plans.append({**(far if lost or len(names) == 1 else fewer), **at_once})
             if not lost:
                 plans.append({**fewer, **parts, "lost": True})
-        return plans
+        return sorted(plans, key=lambda plan: plan["position"] == 0)  # small ones are recorded
 
     return always
 

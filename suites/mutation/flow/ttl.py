@@ -48,7 +48,10 @@ def _configured(patch, reached, change):
 
 
 @ttl.through(_configured)
-@breaks("ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6")
+@breaks(
+    "ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-4",
+    "ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6",
+)
 def modifier_without_fraction(right):
     """The modifier is read as a whole number: 1.5 counts as 1."""
     modifier = int(right.heart_beat_to_connection_ttl_modifier)

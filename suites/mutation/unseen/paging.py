@@ -96,7 +96,7 @@ def failed_ones_go_to_the_end(original, reached, self, back):
         self._ready.append(entry)
 
 
-@paging.before(Page, "done", breaks="ARTEMIS-STOMP-large-1 ARTEMIS-PAGING-10")
+@paging.before(Page, "done", breaks="ARTEMIS-STOMP-large-1 ARTEMIS-PAGING-10 ARTEMIS-PAGING-11")
 def a_large_body_goes_with_the_first(reached, self, index):
     """The file of a large body on a page goes when the first of several subscriptions has done with
     it."""
