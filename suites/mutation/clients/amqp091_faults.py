@@ -110,21 +110,21 @@ def amqp_closes_silent_connections(original, self):
 
 @fault("heard", breaks="AMQP091-HB-10")
 def amqp_counts_whole_frames_only(original, self, data):
-    """A part of a frame does not show it that the server lives."""
+    """Part of a frame does not count as a sign of life."""
     if data.endswith(b"\xce"):
         original(self, data)
 
 
 @fault("heard", breaks="AMQP091-HB-10")
 def amqp_counts_heartbeats_only(original, self, data):
-    """Only heartbeats show it that the server lives."""
+    """Only heartbeats count as signs of life."""
     if not self.connected or data[0] == codec.HEARTBEAT:
         original(self, data)
 
 
 @fault("agree", breaks="AMQP091-HB-11")
 def amqp_beats_unasked(original, self, proposed):
-    """It beats every five seconds where nobody wants heartbeats."""
+    """It beats every five seconds although no heartbeats were agreed on."""
     agreed = original(self, proposed)
     self.sends_every = self.sends_every or seconds(5)
     return agreed
@@ -132,7 +132,7 @@ def amqp_beats_unasked(original, self, proposed):
 
 @fault("agree", breaks="AMQP091-HB-11")
 def amqp_waits_unasked(original, self, proposed):
-    """It leaves a server that is silent for six seconds where nobody wants heartbeats."""
+    """It leaves a server after six seconds of silence although no heartbeats were agreed on."""
     agreed = original(self, proposed)
     self.awaits_every = self.awaits_every or seconds(3)
     return agreed
@@ -147,7 +147,7 @@ def amqp_hangs_up(original, self, name, fields=None, channel=0):
 
 @fault("refuse", breaks="AMQP091-CLOSE-02")
 def amqp_hears_behind_its_close(original, self, code):
-    """It hands out what arrives behind its connection.close."""
+    """It delivers messages that arrive after its connection.close."""
     original(self, code)
     self.leaving = False
 
@@ -160,13 +160,13 @@ def amqp_forgets_channels(original, self, what, own, number):
 
 @fault("listens", breaks="AMQP091-CLOSE-04")
 def amqp_hears_on_closing_channels(original, self, method):
-    """It hands out what arrives on a channel behind its channel.close."""
+    """It delivers messages that arrive on a channel after its channel.close."""
     return True
 
 
 @fault("flow", breaks="AMQP091-CHAN-05")
 def amqp_floods_on(original, self, number, active):
-    """It answers channel.flow and goes on publishing."""
+    """It answers channel.flow but continues to publish."""
     original(self, number, True)
 
 
@@ -192,14 +192,14 @@ def amqp_acknowledges_twice(original, self, message):
 
 @fault("hand_out", breaks="AMQP091-ACK-05")
 def amqp_acknowledges_unasked(original, self, about, body):
-    """It acknowledges what it hands out."""
+    """It acknowledges messages when it delivers them."""
     original(self, about, body)
     self.ack(about)
 
 
 @fault("take_whole", breaks="AMQP091-CONTENT-03")
 def amqp_reads_one_body(original, self, frame):
-    """It hands out a message at its first body frame."""
+    """It delivers a message at its first body frame."""
     if frame.type == codec.HEADER and frame.fields["body-size"]:
         frame = Frame(frame.name, {**frame.fields, "body-size": 1}, b"", frame.channel, frame.type)
     if frame.type != codec.BODY or frame.channel in self.contents._open:
@@ -227,14 +227,14 @@ def amqp_cancels_in_silence(original, self, saw, **fields):
 
 @fault("unreadable", breaks="AMQP091-FRAME-01 AMQP091-FRAME-03")
 def amqp_skips_what_is_no_frame(original, self, item):
-    """It goes on behind what is not a frame."""
+    """It continues after bytes that are not a frame."""
     if not item.lost:
         original(self, item)
 
 
 @fault("unreadable", breaks="AMQP091-FRAME-02 AMQP091-FRAME-04")
 def amqp_answers_what_is_no_frame(original, self, item):
-    """It answers what is not a frame with connection.close."""
+    """It answers bytes that are not a frame with connection.close."""
     if not self.leaving:
         self.refuse(501)
 
@@ -248,13 +248,13 @@ def amqp_skips_unknown_methods(original, self, item):
 
 @fault("fault_in", breaks="AMQP091-FRAME-05 AMQP091-FRAME-06 AMQP091-CONTENT-02 AMQP091-HB-01")
 def amqp_trusts_frames(original, self, frame):
-    """It looks neither at the size of a frame nor at its channel."""
+    """It checks neither the size of a frame nor its channel."""
     return 0
 
 
 @fault("take_whole", breaks="AMQP091-CONTENT-01")
 def amqp_drops_half_contents(original, self, frame):
-    """It drops contents that are not whole."""
+    """It drops incomplete contents."""
     for method in self.contents.feed(frame):
         if method.complete and self.listens(method):
             self.take(method)

@@ -102,7 +102,7 @@ def amqp10_leaves_early(original, self):
 
 @fault("heard", breaks="AMQP10-IDLE-01")
 def amqp10_counts_no_empty_frames(original, self, data):
-    """An empty frame does not show it that the server lives."""
+    """An empty frame does not count as a sign of life."""
     if len(data) != codec.HEADER_SIZE:
         original(self, data)
 
@@ -122,7 +122,7 @@ def amqp10_never_closes(original, self, name, fields=None, payload=b"", channel=
 
 @fault("refuse", breaks="AMQP10-CLOSE-02")
 def amqp10_ends_behind_its_close(original, self, condition):
-    """It ends its session behind its close."""
+    """It ends its session after its close."""
     original(self, condition)
     self.send("end")
 
@@ -166,7 +166,7 @@ def amqp10_counts_for_itself(original, self, link, **given):
 
 @fault("take_outcomes", breaks="AMQP10-DISP-06")
 def amqp10_reads_no_ranges(original, self, disposition):
-    """It takes the settlement of several messages for one of the first."""
+    """It treats the settlement of several messages as one of the first only."""
     others = range(disposition["first"] + 1, disposition.get("last", 0) + 1)
     for other in others:
         self.sent.pop(other, None)
@@ -193,12 +193,12 @@ def amqp10_accepts_all(original, self, delivery, outcome):
 
 @fault("take", breaks="AMQP10-XFER-18")
 def amqp10_hands_out_aborted_messages(original, self, frame):
-    """It takes the abort of a message for its end."""
+    """It treats an aborted message as complete."""
     frame.fields.pop("aborted", None)
     original(self, frame)
 
 
 @fault("give_up_link", breaks="AMQP10-LINK-08")
 def amqp10_keeps_links(original, self, detach):
-    """It learns of a detach and does not answer it."""
+    """It does not answer a detach."""
     self.report("link-closed", link=next(iter(self.links)))

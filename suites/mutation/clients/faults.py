@@ -1,7 +1,7 @@
-"""Faults of clients, each seeded into the small one. A fault is a function that takes the place of
-one habit and gets the habit first; its docstring is the fault in one sentence.
+"""Faults of clients, each seeded into the small one.
 
-The ids that a fault breaks are those of 1.2, or of the version in which it shows.
+A fault is a function that replaces one habit and gets it as its first argument; its docstring is
+the fault in one sentence. A fault breaks ids of 1.2, or of the version in which it shows.
 """
 
 import functools
@@ -163,7 +163,7 @@ def beats_too_late(original, self):
 
 @fault("agree", breaks="STOMP12-HB-06 STOMP11-HB-06")
 def beats_by_its_own_interval(original, self, connected):
-    """It beats by its own interval, where the server wants beats more often than that."""
+    """It beats at its own interval although the server wants beats more often."""
     original(self, connected)
     self.sends_every = self.sends_every and 2 * self.sends_every
 
@@ -183,7 +183,7 @@ def does_not_beat_while_its_listener_works(original, self):
 
 @fault("agree", breaks="STOMP12-HB-06 STOMP11-HB-06")
 def beats_unasked(original, self, connected):
-    """It beats where the server said that it wants none."""
+    """It beats although the server wants no beats."""
     original(self, connected)
     self.sends_every = self.connecting["heart_beat"][0] * 1_000_000
 
@@ -223,28 +223,28 @@ def beats_with_cr_lf(original, self):
 
 @fault("heard", breaks=HEARD)
 def counts_heart_beats_only(original, self, data):
-    """Only line ends show it that the server lives."""
+    """Only line ends count as signs of life."""
     if not data.strip(b"\n"):
         original(self, data)
 
 
 @fault("heard", breaks=HEARD)
 def counts_whole_frames_only(original, self, data):
-    """A part of a frame does not show it that the server lives."""
+    """Part of a frame does not count as a sign of life."""
     if not data.strip(b"\n") or data.endswith(b"\0"):
         original(self, data)
 
 
 @fault("heard", breaks=HEARD)
 def counts_no_heart_beats(original, self, data):
-    """Line ends do not show it that the server lives."""
+    """Line ends do not count as signs of life."""
     if data.strip(b"\n"):
         original(self, data)
 
 
 @fault("heard", breaks=HEARD)
 def hears_nothing_while_its_listener_works(original, self, data):
-    """What arrives while its listener works does not show it that the server lives."""
+    """Input while its listener works does not count as a sign of life."""
     if self.works_until is None:
         original(self, data)
 
@@ -258,7 +258,7 @@ def grants_no_margin(original, self):
 
 @fault("agree", breaks="STOMP12-HB-03 STOMP11-HB-03")
 def awaits_what_it_does_not_want(original, self, connected):
-    """It waits for heartbeats that it said it does not want."""
+    """It expects heartbeats although it announced that it wants none."""
     original(self, connected)
     self.awaits_every = int(connected.get("heart-beat", "0,0").split(",")[0]) * 1_000_000
 
@@ -268,7 +268,7 @@ def awaits_what_it_does_not_want(original, self, connected):
 
 @fault("length", breaks="STOMP12-HDR-06 STOMP11-HDR-02")
 def sends_no_length_with_nuls(original, self, body):
-    """SEND has no content-length where the body has a NUL."""
+    """SEND has no content-length although the body has a NUL."""
     return [] if b"\0" in body else original(self, body)
 
 
@@ -312,31 +312,31 @@ def trims_what_it_sends(original, self, text):
 
 @fault("unescape", breaks="STOMP12-ENC-10 STOMP11-ENC-09")
 def trims_what_it_reads(original, self, text):
-    """Blanks around the values of headers are not handed out."""
+    """Blanks around header values are not delivered."""
     return original(self, text).strip(" ")
 
 
 @fault("unescape", breaks="STOMP12-ENC-06 STOMP11-ENC-05")
 def reads_no_escapes(original, self, text):
-    """Escapes are handed out as they arrive."""
+    """Escapes are delivered undecoded."""
     return text
 
 
 @fault("header", breaks="STOMP12-ENC-06 STOMP11-ENC-05")
 def reads_escapes_in_values_only(original, self, command, line):
-    """Escapes in the names of headers are handed out as they arrive."""
+    """Escapes in header names are delivered undecoded."""
     return line.partition(":")[0], original(self, command, line)[1]
 
 
 @fault("unescaped", breaks="STOMP12-ENC-08 STOMP11-ENC-07")
 def keeps_unknown_escapes(original, self, known, letter):
-    """An unknown escape is handed out as it arrives."""
+    """An unknown escape is delivered unchanged."""
     return known.get(letter, f"\\{letter}")
 
 
 @fault("receive", breaks="STOMP12-ENC-08 STOMP11-ENC-07")
 def drops_messages_with_unknown_escapes(original, self, data):
-    """A message with an unknown escape is dropped, and nobody learns of it."""
+    """A message with an unknown escape is silently dropped."""
     original(self, b"" if re.search(rb"(?<!\\)\\[^\\nrc]", data) else data)
 
 
@@ -354,7 +354,7 @@ def stops_at_a_nul(original, self, headers, rest):
 
 @fault("receive", breaks="STOMP12-FRAME-02 STOMP11-FRAME-01 STOMP10-FRAME-01")
 def loses_what_is_in_pieces(original, self, data):
-    """What is not a whole frame is dropped when the next piece arrives."""
+    """An incomplete frame is dropped when the next piece arrives."""
     if self.connected and len(data) < 20:
         self.pending = b""
     original(self, data)
@@ -362,7 +362,7 @@ def loses_what_is_in_pieces(original, self, data):
 
 @fault("receive", breaks="STOMP12-FRAME-02 STOMP11-FRAME-01 STOMP10-FRAME-01")
 def reads_one_frame_a_piece(original, self, data):
-    """Of several frames that arrive together the first is read, and the others are lost."""
+    """Of several frames that arrive together, only the first is read."""
     first, end, _ = data.partition(b"\0")
     original(self, first + end)
 
@@ -415,7 +415,7 @@ def names_the_first_message(original, self, command, message, transaction):
 
 @fault("do_nack", breaks="STOMP12-NACK-01 STOMP11-NACK-01 STOMP12-SUB-12")
 def acknowledges_what_is_refused(original, self, message, transaction=None):
-    """What the application refuses is acknowledged."""
+    """Messages that the application refuses are acknowledged."""
     self.settle("ACK", message, transaction)
 
 
@@ -427,13 +427,13 @@ def keeps_acknowledgements(original, self, message, transaction=None):
 
 @fault("do_abort", breaks="STOMP12-ABORT-01 STOMP11-ABORT-01 STOMP10-ABORT-01")
 def commits_instead_of_aborting(original, self, transaction):
-    """What the application aborts is committed."""
+    """Transactions that the application aborts are committed."""
     self.send_frame("COMMIT", [("transaction", transaction)])
 
 
 @fault("do_disconnect", breaks="STOMP12-DISC-01 STOMP11-DISC-01")
 def does_not_wait_for_the_receipt(original, self):
-    """It closes at once behind DISCONNECT."""
+    """It closes immediately after DISCONNECT."""
     original(self)
     self.end()
 
@@ -447,6 +447,6 @@ def unsubscribes_behind_disconnect(original, self):
 
 @fault("write", breaks="STOMP12-HDR-04 STOMP11-HDR-04 STOMP10-SEND-06")
 def leaves_out_the_nul(original, self, data):
-    """A SEND with content-length has no NUL behind its body."""
+    """A SEND with content-length has no NUL after its body."""
     is_send = data.startswith(b"SEND")
     original(self, data[:-1] if is_send else data)

@@ -1,5 +1,5 @@
-"""What the small clients of all protocols share: a driver inside, a connection, and timers, without
-sockets or clock."""
+"""The common part of the small clients: a driver, a connection, and timers, without sockets or
+clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from brokerproof.harness.model.time import Duration, Instant
 
 
 class Refused(Exception):
-    """The client does not do what its application asks."""
+    """The client cannot do what its application requests."""
 
 
 class SansIoClient:

@@ -1,5 +1,4 @@
-"""A small STOMP client without sockets or clock, with its driver inside: what faults of clients are
-seeded into.
+"""A small STOMP client with its driver, without sockets or clock, into which faults are seeded.
 
 It does what the specifications ask and no more. Each of its habits is a method or a constant of its
 own, so that a style or a fault replaces just that.
@@ -21,7 +20,7 @@ ESCAPES = {
 
 
 class Fatal(Exception):
-    """The server sent what no client may go on after."""
+    """The server sent something after which no client may continue."""
 
 
 class SmallClient(SansIoClient):
@@ -231,7 +230,7 @@ class SmallClient(SansIoClient):
 
 
 class Eager(SmallClient):
-    """Beats three times as often as agreed, and ends its lines with CR LF where it may."""
+    """Beats three times as often as agreed, and ends its lines with CR LF if allowed."""
 
     def beat_due(self) -> Instant | None:
         due = super().beat_due()
@@ -246,8 +245,7 @@ class Eager(SmallClient):
 
 
 class Trusting(SmallClient):
-    """Never leaves a silent server, and names all versions that it knows, the last one it speaks at
-    the end."""
+    """Never leaves a silent server, and names all known versions, its preferred one last."""
 
     patience = 0
 

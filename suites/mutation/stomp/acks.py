@@ -20,7 +20,7 @@ AUTO = "STOMP10-SUBSCRIBE-03 STOMP11-SUB-07 STOMP12-SUB-08"
 
 
 def as_mode(patch, reached, asked, got):
-    """A SUBSCRIBE that asks for one of the modes ``asked`` (None: for none) gets ``got``."""
+    """A SUBSCRIBE with a mode in ``asked`` (None: without one) gets ``got``."""
 
     @patch.override(COMMANDS, "SUBSCRIBE")
     def subscribe(original, session, frame):
@@ -55,7 +55,7 @@ def individual_is_cumulative(original, reached, self, delivery):
 
 @acks.override(Subscription, "take", breaks=UNTIL_THEN)
 def cumulative_covers_later_ones(original, reached, self, delivery):
-    """In mode client an ACK settles everything that was sent, later messages too."""
+    """In mode client an ACK settles everything that was sent, even later messages."""
     last = next(reversed(self._unsettled.values()))
     return original(
         self, reached.instead(delivery, last) if self.mode is AckMode.CLIENT else delivery
@@ -65,7 +65,7 @@ def cumulative_covers_later_ones(original, reached, self, delivery):
 @acks.override(Subscription, "take")
 @breaks("STOMP11-SUB-10 STOMP12-SUB-11 ARTEMIS-CONCEPTS-queue-2")
 def cumulative_stops_short(original, reached, self, delivery):
-    """In mode client an ACK settles all earlier messages and not the one that it names."""
+    """In mode client an ACK settles all earlier messages but not the one that it names."""
     earlier = None
     for unsettled in self._unsettled.values():
         if unsettled is delivery:
@@ -96,7 +96,7 @@ def ack_has_no_effect(original, reached, session, frame):
 
 @acks.mutant("STOMP10-ACK-01 STOMP11-ACK-01 STOMP12-ACK-01 ARTEMIS-CONCEPTS-queue-2")
 def acknowledged_comes_back(patch, reached):
-    """A message that was acknowledged is put back into its queue when its connection is lost."""
+    """An acknowledged message returns to its queue when its connection is lost."""
     settled: dict[int, list[tuple[Queue, list[Entry]]]] = {}
 
     @patch.result(Subscription)
@@ -114,8 +114,8 @@ def acknowledged_comes_back(patch, reached):
 
 @acks.mutant("STOMP12-ACK-01 STOMP12-FH-06", recreates="rabbitmq-server#16206")
 def names_of_1_1_in_1_2(patch, reached):
-    """In 1.2 an ACK or NACK with nothing but its id is refused: message-id and subscription are
-    asked for."""
+    """In 1.2 an ACK or NACK with only its id is refused: message-id and subscription are
+    required."""
 
     def demand(original, session, frame):
         if reached(session.version is Version.V1_2 and frame.get("message-id") is None):
@@ -144,7 +144,7 @@ def nameless_acks_settle_the_oldest(original, reached, session, frame):
 @acks.variant(as_mode, (None, "auto"), "client")
 @breaks("STOMP10-SUBSCRIBE-03 STOMP11-SUB-07 STOMP12-SUB-08 ARTEMIS-CONCEPTS-queue-2")
 def auto_waits_for_acks():
-    """Messages of an auto subscription are kept, and given to the next consumer when their
+    """Messages of an auto subscription are kept, and redelivered to the next consumer when their
     connection ends."""
 
 
@@ -195,7 +195,7 @@ def names_forgotten(patch, reached):
 
 @acks.override(COMMANDS, "ACK", breaks="STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04")
 def tags_of_another_session(original, reached, session, frame):
-    """An ACK that names a message of another connection settles the first that its own holds."""
+    """An ACK that names a message of another connection settles the oldest one of its own."""
     header = "id" if session.version is Version.V1_2 else "message-id"
     if reached(frame.get(header) not in session.deliveries and session.deliveries):
         other = (header, next(iter(session.deliveries)))
@@ -205,7 +205,7 @@ def tags_of_another_session(original, reached, session, frame):
 
 @acks.mutant("STOMP11-RCPT-01 STOMP12-RCPT-01")
 def refused_behind_its_receipt(patch, reached):
-    """An ACK that names nothing is confirmed; the frame behind it is answered with ERROR."""
+    """An ACK that names nothing is confirmed; the next frame is answered with ERROR."""
     doomed: dict[int, Refusal] = {}
 
     @patch.override(COMMANDS, "ACK")

@@ -1,4 +1,4 @@
-"""Faults behind the answer that a case waits for: the answer is right, and what follows is not."""
+"""Faults after the answer that a case waits for: the answer is right, but what follows is wrong."""
 
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.stomp import refusal
@@ -50,7 +50,7 @@ def large_interval_ends_the_session(reached, self, now, frame):
 
 @aftermath.mutant(PROMISE)
 def idle_session_ends_without_a_word(patch, reached):
-    """A session that was idle for two seconds is closed, whatever heartbeats were agreed on."""
+    """A session that was idle for two seconds is closed, regardless of the agreed heartbeats."""
     heard: dict[int, int] = {}
 
     @patch.before(StompConnection)
@@ -71,7 +71,7 @@ def idle_session_ends_without_a_word(patch, reached):
 
 @aftermath.after(StompConnection, "_connect", breaks=NO_BEATS)
 def beats_that_nobody_wants(reached, self, now, frame):
-    """Line ends arrive every second on a connection that asked for no heartbeats."""
+    """Heartbeats arrive every second on a connection that requested none."""
     if (frame.get("heart-beat") or "0,0").endswith(",0"):
 
         def beat(at):

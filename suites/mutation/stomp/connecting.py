@@ -19,7 +19,7 @@ SERVER = "STOMP11-CONNECTED-04 STOMP12-CONNECTED-05"
 
 @connecting.mutant("STOMP11-CONNECT-06 STOMP12-CONNECT-04")
 def stomp_not_known(patch, reached):
-    """A session can be opened with CONNECT and not with STOMP."""
+    """A session can be opened with CONNECT but not with STOMP."""
     patch.set(grammar, "OPENING", replace(grammar.OPENING, commands=frozenset({"CONNECT"})))
 
     @patch.before(FrameParser)
@@ -56,7 +56,7 @@ def server_with_brackets():
 
 @connecting.variant(cut_off, refusal.BAD_LOGIN, breaks=TURNED_AWAY)
 def wrong_login_cut_off():
-    """A wrong login is closed without an ERROR."""
+    """A wrong login ends the connection without an ERROR."""
 
 
 @connecting.variant(kept, refusal.BAD_LOGIN, breaks=TURNED_AWAY)
@@ -66,7 +66,7 @@ def wrong_login_kept():
 
 @connecting.after(StompConnection, "_refuse", breaks=TURNED_AWAY)
 def connected_behind_the_refusal(reached, self, problem, frame=None):
-    """A wrong login gets ERROR and, right behind it, CONNECTED."""
+    """A wrong login gets ERROR, immediately followed by CONNECTED."""
     if reached(problem.message == refusal.BAD_LOGIN.message):
         version = () if self.version.wire == "1.0" else (("version", self.version.wire),)
         self.shared.outbox.send(self.conn, self.encoder.frame("CONNECTED", version))
@@ -74,8 +74,7 @@ def connected_behind_the_refusal(reached, self, problem, frame=None):
 
 @connecting.mutant("STOMP11-CONNECT-04 STOMP12-LINGER-01")
 def lost_connections_count(patch, reached):
-    """Connections that were lost before CONNECT still count: after ten of them nobody else is let
-    in."""
+    """Connections lost before CONNECT still count: after ten of them, all others are refused."""
     lost = [0]
 
     @patch.after(StompConnection)
@@ -90,7 +89,7 @@ def lost_connections_count(patch, reached):
 
 @connecting.before(StompConnection, "_connect", breaks="ARTEMIS-STOMP-host-1")
 def only_its_own_host(reached, self, now, frame):
-    """A host other than localhost is turned away."""
+    """A host other than localhost is refused."""
     if reached(frame.get("host") not in (None, "localhost")):
         raise Refusal(refusal.NO_HOST, self.version, "there is no such host")
 
@@ -118,7 +117,7 @@ def no_answer_beside_others(patch, reached):
     "STOMP12-CONNECT-01",
 )
 def connected_twice(right, self, command, headers, body=b""):
-    """CONNECTED comes twice."""
+    """CONNECTED is sent twice."""
     return right + right if command == "CONNECTED" else right
 
 

@@ -38,7 +38,7 @@ def receipt_demanded(reached, session, frame):
 @disconnect.override(StompConnection, "receive")
 @breaks("STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-RCPT-04")
 def what_came_with_it_forgotten(original, reached, self, now, data):
-    """A DISCONNECT undoes the SENDs that arrived in the same piece."""
+    """DISCONNECT undoes the SENDs that arrived in the same piece."""
     at = data.rfind(b"\0DISCONNECT\n")
     original(self, now, data[at + 1 :] if reached(at >= 0 and data.startswith(b"SEND\n")) else data)
 
@@ -47,7 +47,7 @@ def what_came_with_it_forgotten(original, reached, self, now, data):
     "STOMP10-DISCONNECT-01 STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-RCPT-04 STOMP12-FH-08"
 )
 def last_sends_undone(patch, reached):
-    """DISCONNECT takes back the last message that the session sent and nobody has got yet."""
+    """DISCONNECT removes the last message that the session sent, if it is still undelivered."""
     sent: dict[int, int] = {}
 
     @patch.after(COMMANDS, "SEND")
@@ -78,8 +78,7 @@ def what_is_held_is_consumed(reached, session, frame):
 @disconnect.override(COMMANDS, "DISCONNECT")
 @breaks("STOMP10-DISCONNECT-01 STOMP12-FH-08 ARTEMIS-REDELIVERY-back-1")
 def session_goes_on(original, reached, session, frame):
-    """DISCONNECT is confirmed and nothing else: the session keeps what it holds until the client
-    closes."""
+    """DISCONNECT is only confirmed: the session keeps its messages until the client closes."""
     reached()
     return
 

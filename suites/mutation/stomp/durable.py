@@ -25,7 +25,7 @@ def ends_with_its_connection(reached, self, queue):
 @durable.override(COMMANDS, "UNSUBSCRIBE", recreates="ARTEMIS-1930")
 @breaks("ARTEMIS-STOMP-durable-1 ARTEMIS-STOMP-durable-2")
 def deleted_without_its_name(original, reached, session, frame):
-    """UNSUBSCRIBE deletes a durable subscription although it gives only the id of the consumer."""
+    """UNSUBSCRIBE with only the consumer's id deletes a durable subscription."""
     subscription = next(
         (
             subscription
@@ -46,13 +46,13 @@ def deleted_without_its_name(original, reached, session, frame):
 
 @durable.override(DurableSubscriptions, "delete", breaks=DELETED)
 def never_deleted(original, reached, self, called):
-    """UNSUBSCRIBE with the name of a durable subscription ends its consumer and deletes nothing."""
+    """UNSUBSCRIBE with the name of a durable subscription ends only its consumer."""
     reached(called in self._queues)
 
 
 @durable.mutant(OUTLIVES)
 def named_without_the_client(patch, reached):
-    """The name alone is the subscription: two clients that choose the same one share it."""
+    """The name alone identifies a durable subscription: clients with the same name share it."""
 
     @patch.override(DurableSubscriptions, "open")
     def open_durable(original, self, name, routing, called, *rest):
@@ -66,8 +66,8 @@ def named_without_the_client(patch, reached):
 
 @durable.override(DurableSubscriptions, "open", breaks=OUTLIVES, recreates="ARTEMIS-1929")
 def two_consumers_get_copies(original, reached, self, name, routing, called, *rest):
-    """Two connections that subscribe to the same durable subscription both get in, and each gets
-    every message."""
+    """Two connections can use the same durable subscription at once, and each gets every
+    message."""
     entry = self._queues.get(called)
     if reached(entry is not None and entry[1].has_consumers):
         queue = self._addresses.make(entry[0], f"{called}#twin", entry[1].routing)
@@ -107,7 +107,7 @@ def called_otherwise(patch, reached):
 
 @durable.after(Router, "publish", breaks="ARTEMIS-STOMP-durable-1 STOMP12-SUB-02")
 def only_what_comes_while_connected(reached, self, message):
-    """A durable subscription keeps nothing while nobody consumes it."""
+    """A durable subscription keeps no messages without a consumer."""
     for _, queue in self.addresses.durable.values():
         if reached(
             not queue.has_consumers and queue._ready and queue._ready[-1].message is message
@@ -138,7 +138,7 @@ def selectors_ignored():
 
 @durable.through(_selecting, SELECTOR)
 def less_means_less_or_equal(text):
-    """In a selector < lets equal numbers through."""
+    """In a selector, < matches equal numbers."""
     return (
         text.replace("<>", "\0")
         .replace("<=", "\1")
@@ -150,13 +150,13 @@ def less_means_less_or_equal(text):
 
 @durable.through(_selecting, SELECTOR)
 def or_means_and(text):
-    """In a selector OR is taken for AND."""
+    """In a selector, OR is read as AND."""
     return text.replace(" OR ", " AND ")
 
 
 @durable.mutant("ARTEMIS-STOMP-selector-1")
 def first_selector_stays(patch, reached):
-    """A durable subscription that is taken up with another selector keeps its first."""
+    """A durable subscription resumed with another selector keeps its first."""
     first: dict[str, str] = {}
 
     @patch.override(COMMANDS, "SUBSCRIBE")

@@ -1,4 +1,4 @@
-"""Faults of ERROR: what it says, and what becomes of the connection."""
+"""Faults of ERROR: its content, and its effect on the connection."""
 
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
@@ -40,13 +40,13 @@ def not_closed(connection, frame):
 
 @errors.through(_kept_open, "STOMP12-ERR-02 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
 def refused_login_not_closed(connection, frame):
-    """A client whose login is refused gets its ERROR, and the connection stays open."""
+    """After the ERROR for a refused login, the connection stays open."""
     return frame.head.command == "CONNECT" and connection._state.name != "SESSION"
 
 
 @errors.through(_kept_open, SUBSCRIBE_FAILED)
 def subscribe_not_closed(connection, frame):
-    """A SUBSCRIBE that fails gets its ERROR, and the connection stays open."""
+    """After the ERROR for a failed SUBSCRIBE, the connection stays open."""
     return frame.head.command == "SUBSCRIBE"
 
 
@@ -63,7 +63,7 @@ def closed_without_a_word(original, reached, self, problem, frame=None):
 @errors.override(COMMANDS, "SEND")
 @breaks("STOMP11-SEND-07 STOMP12-SEND-07 STOMP11-RCPT-01 STOMP12-RCPT-01")
 def send_to_nowhere_confirmed(original, reached, session, frame):
-    """A SEND without a destination is confirmed and thrown away."""
+    """A SEND without a destination is confirmed and dropped."""
     return None if reached(not frame.get("destination")) else original(session, frame)
 
 
@@ -81,7 +81,7 @@ def empty_message():
 
 @errors.variant(replace_header, "ERROR", "receipt-id", None, breaks="STOMP11-ERR-05 STOMP12-ERR-06")
 def receipt_id_forgotten():
-    """The ERROR for a frame that asked for a receipt does not say which."""
+    """The ERROR for a frame with a receipt lacks receipt-id."""
 
 
 @errors.variant(replace_header, "ERROR", "receipt-id", "0", breaks="STOMP11-ERR-05 STOMP12-ERR-06")
@@ -109,7 +109,7 @@ def type_is_no_mime_type():
 
 @errors.mutant("STOMP12-ERR-02")
 def receipt_behind_error(patch, reached):
-    """Behind the ERROR for a frame comes the RECEIPT of an earlier one."""
+    """The ERROR for a frame is followed by the RECEIPT of an earlier one."""
 
     @patch.before(StompConnection)
     def close(self):
@@ -125,7 +125,7 @@ def receipt_behind_error(patch, reached):
 
 @errors.mutant("STOMP11-SUB-02 STOMP12-SUB-02")
 def subscribers_beside_dropped(patch, reached):
-    """An error on one connection ends the subscriptions of all others, which are not told."""
+    """An error on one connection silently ends the subscriptions of all others."""
     sessions: list[StompConnection] = []
 
     @patch.after(StompConnection)
@@ -156,7 +156,7 @@ def subscribe_to_an_empty_name_confirmed(original, reached, session, frame):
 
 @errors.override(COMMANDS, "SUBSCRIBE", breaks="STOMP11-SUB-03 STOMP12-SUB-03")
 def id_in_use_confirmed(original, reached, session, frame):
-    """A SUBSCRIBE with an id in use is confirmed; the subscription that had it stays."""
+    """A SUBSCRIBE with an id in use is confirmed, but has no effect."""
     try:
         return original(session, frame)
     except Refusal as problem:
@@ -169,7 +169,7 @@ def id_in_use_confirmed(original, reached, session, frame):
 @errors.override(FrameEncoder, "frame")
 @breaks("STOMP11-ERR-04 STOMP12-ERR-05 STOMP12-FH-14 STOMP11-ERR-05 STOMP12-ERR-06")
 def nothing_points_to_the_frame(original, reached, self, command, headers, body=b""):
-    """ERROR has nothing but a message that is the same for every mistake."""
+    """ERROR has only a message, the same for every mistake."""
     right = original(self, command, headers, body)
     if command != "ERROR":
         return right

@@ -71,8 +71,8 @@ def colon_not_read():
 
 @escapes.result(FrameParser, "_unescape", breaks="STOMP11-ENC-06 STOMP12-ENC-07")
 def read_in_passes(right, self, text, number):
-    """One escape after the other is replaced in the whole text: of an escaped backslash before an n
-    remains an LF."""
+    """Escapes are decoded in several passes over the text: an escaped backslash before an n becomes
+    an LF."""
     for letter, meaning in (self._grammar.escapes or {}).items():
         if letter != "\\":
             text = text.replace(f"\\{letter}", meaning)
@@ -81,7 +81,7 @@ def read_in_passes(right, self, text, number):
 
 @escapes.override(FrameParser, "_header", breaks=READ)
 def names_not_read(original, reached, self, line, number):
-    """Escapes are read in the values of headers and not in their names."""
+    """Escapes are decoded in header values but not in names."""
     right = original(self, line, number)
     written = line.decode().partition(":")[0]
     return (reached.instead(right[0], written), right[1]) if self._grammar.escapes else right
@@ -110,7 +110,7 @@ def connect_without_colons(patch, reached):
 
 @escapes.mutant("STOMP10-RECEIPT-02")
 def read_in_1_0(patch, reached):
-    """Escapes are read in 1.0, which has none."""
+    """Escapes are decoded in 1.0, which has none."""
     escapes = GRAMMARS[Version.V1_1].escapes
     patch.set(GRAMMARS, Version.V1_0, replace(GRAMMARS[Version.V1_0], escapes=escapes))
 
@@ -139,30 +139,28 @@ def _written(patch, reached, changes, only=None):
 
 @escapes.variant(_written, {ord(":"): None}, breaks=WRITTEN)
 def colon_not_written():
-    """A colon in a header of MESSAGE leaves as a colon."""
+    """A colon in a header of MESSAGE is not escaped."""
 
 
 @escapes.variant(_written, {ord("\\"): None}, breaks=WRITTEN)
 def backslash_not_written():
-    """A backslash in a header of MESSAGE leaves as one backslash."""
+    """A backslash in a header of MESSAGE is not escaped."""
 
 
 @escapes.variant(_written, {ord("\n"): None}, breaks=WRITTEN)
 def line_feed_not_written():
-    """An LF in a header of MESSAGE leaves as an LF, and whoever sends one can add headers of his
-    own."""
+    """An LF in a header of MESSAGE is not escaped, so a sender can add headers."""
 
 
 @escapes.variant(_written, {ord("\r"): "\\\\r"}, Version.V1_2, recreates="AMQ-8409")
 @breaks("STOMP12-ENC-02 STOMP12-ENC-09")
 def carriage_return_written_doubled():
-    """A CR leaves as two backslashes and an r."""
+    """A CR is sent as two backslashes and an r."""
 
 
 @escapes.result(FrameEncoder, "header", breaks="STOMP11-ENC-08 STOMP12-ENC-09")
 def written_in_passes(right, self, name, value):
-    """One character after the other is escaped, the backslash last: the backslashes of the escapes
-    are escaped too."""
+    """The backslash is escaped last, so the backslashes of other escapes are escaped too."""
     if not self._escapes:
         return right
     ends = {key: escape for key, escape in self._escapes.items() if key != ord("\\")}
@@ -185,7 +183,7 @@ def receipts_not_escaped(right, self, receipt):
     "STOMP11-SEND-06 STOMP12-SEND-06",
 )
 def names_not_written(right, self, name, value):
-    """The names of headers leave without escapes."""
+    """Header names are not escaped."""
     return right if not self._escapes else f"{name}:{value.translate(self._escapes)}\n".encode()
 
 
@@ -200,8 +198,8 @@ def written_in_1_0(original, reached, self, name, value):
 
 @escapes.mutant("STOMP11-ENC-08 STOMP12-ENC-09")
 def encoded_once_for_all(patch, reached):
-    """Headers are encoded once per message, for the version of its first subscriber, and sent so to
-    all others."""
+    """Headers are encoded once per message, for the version of its first subscriber, and sent to
+    all others unchanged."""
 
     @patch.after(FrameEncoder)
     def __init__(self, version):
@@ -219,7 +217,7 @@ def encoded_once_for_all(patch, reached):
 
 @escapes.mutant("STOMP10-FRAME-03")
 def sent_to_1_0_as_received(patch, reached):
-    """A line end in a header that a later version brought is sent to 1.0 subscribers as it is."""
+    """A line end in a header from a later version is sent to 1.0 subscribers unchanged."""
 
     @patch.result(FrameEncoder)
     def header(right, self, name, value):

@@ -26,7 +26,7 @@ def regrammar(patch, version, **changes):
 
 @framing.mutant("STOMP12-FRAME-01")
 def cr_lf_not_known(patch, reached):
-    """In 1.2 a line may end with LF only: the CR before it is taken for part of the line."""
+    """In 1.2 a line may end only with LF: a CR before it becomes part of the line."""
     regrammar(patch, Version.V1_2, crlf=False, bare_cr=True)
 
     @patch.before(FrameParser)
@@ -37,7 +37,7 @@ def cr_lf_not_known(patch, reached):
 @framing.before(FrameParser, "feed", breaks="STOMP12-FRAME-01", recreates="AMQ-3729")
 def cr_lf_blank_line_not_seen(reached, self, data):
     """CR LF ends a header line, but an empty line of CR LF does not end the headers: the parser
-    waits for ever."""
+    waits forever."""
     if self._grammar.crlf:
         self._blank = re.compile(rb"\n\n")
         reached(b"\n\r\n" in data)
@@ -73,14 +73,14 @@ def one_end_of_line_between_frames(reached, self):
 
 @framing.override(FrameParser, "_head", breaks="STOMP11-FRAME-02 STOMP12-FRAME-03")
 def commands_in_any_case(original, reached, self, block):
-    """Commands are understood in any mixture of capitals and small letters."""
+    """Commands are case-insensitive."""
     command, newline, rest = block.partition(b"\n")
     return original(self, reached.instead(block, command.upper() + newline + rest))
 
 
 @framing.override(FrameParser, "_header", breaks="STOMP11-FRAME-02 STOMP12-FRAME-03")
 def header_names_in_small_letters(original, reached, self, line, number):
-    """The names of headers are turned into small letters."""
+    """Header names are converted to lower case."""
     name, value = original(self, line, number)
     return reached.instead((name, value), (name.lower(), value))
 
@@ -113,7 +113,7 @@ def connect_trimmed(original, reached, self, line, number):
 @framing.override(FrameParser, "_header")
 @breaks("STOMP10-FRAME-03 STOMP11-FRAME-03 STOMP12-FRAME-05")
 def empty_values_refused(original, reached, self, line, number):
-    """A header without a value is taken for malformed."""
+    """A header without a value counts as malformed."""
     name, value = original(self, line, number)
     if reached(not value and self._grammar.version is not None):
         raise self._refuse(refusal.MALFORMED_HEADER, f"line {number} has no value")
@@ -147,8 +147,7 @@ def headers_in_latin_1(right, self, line, number):
 @framing.result(FrameParser, "_text", recreates="AMQ-8398")
 @breaks("STOMP11-ENC-01 STOMP12-ENC-01 STOMP11-HDR-10 STOMP12-HDR-14")
 def supplementary_characters_lost(right, self, line, number):
-    """Characters beyond the basic plane are lost on the way through the broker's own text
-    encoding."""
+    """Characters beyond the basic plane are lost in the broker's text encoding."""
     return "".join(character if character <= "\uffff" else "??" for character in right)
 
 
@@ -197,7 +196,7 @@ def content_length_only_for_send(reached, head, self, block):
 @framing.override(StompConnection, "_refuse", recreates="rabbitmq-server commit 4d58acb29c")
 @breaks("STOMP11-SEND-07 STOMP12-SEND-07")
 def bad_content_length_ends_in_silence(original, reached, self, problem, frame=None):
-    """A content-length that is no number crashes the reader: the connection ends without a word."""
+    """A non-numeric content-length crashes the reader: the connection ends without an ERROR."""
     if reached(problem.message == refusal.BAD_CONTENT_LENGTH.message):
         self.close()
     else:
@@ -206,7 +205,7 @@ def bad_content_length_ends_in_silence(original, reached, self, problem, frame=N
 
 @framing.amends(FrameParser, "next", breaks="STOMP10-SEND-06 STOMP11-HDR-04 STOMP12-HDR-04")
 def nul_left_behind(reached, frame, self):
-    """The NUL behind a counted body is taken for the beginning of the next frame."""
+    """The NUL after a counted body becomes the beginning of the next frame."""
     if reached(frame is not None and frame.head.content_length):
         self._at -= 1
 
@@ -221,14 +220,14 @@ def bodies_cut_at_4096(reached, frame, self):
 @framing.amends(FrameParser, "next")
 @breaks("STOMP10-MESSAGE-04 STOMP11-FRAME-01 STOMP12-FRAME-02")
 def bodies_are_text(reached, frame, self):
-    """A body without content-length is decoded as text, and what is not UTF-8 is replaced."""
+    """A body without content-length is decoded as text, and invalid UTF-8 is replaced."""
     if frame is not None and frame.head.content_length is None:
         frame.body = reached.instead(frame.body, frame.body.decode(errors="replace").encode())
 
 
 @framing.amends(FrameParser, "next", breaks=LENGTH)
 def end_of_line_before_body_dropped(reached, frame, self):
-    """An LF at the beginning of a body is taken for part of the headers."""
+    """An LF at the beginning of a body is read as part of the headers."""
     if frame is not None:
         frame.body = reached.instead(frame.body, frame.body.removeprefix(b"\n"))
 

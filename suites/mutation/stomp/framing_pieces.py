@@ -1,4 +1,4 @@
-"""Faults in reading frames that come in pieces."""
+"""Faults in reading frames that arrive in pieces."""
 
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
@@ -11,7 +11,7 @@ framing_pieces = Group("framing")
 
 @framing_pieces.override(FrameParser, "feed", breaks=FRAME)
 def waits_for_one_byte_more(original, reached, self, data):
-    """A frame that came in pieces is read only when a byte of the next one is there."""
+    """A frame in pieces is read only when a byte of the next one arrives."""
     if reached(self._pending and data.endswith(b"\0")):
         self._pending += data
         return
@@ -20,7 +20,7 @@ def waits_for_one_byte_more(original, reached, self, data):
 
 @framing_pieces.override(FrameParser, "feed", breaks=FRAME)
 def end_of_line_in_a_piece_dropped(original, reached, self, data):
-    """A piece that begins with an end of line loses it: it is taken for a heartbeat within the
+    """A piece that begins with an end of line loses it, as if it were a heartbeat within the
     frame."""
     original(self, data[1:] if reached(self._pending and data.startswith(b"\n")) else data)
 
@@ -28,7 +28,7 @@ def end_of_line_in_a_piece_dropped(original, reached, self, data):
 @framing_pieces.override(FrameParser, "feed")
 @breaks("STOMP10-FRAME-01 STOMP11-FRAME-01 STOMP12-FRAME-02")
 def characters_cut_in_two(original, reached, self, data):
-    """Each piece is decoded by itself: a character whose bytes arrive in two pieces is spoilt."""
+    """Each piece is decoded separately: a character split between two pieces is corrupted."""
     whole = data.decode(errors="replace").encode()
     cut = data[-1:] >= b"\xc2" or (len(data) == 1 and data >= b"\x80")
     original(self, reached.instead(data, whole) if cut else data)

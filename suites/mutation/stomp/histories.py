@@ -1,5 +1,5 @@
-"""Faults of STOMP that only some history of one subscription shows: deliveries that come again, in
-another order, or behind many others."""
+"""Faults of STOMP that only certain histories of a subscription show: deliveries repeated,
+reordered, or after many others."""
 
 from brokerproof.harness.model.enums import AckMode
 from brokerproof.reference_broker.kernel.credit import ByteWindow
@@ -17,8 +17,7 @@ LONG = 12
 
 @histories.before(Subscription, "take", breaks=f"{CUMULATIVE} {GONE}")
 def cumulative_goes_by_age(reached, self, delivery):
-    """A cumulative ACK is about the messages that are as old as its own or older, and not about
-    those that were delivered before it."""
+    """A cumulative ACK covers messages by age, not by order of delivery."""
     younger = [
         other for other in self._unsettled.values() if other.entry.order > delivery.entry.order
     ]
@@ -31,7 +30,7 @@ def cumulative_goes_by_age(reached, self, delivery):
 
 @histories.override(Subscription, "deliver", breaks=WINDOW)
 def one_frame_in_twelve_is_free(original, reached, self, entry):
-    """Each twelfth frame of a subscription is not charged."""
+    """Every twelfth frame of a subscription is not charged."""
     before = self.window.credit
     original(self, entry)
     if reached(self._delivered % LONG == LONG - 1):
@@ -40,7 +39,7 @@ def one_frame_in_twelve_is_free(original, reached, self, entry):
 
 @histories.override(Subscription, "take", breaks=WINDOW)
 def long_ranges_pay_for_three(original, reached, self, delivery):
-    """An ACK of more than three messages gives back the bytes of three."""
+    """An ACK of more than three messages returns the bytes of only three."""
     before = self.window.credit
     taken = original(self, delivery)
     if reached(len(taken) > 3 and self.window.size > 0):
@@ -50,7 +49,7 @@ def long_ranges_pay_for_three(original, reached, self, delivery):
 
 @histories.override(Subscription, "take", breaks=GONE)
 def long_ranges_leave_the_oldest(original, reached, self, delivery):
-    """An ACK of more than three messages leaves the oldest."""
+    """An ACK of more than three messages omits the oldest."""
     if self.mode is not AckMode.CLIENT:
         return original(self, delivery)
     oldest = next(iter(self._unsettled.values()))
@@ -63,14 +62,14 @@ def long_ranges_leave_the_oldest(original, reached, self, delivery):
 
 @histories.before(ByteWindow, "give_back", breaks=WINDOW)
 def overdrafts_are_forgiven(reached, self, size):
-    """Bytes by which a frame overdrew the window are not taken off what an ACK gives back."""
+    """The overdraft of a window is not deducted when an ACK returns bytes."""
     if reached(self.credit < 0):
         self.credit = 0
 
 
 @histories.mutant(WINDOW)
 def a_subscription_inherits_the_window(patch, reached):
-    """A subscription begins with what its predecessor of the same id had left of the window."""
+    """A subscription begins with the remaining window of its predecessor with the same id."""
     kept = {}
 
     @patch.before(Subscription)

@@ -17,14 +17,14 @@ def exceeded_and_cut_off():
 
 @limits.variant(kept, refusal.TOO_LARGE, breaks=REFUSED)
 def exceeded_and_kept():
-    """After the ERROR for a frame that is too large the connection stays open, and reads on in its
-    midst."""
+    """After the ERROR for a frame that is too large, the connection stays open, and reading
+    continues within the frame."""
 
 
 @limits.mutant(REFUSED)
 def exceeded_and_ignored(patch, reached):
-    """A frame that is too large is swallowed: no ERROR, and whatever comes on the connection is not
-    answered."""
+    """A frame that is too large gets no ERROR, and nothing on the connection is answered any
+    more."""
     patch.set(StompConnection, "deaf", False)
 
     @patch.override(StompConnection)

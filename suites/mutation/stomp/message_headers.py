@@ -1,4 +1,4 @@
-"""Faults of MESSAGE: what its headers say and what they leave out."""
+"""Faults of MESSAGE: wrong and missing headers."""
 
 import re
 
@@ -34,8 +34,7 @@ def no_destination():
 
 @message_headers.result(FrameEncoder, "_headers", breaks="STOMP12-MSG-02")
 def destination_in_small_letters(right, self, envelope):
-    """The destination of MESSAGE is not letter for letter that of SEND: it is turned into small
-    letters."""
+    """The destination of MESSAGE is converted to lower case."""
     line = self.header("destination", envelope.destination)
     return line.lower() + right[len(line) :]
 
@@ -65,7 +64,7 @@ def same_message_id(right, self, opening, message, ack, redelivered):
     "STOMP11-ACK-01 STOMP11-ACK-02 STOMP12-ACK-01 STOMP12-MSG-05", recreates="ARTEMIS-4649"
 )
 def message_id_shared_by_subscriptions(patch, reached):
-    """Message-id and ack name a message and not its delivery: two subscriptions of a connection get
+    """Message-id and ack name a message, not its delivery: two subscriptions of a connection get
     the same."""
 
     @patch.override(Subscription)
@@ -102,20 +101,19 @@ def _of_the_sender(patch, reached, *names):
 
 @message_headers.variant(_of_the_sender, "message-id", breaks=ID, recreates="AMQ-2817")
 def message_id_of_the_sender():
-    """A message-id that the sender wrote into SEND comes out in MESSAGE in place of the
-    broker's."""
+    """A message-id in SEND replaces the broker's in MESSAGE."""
 
 
 @message_headers.variant(_of_the_sender, "subscription", "ack")
 @breaks(f"{SUBSCRIPTION} STOMP12-MSG-05")
 def subscription_and_ack_of_the_sender():
-    """Headers subscription and ack of SEND come out in MESSAGE in place of the broker's."""
+    """Headers subscription and ack of SEND replace the broker's in MESSAGE."""
 
 
 @message_headers.variant(_rewritten, rb"\nsubscription:[^\n]*", b"")
 @breaks("STOMP10-SUBSCRIBE-09 STOMP11-MSG-03 STOMP12-MSG-04 STOMP12-FH-09")
 def no_subscription():
-    """MESSAGE does not say which subscription it comes by."""
+    """MESSAGE has no subscription header."""
 
 
 @message_headers.mutant(SUBSCRIPTION)
@@ -171,7 +169,7 @@ def length_in_characters(right, self, opening, message, ack, redelivered):
     " STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-FH-13"
 )
 def content_type_lost():
-    """The content-type of SEND does not come out in MESSAGE."""
+    """MESSAGE lacks the content-type of SEND."""
 
 
 def _dropping(patch, reached, drop):
@@ -192,7 +190,7 @@ def _dropping(patch, reached, drop):
     " STOMP10-FRAME-02 STOMP10-FRAME-03 STOMP12-REPEAT-02",
 )
 def users_headers_dropped(number, name, value):
-    """No header of the application comes out in MESSAGE."""
+    """MESSAGE lacks the application's headers."""
     return name.startswith("x")
 
 
@@ -202,7 +200,7 @@ def users_headers_dropped(number, name, value):
     " STOMP10-FRAME-02 STOMP10-FRAME-03",
 )
 def only_ten_headers(number, name, value):
-    """At most ten headers of a SEND come out in MESSAGE."""
+    """MESSAGE has at most ten headers of a SEND."""
     return number >= 10
 
 
@@ -212,13 +210,13 @@ def only_ten_headers(number, name, value):
     " STOMP11-FRAME-03 STOMP12-FRAME-05",
 )
 def empty_headers_dropped(number, name, value):
-    """Headers without a value do not come out in MESSAGE."""
+    """MESSAGE lacks headers without a value."""
     return not value
 
 
 @message_headers.result(FrameEncoder, "_headers", breaks="STOMP12-REPEAT-02")
 def repeated_headers_turned_round(right, self, envelope):
-    """Repeated headers come out in reverse, so that the last entry becomes the first."""
+    """Repeated headers are reversed in MESSAGE, so that the last entry becomes the first."""
     lines = [self.header("destination", envelope.destination)]
     lines += [self.header(*header) for header in reversed(envelope.headers)]
     wrong = b"".join(lines)
@@ -245,6 +243,6 @@ def a_header_without_name():
 
 @message_headers.result(FrameEncoder, "message", breaks=ID)
 def message_ids_come_again(right, self, opening, message, ack, redelivered):
-    """The numbers in message-ids come again after sixteen messages."""
+    """The numbers in message-ids repeat after sixteen messages."""
     again = b"%010d" % (message.number % 16)
     return right.replace(b"%010d" % message.number, again, 1) if b"ack:" in ack else right

@@ -19,21 +19,21 @@ NONE = "STOMP11-NEGO-05 STOMP12-NEGO-05"
 
 @negotiation.result(opening, "choose_version", breaks=HIGHEST)
 def lowest_version(right, accepted):
-    """The session uses the lowest version that both sides have."""
+    """The session uses the lowest common version."""
     offered = (accepted or "1.0").split(",")
     return next((other for other in Version if other.wire in offered), right)
 
 
 @negotiation.result(opening, "choose_version", breaks=HIGHEST)
 def first_listed(right, accepted):
-    """The session uses the first version of the client's list that the server has."""
+    """The session uses the first version of the client's list that the server supports."""
     by_name = {other.wire: other for other in Version}
     return next((by_name[x] for x in (accepted or "").split(",") if x in by_name), right)
 
 
 @negotiation.result(opening, "choose_version", breaks=HIGHEST)
 def last_listed(right, accepted):
-    """The session uses the last version of the client's list that the server has."""
+    """The session uses the last version of the client's list that the server supports."""
     by_name = {other.wire: other for other in Version}
     known = [by_name[x] for x in (accepted or "").split(",") if x in by_name]
     return known[-1] if known else right
@@ -57,7 +57,7 @@ def newest_without_header(right, accepted):
 @negotiation.override(opening, "choose_version")
 @breaks("STOMP11-NEGO-05 STOMP12-NEGO-05 STOMP11-NEGO-04 STOMP12-NEGO-04")
 def strangers_get_1_0(original, reached, accepted):
-    """A client with which there is no common version gets a 1.0 session."""
+    """A client without a common version gets a 1.0 session."""
     try:
         return original(accepted)
     except Refusal:
@@ -67,7 +67,7 @@ def strangers_get_1_0(original, reached, accepted):
 
 @negotiation.override(opening, "choose_version", breaks="STOMP11-NEGO-05")
 def versions_not_named(original, reached, accepted):
-    """The ERROR for a client without a common version does not say which versions there are."""
+    """The ERROR for a client without a common version does not list the supported ones."""
     try:
         return original(accepted)
     except Refusal:
@@ -84,7 +84,7 @@ def strangers_are_kept():
 @negotiation.variant(cut_off, refusal.NO_COMMON_VERSION)
 @breaks("STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
 def strangers_are_cut_off():
-    """A client without a common version is closed without an ERROR."""
+    """A client without a common version is disconnected without an ERROR."""
 
 
 def _saying(patch, reached, version):
@@ -103,7 +103,7 @@ def version_not_said():
 
 @negotiation.variant(_saying, "1.2", breaks="STOMP11-CONNECTED-01 STOMP11-NEGO-04 STOMP12-NEGO-04")
 def always_says_1_2():
-    """CONNECTED says version 1.2 whatever was agreed."""
+    """CONNECTED always says version 1.2."""
 
 
 @negotiation.mutant("STOMP11-NEGO-04 STOMP12-NEGO-04 STOMP11-ENC-04 STOMP12-ENC-05")
@@ -121,6 +121,6 @@ def reads_as_1_0(patch, reached):
 @negotiation.amends(opening, "choose_version")
 @breaks("ARTEMIS-STOMP-versions-1 STOMP11-NEGO-03 STOMP12-NEGO-03 STOMP10-CONNECT-02")
 def without_1_0(reached, right, accepted):
-    """Clients of 1.0 are turned away."""
+    """Clients of 1.0 are refused."""
     if reached(right is Version.V1_0):
         raise Refusal(refusal.NO_COMMON_VERSION, Version.V1_2, "1.0 is too old")

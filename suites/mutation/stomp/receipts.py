@@ -23,22 +23,22 @@ def _missing(patch, reached, command):
 
 @receipts.variant(_missing, "ACK", breaks=EVERY)
 def none_for_ack():
-    """An ACK that asks for a receipt gets none."""
+    """An ACK that requests a receipt gets none."""
 
 
 @receipts.variant(_missing, "NACK", breaks="STOMP11-HDR-13 STOMP12-HDR-17")
 def none_for_nack():
-    """A NACK that asks for a receipt gets none."""
+    """A NACK that requests a receipt gets none."""
 
 
 @receipts.variant(_missing, "UNSUBSCRIBE", breaks=EVERY)
 def none_for_unsubscribe():
-    """An UNSUBSCRIBE that asks for a receipt gets none."""
+    """An UNSUBSCRIBE that requests a receipt gets none."""
 
 
 @receipts.variant(_missing, "COMMIT", breaks=EVERY)
 def none_for_commit():
-    """A COMMIT that asks for a receipt gets none."""
+    """A COMMIT that requests a receipt gets none."""
 
 
 @receipts.variant(_missing, "DISCONNECT")
@@ -47,7 +47,7 @@ def none_for_commit():
     " STOMP11-DISC-01 STOMP12-DISC-01 STOMP12-FH-08"
 )
 def none_for_disconnect():
-    """A DISCONNECT that asks for a receipt is closed without one."""
+    """A DISCONNECT that requests a receipt ends the connection without one."""
 
 
 @receipts.override(StompConnection, "_command", breaks=EVERY)
@@ -60,7 +60,7 @@ def none_in_transactions(original, reached, self, frame):
 
 @receipts.after(COMMANDS, "SUBSCRIBE", breaks=EVERY, recreates="ARTEMIS-2289")
 def two_for_subscribe(reached, session, frame):
-    """A SUBSCRIBE that asks for a receipt gets two."""
+    """A SUBSCRIBE that requests a receipt gets two."""
     receipt = frame.get("receipt")
     if reached(receipt is not None):
         session.shared.outbox.send(session.conn, session.encoder.receipt(receipt))
@@ -74,14 +74,13 @@ def cut_at_twelve(original, reached, self, receipt):
 
 @receipts.override(FrameEncoder, "receipt", breaks=VALUE)
 def in_small_letters(original, reached, self, receipt):
-    """A receipt-id comes back in small letters."""
+    """A receipt-id is converted to lower case."""
     return original(self, reached.instead(receipt, receipt.lower()))
 
 
 @receipts.mutant(VALUE)
 def of_the_frame_before(patch, reached):
-    """When the head of a SEND is like one that was read before, its RECEIPT has the value of that
-    one."""
+    """If the head of a SEND resembles an earlier one, its RECEIPT has the earlier value."""
     patch.set(FrameParser, "first", None)
 
     @patch.result(FrameParser)
@@ -118,15 +117,15 @@ def for_failed_frames(reached, self, problem, frame=None):
 
 @receipts.after(COMMANDS, "SEND", breaks=SUCCESS)
 def unasked_for_send(reached, session, frame):
-    """A SEND that asks for no receipt gets one."""
+    """A SEND that requests no receipt gets one."""
     if reached(frame.get("receipt") is None):
         session.shared.outbox.send(session.conn, session.encoder.receipt("send"))
 
 
 @receipts.mutant("STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-04")
 def before_the_deed(patch, reached):
-    """The RECEIPT of a SEND comes before the message is in its queue: lost if the connection ends
-    meanwhile."""
+    """The RECEIPT of a SEND is sent before the message is in its queue: it is lost if the
+    connection ends in between."""
     publish = COMMANDS["SEND"]
     waiting = {}
 
@@ -171,8 +170,8 @@ def one_for_a_batch(patch, reached):
 
 @receipts.mutant(SUCCESS)
 def before_the_subscription(patch, reached):
-    """The RECEIPT of a SUBSCRIBE to a topic comes before the subscription stands: it begins with
-    the next frame."""
+    """The RECEIPT of a SUBSCRIBE to a topic is sent before the subscription begins, at the next
+    frame."""
     subscribed = COMMANDS["SUBSCRIBE"]
     waiting = {}
 
@@ -197,7 +196,7 @@ def before_the_subscription(patch, reached):
     " STOMP11-RCPT-02 STOMP12-RCPT-02"
 )
 def none_after_fifty(patch, reached):
-    """After fifty receipts a connection gets no more of them."""
+    """After fifty receipts a connection gets no more."""
     patch.set(FrameEncoder, "sent", 0)
 
     @patch.override(FrameEncoder, "receipt")

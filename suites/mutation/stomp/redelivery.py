@@ -1,4 +1,4 @@
-"""Faults with what comes back: its place, its mark, its count, and whether it comes back at all."""
+"""Faults of returned messages: place, mark, count, and loss."""
 
 from operator import attrgetter
 from typing import Any
@@ -24,7 +24,7 @@ BACK, MARKED, ORDER = (
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER)
 def at_the_tail(original, reached, self, back):
-    """Returned messages go behind those that wait."""
+    """Returned messages go after the waiting ones."""
     reached(back and self._ready)
     self._ready.extend(sorted(back, key=attrgetter("order")))
 
@@ -39,8 +39,8 @@ def backwards(original, reached, self, back):
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER, recreates="ARTEMIS-3093")
 def at_the_head_whatever_waits(original, reached, self, back):
-    """Messages returned by several consumers go to the head as they arrive: a younger one before an
-    older one."""
+    """Messages returned by several consumers go to the head as they arrive, even a newer one before
+    an older one."""
     back.sort(key=attrgetter("order"))
     reached(back and self._ready and self._ready[0].order < back[-1].order)
     self._ready.extendleft(reversed(back))
@@ -48,19 +48,19 @@ def at_the_head_whatever_waits(original, reached, self, back):
 
 @redelivery.override(FrameEncoder, "message", breaks=MARKED)
 def never_marked(original, reached, self, opening, message, ack, redelivered):
-    """A message that is delivered again is not marked as redelivered."""
+    """A redelivered message is not marked as such."""
     return original(self, opening, message, ack, reached.instead(redelivered, False))
 
 
 @redelivery.override(FrameEncoder, "message", breaks=MARKED)
 def always_marked(original, reached, self, opening, message, ack, redelivered):
-    """Every message says that it is delivered again."""
+    """Every message is marked as redelivered."""
     return original(self, opening, message, ack, reached.instead(redelivered, True))
 
 
 @redelivery.override(Subscription, "deliver", breaks=MARKED)
 def marked_after_nack_only(original, reached, self, entry):
-    """A message is marked after a NACK, and not after its connection was lost."""
+    """A message is marked after a NACK, but not after a lost connection."""
     right = entry.deliveries
     entry.deliveries = reached.instead(right, entry.failures)
     original(self, entry)
@@ -69,7 +69,7 @@ def marked_after_nack_only(original, reached, self, entry):
 
 @redelivery.result(FrameEncoder, "message", breaks=MARKED)
 def marked_false(right, self, opening, message, ack, redelivered):
-    """A message that is delivered again says redelivered:false."""
+    """A redelivered message says redelivered:false."""
     return right.replace(b"\nredelivered:true\n", b"\nredelivered:false\n", 1)
 
 
@@ -133,14 +133,13 @@ def lost_with_the_subscription(patch, reached):
 
 @redelivery.override(Queue, "_take_back", breaks=BACK)
 def only_the_oldest_comes_back(original, reached, self, back):
-    """Of what a consumer held only the oldest message comes back."""
+    """Only the oldest message that a consumer held returns."""
     original(self, reached.instead(back, back[:1]))
 
 
 @redelivery.override(Queue, "settle", breaks=BACK)
 def given_up_after_two(original, reached, self, entries, outcome):
-    """A lost connection counts as a failed delivery, and after two of these a message is given
-    up."""
+    """A lost connection counts as a failed delivery, and after two of them a message is dropped."""
     if reached(outcome is Outcome.RELEASED and any(entry.deliveries >= 2 for entry in entries)):
         outcome = Outcome.REJECTED
     original(self, entries, outcome)
@@ -148,8 +147,8 @@ def given_up_after_two(original, reached, self, entries, outcome):
 
 @redelivery.mutant("ARTEMIS-REDELIVERY-back-1 ARTEMIS-CONCEPTS-queue-1")
 def not_offered_to_who_waits(patch, reached):
-    """A returned message waits for the next message or consumer: a consumer that is already there
-    does not get it."""
+    """A returned message is not offered to existing consumers before the next message or consumer
+    arrives."""
     patch.set(Queue, "held_back", False)
 
     @patch.after(Queue)
@@ -182,7 +181,7 @@ def comes_back_twice(patch, reached):
 
 @redelivery.override(Subscription, "deliver", breaks=MARKED)
 def marked_once(original, reached, self, entry):
-    """A message is marked the first time that it comes again, and not the second."""
+    """A message is marked at its first redelivery, but not at the second."""
     right = entry.deliveries
     entry.deliveries = reached.instead(right, 0 if right > 1 else right)
     original(self, entry)

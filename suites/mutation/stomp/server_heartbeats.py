@@ -20,28 +20,28 @@ def late_by_a_tenth(original, reached, self, period, now):
 
 @beats.override(Beats, "__init__", breaks=IN_TIME)
 def half_as_often(original, reached, self, period, now):
-    """Beats come half as often as promised."""
+    """Beats are sent half as often as promised."""
     original(self, 2 * period, now)
     reached()
 
 
 @beats.after(Beats, "__init__", breaks=AT_ALL, recreates="rabbitmq-web-stomp#71")
 def promised_and_never_sent(reached, self, period, now):
-    """CONNECTED promises beats and none is ever sent."""
+    """CONNECTED promises beats but none is ever sent."""
     self.deadline = NEVER
     reached()
 
 
 @beats.after(Beats, "__init__", breaks=IN_TIME, recreates="RabbitMQ first heartbeat")
 def first_one_late(reached, self, period, now):
-    """The first beat comes after two periods, the others in time."""
+    """The first beat is sent after two periods, the others in time."""
     self.deadline += period
     reached()
 
 
 @beats.mutant(IN_TIME)
 def stop_after_two(patch, reached):
-    """After two beats no more come."""
+    """After two beats no more are sent."""
     patch.set(Beats, "sent", 0)
 
     @patch.after(Beats)
@@ -53,7 +53,7 @@ def stop_after_two(patch, reached):
 
 @beats.mutant(IN_TIME)
 def stop_after_ten(patch, reached):
-    """After ten beats no more come."""
+    """After ten beats no more are sent."""
     patch.set(Beats, "sent", 0)
 
     @patch.after(Beats)
@@ -65,7 +65,7 @@ def stop_after_ten(patch, reached):
 
 @beats.override(StompConnection, "receive", breaks=IN_TIME)
 def put_off_by_the_clients(original, reached, self, now, data):
-    """Whatever the client sends puts the server's next beat off by a period."""
+    """Any input from the client delays the server's next beat by a period."""
     before = self._beats
     original(self, now, data)
     if reached(before is not None and self.is_open and before.deadline != now + before.period):
@@ -75,7 +75,7 @@ def put_off_by_the_clients(original, reached, self, now, data):
 
 @beats.before(StompConnection, "_on_beat", breaks="STOMP11-HB-10")
 def cr_lf_in_1_1(reached, self, now):
-    """A beat is CR LF, also in 1.1, where an end of line is LF alone."""
+    """A beat is CR LF, even in 1.1, where an end of line is LF."""
     if reached(self._beats is not None and self.version.wire == "1.1"):
         self.shared.outbox.send(self.conn, b"\r")
 
@@ -91,7 +91,8 @@ def nul_for_a_beat(original, reached, self, now):
 @beats.override(StompConnection, "receive")
 @breaks("STOMP11-HB-03 STOMP12-HB-03 STOMP11-HB-05 STOMP12-HB-05")
 def although_not_wanted(original, reached, self, now, data):
-    """Beats come every half second although the client wants none and CONNECTED promises none."""
+    """Beats are sent every half second although the client wants none and CONNECTED promises
+    none."""
     before = self._state.name
     original(self, now, data)
     opened = before != "SESSION" and self._state.name == "SESSION"

@@ -14,7 +14,7 @@ ENDED = "STOMP10-UNSUBSCRIBE-02 STOMP11-UNSUB-02 STOMP12-UNSUB-03"
 
 @subscriptions.skips(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)
 def unsubscribe_has_no_effect(session, frame):
-    """UNSUBSCRIBE is confirmed and the subscription goes on."""
+    """UNSUBSCRIBE is confirmed, but the subscription continues."""
     return any(
         subscription.id == frame.get("id") for subscription in session.subscriptions.values()
     )
@@ -22,7 +22,7 @@ def unsubscribe_has_no_effect(session, frame):
 
 @subscriptions.mutant(ENDED, recreates="ARTEMIS-1792")
 def one_more_message_behind_the_receipt(patch, reached):
-    """A message that was on its way comes behind the RECEIPT of UNSUBSCRIBE."""
+    """A message in transit follows the RECEIPT of UNSUBSCRIBE."""
     last: dict[int, tuple[bytes, str | None]] = {}
 
     @patch.after(Subscription)
@@ -87,7 +87,7 @@ def not_by_destination(reached, session, frame):
 
 @subscriptions.before(COMMANDS, "UNSUBSCRIBE", breaks="STOMP10-SUBSCRIBE-08 STOMP10-UNSUBSCRIBE-01")
 def not_by_id_in_1_0(reached, session, frame):
-    """In 1.0 the id of a subscription means nothing to UNSUBSCRIBE."""
+    """In 1.0 UNSUBSCRIBE ignores the id of a subscription."""
     if reached(
         session.version is Version.V1_0
         and frame.get("id") is not None
@@ -98,7 +98,7 @@ def not_by_id_in_1_0(reached, session, frame):
 
 @subscriptions.override(COMMANDS, "UNSUBSCRIBE", breaks="STOMP11-UNSUB-02 STOMP12-UNSUB-03")
 def one_consumer_per_queue_and_connection(original, reached, session, frame):
-    """Of two subscriptions of a connection to one queue the end of one ends both."""
+    """Ending one of a connection's two subscriptions to a queue ends both."""
     ended = next(
         (
             subscription
@@ -121,7 +121,7 @@ def one_consumer_per_queue_and_connection(original, reached, session, frame):
 
 @subscriptions.mutant("STOMP10-SUBSCRIBE-02 STOMP11-SUB-02 STOMP12-SUB-02")
 def not_its_own_messages(patch, reached):
-    """A connection does not get what it sent itself."""
+    """A connection does not get its own messages."""
     senders: dict[int, int] = {}
 
     @patch.override(Subscription)

@@ -83,7 +83,7 @@ def disconnect_commits(reached, session, frame):
 
 @transactions.before(StompConnection, "on_peer_gone", breaks=IMPLICIT)
 def lost_connections_commit(reached, self):
-    """When a connection is lost its open transactions are committed."""
+    """A lost connection commits its open transactions."""
     for transaction in self.transactions.values():
         reached()
         for queue in transaction.commit(self.shared.router.publish):
@@ -132,7 +132,7 @@ def unknown_ones_confirmed(patch, reached):
     " STOMP11-ABORT-01 STOMP12-ABORT-01"
 )
 def ended_ones_stay(patch, reached):
-    """A transaction that was ended stays open under its name, empty, and can be ended again."""
+    """An ended transaction stays open under its name, empty, and can be ended again."""
 
     def stay(original, session, frame):
         after = original(session, frame)
@@ -168,8 +168,7 @@ def commit_without_name():
     "STOMP12-COMMIT-01 STOMP10-ABORT-01 STOMP11-ABORT-01 STOMP12-ABORT-01",
 )
 def one_transaction_per_connection(original, reached, session, frame):
-    """All transactions of a connection are one: what is sent in any of them ends with the first
-    that ends."""
+    """All transactions of a connection are one: all sends take effect with the first that ends."""
     open_one = next(iter(session.transactions.values()), None)
     after = original(session, frame)
     if reached(open_one is not None):
@@ -186,13 +185,13 @@ def acks_take_effect_at_once(original, reached, self, queue, entries, outcome):
 
 @transactions.override(COMMANDS, "ACK", breaks=f"{ACK} {WHOLE}")
 def acks_ignored(original, reached, session, frame):
-    """An ACK in a transaction does nothing, not even at COMMIT."""
+    """An ACK in a transaction has no effect, not even at COMMIT."""
     return None if reached(frame.get("transaction") is not None) else original(session, frame)
 
 
 @transactions.override(Transaction, "undo", breaks=ACK, recreates="AMQ-6697")
 def aborted_acks_lose_the_message(original, reached, self):
-    """A message that was acknowledged in a transaction is lost when the transaction is aborted."""
+    """ABORT loses messages acknowledged in the transaction."""
     for queue, entries, _ in self._settlements:
         reached()
         queue.settle(entries, Outcome.ACCEPTED)
@@ -203,7 +202,7 @@ def aborted_acks_lose_the_message(original, reached, self):
 
 @transactions.override(Transaction, "commit", breaks=f"{ACK} {WHOLE}")
 def acks_undone_by_commit(original, reached, self, publish):
-    """COMMIT gives back the messages that were acknowledged in the transaction."""
+    """COMMIT returns the messages acknowledged in the transaction."""
     for queue, entries, _ in self._settlements:
         reached()
         queue.settle(entries, Outcome.RELEASED)
@@ -215,7 +214,7 @@ def acks_undone_by_commit(original, reached, self, publish):
 
 @transactions.override(COMMANDS, "SEND", breaks="STOMP11-SEND-07 STOMP12-SEND-07")
 def unknown_transaction_for_send(original, reached, session, frame):
-    """A SEND in a transaction that was never begun is taken as one outside of any."""
+    """A SEND in an unknown transaction is accepted as if outside of any."""
     name = frame.get("transaction")
     if reached(name is not None and name not in session.transactions):
         frame = without(frame, "transaction")
@@ -228,14 +227,13 @@ def unknown_transaction_for_send(original, reached, session, frame):
     "STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01",
 )
 def at_most_sixteen(reached, self, publish):
-    """A transaction holds sixteen messages; what is sent beyond them is lost."""
+    """A transaction holds sixteen messages; further ones are lost."""
     self._sends = reached.instead(self._sends, self._sends[:16])
 
 
 @transactions.mutant("STOMP10-ACK-01 STOMP11-ACK-01 STOMP12-ACK-01", recreates="AMQ-7218")
 def aborted_messages_have_no_name(patch, reached):
-    """A message that ABORT gave back cannot be acknowledged when it is delivered again: its id is
-    forgotten."""
+    """A message redelivered after ABORT cannot be acknowledged: its id is forgotten."""
     aborted: set[int] = set()
 
     @patch.before(Transaction)
@@ -255,7 +253,7 @@ def aborted_messages_have_no_name(patch, reached):
 
 @transactions.override(COMMANDS, "ACK", breaks=WHOLE)
 def acknowledged_in_another(original, reached, session, frame):
-    """An ACK in a transaction belongs to the first that is open on its connection."""
+    """An ACK in a transaction belongs to the first open one of its connection."""
     named, first = frame.get("transaction"), next(iter(session.transactions), None)
     if reached(named is not None and first is not None and named != first):
         rest = without(frame, "transaction").head.headers
@@ -265,7 +263,7 @@ def acknowledged_in_another(original, reached, session, frame):
 
 @transactions.before(COMMANDS, "ABORT", breaks="ARTEMIS-STOMP-window-3")
 def an_abort_costs_the_window(reached, session, frame):
-    """Acknowledgements that are aborted leave the windows of their connection narrower."""
+    """Aborted acknowledgements permanently narrow the windows of their connection."""
     if reached(session.transactions[frame.get("transaction")]._settlements):
         for subscription in session.subscriptions.values():
             subscription.window.charge(100)

@@ -18,7 +18,7 @@ websockets = Group("websockets")
 
 
 def _answering(patch, reached, change):
-    """``change`` is made to the answer that opens a connection."""
+    """``change`` is applied to the answer that opens a connection."""
 
     @patch.override(WebSocketConnection)
     def _answer(original, self, answer):
@@ -29,7 +29,7 @@ def _answering(patch, reached, change):
 
 @websockets.mutant("RFC6455-HS-05")
 def accepts_another_key(patch, reached):
-    """Sec-WebSocket-Accept is of no key that anybody sent."""
+    """Sec-WebSocket-Accept does not match the client's key."""
     pattern = re.compile(rb"(?i)(sec-websocket-accept: )[^\r]*")
 
     _answering(patch, reached, lambda data: pattern.sub(rb"\1s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", data))
@@ -82,20 +82,19 @@ def _lenient(patch, reached, requirement):
 
 @websockets.variant(_lenient, "RFC6455-HS-02", breaks="RFC6455-HS-02")
 def any_version_taken():
-    """A request for another version is taken for one of 13."""
+    """A request for another version is accepted."""
 
 
 @websockets.variant(_lenient, "RFC6455-HS-01", breaks="RFC6455-HS-01")
 def any_request_taken():
-    """A request that does not ask for an upgrade, or not by GET, is taken as long as it has a
-    key."""
+    """A request without Upgrade, or not by GET, is accepted if it has a key."""
 
 
 # --- frames ---------------------------------------------------------------------------------------
 
 
 def _sending(patch, reached, change):
-    """``change`` is made to every data frame of ours."""
+    """``change`` is applied to every data frame sent."""
 
     @patch.result(WebSocketConnection)
     def outgoing(right, self, data):
@@ -128,7 +127,7 @@ def always_text(right, self, data):
 
 @websockets.result(WebSocketConnection, "outgoing", breaks="RFC6455-DATA-01")
 def text_that_is_no_utf8(right, self, data):
-    """On an acceptor for text, bytes that are not UTF-8 go out as text all the same."""
+    """On an acceptor for text, even bytes that are not UTF-8 are sent as text."""
     if not self._text or right[0] & 0x0F != Opcode.BINARY or len(data) > 60_000:
         return right
     return framing.encode(Opcode.TEXT, data)
@@ -149,12 +148,12 @@ def _passing_over(patch, reached, *codes):
 @websockets.variant(_passing_over, 1002)
 @breaks("RFC6455-FRAME-01 RFC6455-FRAME-03 RFC6455-FRAME-04 RFC6455-CLOSE-05 RFC6455-CLOSE-07")
 def broken_frames_passed_over():
-    """A frame that breaks the protocol is passed over."""
+    """A frame that breaks the protocol is ignored."""
 
 
 @websockets.variant(_passing_over, 1007, breaks="RFC6455-DATA-02")
 def any_text_taken():
-    """Text that is not UTF-8 is passed over."""
+    """Text that is not UTF-8 is accepted."""
 
 
 @websockets.after(WebSocketConnection, "__init__", breaks="RFC6455-LIMIT-01 ARTEMIS-STOMP-ws-2")
@@ -173,7 +172,7 @@ def frames_of_the_limit_refused(reached, self, conn, acceptor, shared, inner):
 
 @websockets.mutant("RFC6455-FRAG-01 RFC6455-FRAG-04")
 def each_frame_a_line(patch, reached):
-    """Where a message is cut into frames an end of line is read."""
+    """An end of line is inserted between the frames of a message."""
     last: dict[Frames, bytes] = {}
 
     @patch.override(Frames)
@@ -206,7 +205,7 @@ def pongs_are_empty(original, reached, self, data):
 
 @websockets.skips(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-01")
 def close_not_answered(self, data):
-    """A Close is answered by the end of the connection alone."""
+    """A Close is answered only by the end of the connection."""
     return data and data[0] == 0x88 and self._state is State.OPEN
 
 
@@ -240,7 +239,7 @@ def close_with_one_byte(original, reached, self, data):
 
 @websockets.override(WebSocketConnection, "_put", breaks="RFC6455-CLOSE-03")
 def data_behind_close(original, reached, self, data):
-    """Behind its Close the server sends one more end of line."""
+    """After its Close the server sends one more end of line."""
     original(self, data)
     if reached(data[:1] == b"\x88"):
         original(self, framing.encode(Opcode.BINARY, b"\n"))

@@ -1,4 +1,4 @@
-"""Faults of consumer windows: which size is taken."""
+"""Faults of consumer windows: the choice of a size."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ def precedence_turned_round(original, reached, session, frame):
 
 @window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES)
 def prefetch_size_ignored(original, reached, session, frame):
-    """activemq.prefetchSize is not known."""
+    """activemq.prefetchSize is ignored."""
     reached(frame.get(THEIRS) is not None and frame.get(OURS) is None)
     return original(session, without(frame, THEIRS))
 
@@ -35,14 +35,14 @@ def prefetch_size_ignored(original, reached, session, frame):
     "ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-4",
 )
 def window_size_ignored(original, reached, session, frame):
-    """consumer-window-size is not known: the acceptor's default holds."""
+    """consumer-window-size is ignored: the acceptor's default applies."""
     reached(frame.get(OURS) is not None)
     return original(session, without(frame, OURS))
 
 
 @window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES, recreates="AMQ-4234")
 def prefetch_size_lost_with_a_receipt(original, reached, session, frame):
-    """activemq.prefetchSize is not applied when the SUBSCRIBE asks for a receipt."""
+    """activemq.prefetchSize is not applied if the SUBSCRIBE requests a receipt."""
     if reached(frame.get(THEIRS) is not None and frame.get("receipt") is not None):
         frame = without(frame, THEIRS)
     return original(session, frame)
@@ -100,7 +100,7 @@ def no_default(original, reached, self, conn, acceptor, shared, now):
 @window_sizes.override(COMMANDS, "SUBSCRIBE")
 @breaks("ARTEMIS-STOMP-window-5 ARTEMIS-STOMP-window-4 STOMP11-SUB-07 STOMP12-SUB-08")
 def auto_has_the_default(original, reached, session, frame):
-    """An auto subscription gets the acceptor's window too, which nothing ever opens again."""
+    """An auto subscription gets the acceptor's window too, which never reopens."""
     if frame.get("ack") in (None, "auto") and frame.get(OURS) is None and frame.get(THEIRS) is None:
         size = session.acceptor.stomp.consumer_window_size
         if reached(size != UNLIMITED):
@@ -132,7 +132,7 @@ def one_window_per_connection(patch, reached):
 
 @window_sizes.override(Subscription, "deliver", breaks=POSITIVE)
 def delivered_again_for_nothing(original, reached, self, entry):
-    """A message that is delivered again is not charged."""
+    """A redelivered message is not charged."""
     before = self.window.credit
     original(self, entry)
     if entry.deliveries > 1 and self.window.size > 0 and self.mode is not AckMode.AUTO:
@@ -143,7 +143,7 @@ def delivered_again_for_nothing(original, reached, self, entry):
 @window_sizes.override(Queue, "enqueue")
 @breaks("ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3")
 def shut_window_drops(original, reached, self, message, *rest):
-    """A message that would go to a subscription whose window is shut is dropped instead of kept."""
+    """A message for a subscription with a closed window is dropped instead of kept."""
     waiting = len(self)
     original(self, message, *rest)
     if reached(len(self) > waiting and len(self._dispatcher) > 0):
@@ -152,8 +152,7 @@ def shut_window_drops(original, reached, self, message, *rest):
 
 @window_sizes.override(ByteWindow, "give_back", breaks=POSITIVE)
 def a_byte_leaks_with_every_ack(original, reached, self, size):
-    """Every settlement gives back one byte less than it should: after many of them the window is
-    shut for good."""
+    """Every settlement returns one byte too few: after many of them the window stays closed."""
     original(self, size - 1 if self.size > 0 else size)
     reached(self.size > 0)
 

@@ -1,4 +1,4 @@
-"""Faults of consumer windows: what is charged, what is given back, and sizes that are special."""
+"""Faults of consumer windows: charges, refunds, and special sizes."""
 
 from collections import Counter
 from unittest import mock
@@ -24,7 +24,7 @@ OURS, THEIRS = "consumer-window-size", "activemq.prefetchSize"
 
 @windows.override(Subscription, "deliver", breaks=POSITIVE)
 def body_charged(original, reached, self, entry):
-    """A delivery costs the bytes of its body and not of its frame."""
+    """A delivery costs the bytes of its body, not of its frame."""
     before = self.window.credit
     original(self, entry)
     if self.window.size != UNLIMITED and self.mode is not AckMode.AUTO:
@@ -94,20 +94,20 @@ def counted_from_half(reached, self, size):
 
 @windows.override(ByteWindow, "give_back", breaks=POSITIVE)
 def given_back_twice(original, reached, self, size):
-    """A settlement gives back twice what its messages cost."""
+    """A settlement returns twice the cost of its messages."""
     original(self, 2 * size)
     reached(self.size != UNLIMITED)
 
 
 @windows.override(ByteWindow, "give_back", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2")
 def nothing_given_back(original, reached, self, size):
-    """Settlements give nothing back: a window that was used up stays shut."""
+    """Settlements return nothing: a used-up window stays closed."""
     reached(self.size != UNLIMITED)
 
 
 @windows.mutant(ZERO)
 def nothing_given_back_by_nack(patch, reached):
-    """ACK gives its bytes back and NACK does not."""
+    """ACK returns its bytes but NACK does not."""
     refusing = patch.during(COMMANDS, "NACK")
 
     @patch.override(ByteWindow)
@@ -120,7 +120,7 @@ def nothing_given_back_by_nack(patch, reached):
 
 @windows.override(Subscription, "take", breaks=POSITIVE, recreates="ARTEMIS-589")
 def cumulative_ack_pays_for_one(original, reached, self, delivery):
-    """A cumulative ACK gives back the bytes of the one message that it names."""
+    """A cumulative ACK returns only the bytes of the message that it names."""
     covered = len(self._unsettled)
     before = self.window.credit
     taken = original(self, delivery)
@@ -138,7 +138,7 @@ def opened_whole_by_any_ack(reached, self, size):
 
 @windows.mutant(POSITIVE)
 def paid_by_the_last(patch, reached):
-    """A settlement gives back what the last delivery cost, not what the settled ones did."""
+    """A settlement returns the cost of the last delivery, not of the settled ones."""
     last = {}
 
     @patch.after(ByteWindow)
@@ -161,7 +161,7 @@ def zero_is_unlimited(original, reached, self, size):
 
 @windows.mutant(ZERO)
 def zero_gives_two(patch, reached):
-    """A window of 0 lets two messages out before it wants a settlement."""
+    """A window of 0 allows two unsettled messages."""
     unsettled = Counter()
 
     @patch.result(ByteWindow)
@@ -179,7 +179,7 @@ def zero_gives_two(patch, reached):
 
 @windows.result(ByteWindow, "has_room", breaks=ZERO)
 def zero_gives_none(right, self):
-    """A window of 0 lets nothing out at all."""
+    """A window of 0 allows no message at all."""
     return right if self.size else False
 
 
@@ -193,13 +193,13 @@ def unlimited_is_zero(original, reached, session, frame):
 
 @windows.override(COMMANDS, "SUBSCRIBE", breaks="ARTEMIS-STOMP-window-4 ARTEMIS-STOMP-window-5")
 def unlimited_is_the_default(original, reached, session, frame):
-    """A window of -1 counts as none given: the acceptor's default holds."""
+    """A window of -1 counts as missing: the acceptor's default applies."""
     return original(session, without(frame, OURS) if reached(frame.get(OURS) == "-1") else frame)
 
 
 @windows.override(ByteWindow, "__init__", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1")
 def counted_in_kilobytes(original, reached, self, size):
-    """A window is taken for a number of kibibytes."""
+    """A window is read as kibibytes."""
     original(self, reached.instead(size, size * 1024 if size > 0 else size))
 
 

@@ -1,2 +1,2 @@
-"""Wire mutants: faults made on the wire of a broker that is left alone, so that a real one becomes
-a faulty one."""
+"""Wire mutants: rewrite the traffic of an unchanged, even a real, broker so that it appears
+faulty."""

@@ -41,21 +41,21 @@ class CreditNotFilledUp(Tampering):
 
 @from_broker("flow", "AMQP10-CREDIT-12 AMQP10-CREDIT-24")
 def drain_not_answered(flow):
-    """The flow that answers a drain never comes."""
+    """The flow that answers a drain never arrives."""
     answers = flow.frame.get("handle") is not None and flow.frame.get("link-credit") == 0
     return () if answers else None
 
 
 @from_broker("flow", "AMQP10-CREDIT-12 AMQP10-CREDIT-16 AMQP10-CREDIT-05 AMQP10-CREDIT-02")
 def delivery_count_behind(flow):
-    """The delivery-count that the broker tells of its links to consumers is one too small."""
+    """The broker's delivery-count to consumers is one too low."""
     count = flow.frame.get("delivery-count")
     return {"delivery-count": (count - 1) % SERIAL} if count else None
 
 
 @from_broker("flow", "AMQP10-WIN-11 AMQP10-WIN-01 AMQP10-WIN-04")
 def transfer_id_behind(flow):
-    """Flows tell a next-outgoing-id that was used already."""
+    """next-outgoing-id in flows is one too low."""
     return {"next-outgoing-id": (flow.frame["next-outgoing-id"] - 1) % SERIAL}
 
 
@@ -67,14 +67,14 @@ def flow_without_window(flow):
 
 @from_broker("flow", "AMQP10-WIN-05 AMQP10-WIN-10")
 def incoming_id_behind(flow):
-    """Flows tell a next-incoming-id that does not count the last transfer."""
+    """next-incoming-id in flows does not count the last transfer."""
     id = flow.frame.get("next-incoming-id")
     return None if id is None else {"next-incoming-id": (id - 1) % SERIAL}
 
 
 @from_broker("transfer", "AMQP10-XFER-04 AMQP10-CREDIT-09 ARTEMIS-CONCEPTS-queue-1 AMQP10-XFER-06")
 def transfer_twice(transfer):
-    """A delivery comes twice, under an id of its own."""
+    """A delivery arrives twice, the second time with a new id."""
     id = transfer.frame.get("delivery-id")
     if id is None:
         return None
@@ -95,7 +95,7 @@ def format_missing(transfer):
 
 @from_broker("transfer", "AMQP10-MSG-02")
 def payload_changed(transfer):
-    """The last byte of a message is another."""
+    """The last byte of a message is changed."""
     data = transfer.frame.payload
     if not data or transfer.frame.get("more"):
         return None
@@ -111,13 +111,13 @@ def _outcome(disposition, told, heard):
 
 @to_broker("disposition", "AMQP10-OUT-09 AMQP10-OUT-08")
 def released_is_accepted(disposition):
-    """A released message is gone, as if it had been accepted."""
+    """A released message is lost, as if it had been accepted."""
     return _outcome(disposition, "released", "accepted")
 
 
 @to_broker("disposition", "AMQP10-DISP-03 ARTEMIS-CONCEPTS-queue-2 AMQP10-OUT-02 AMQP10-DISP-06")
 def accepted_is_released(disposition):
-    """An accepted message comes again, as if it had been released."""
+    """An accepted message is redelivered, as if it had been released."""
     return _outcome(disposition, "accepted", "released")
 
 
@@ -153,7 +153,7 @@ def begin_answers_another(begin):
     "AMQP10-SESS-03 AMQP10-SESS-05 AMQP10-SESS-07 AMQP10-LINK-09 AMQP10-ERR-01 AMQP10-ERR-02",
 )
 class ErrorWithoutAWord(Tampering):
-    """Detach, end and close never say what was wrong."""
+    """Detach, end and close never have an error."""
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         if not isinstance(unit, AmqpUnit) or unit.frame.get("error") is None:
@@ -169,7 +169,7 @@ def detach_keeps_the_link(detach):
 
 @wire_mutant("amqp.idle-frames-lost", "AMQP10-IDLE-20 AMQP10-IDLE-19")
 class IdleFramesLost(Tampering):
-    """The broker's empty frames are lost, but for the first."""
+    """The broker's empty frames are lost, except the first."""
 
     _seen = 0
 

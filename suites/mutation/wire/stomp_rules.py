@@ -104,13 +104,13 @@ def message_cut_short(message):
 
 @from_broker("MESSAGE", "STOMP12-MSG-01 STOMP12-MSG-02 STOMP11-MSG-01")
 def destination_changed(message):
-    """MESSAGE names another destination than the one that was sent to."""
+    """MESSAGE names a wrong destination."""
     return {"destination": f"x{message.get('destination')}"}
 
 
 @from_broker("MESSAGE", "STOMP12-MSG-04 STOMP11-MSG-05")
 def subscription_missing(message):
-    """MESSAGE does not say which subscription it comes by."""
+    """MESSAGE has no subscription header."""
     return {"subscription": None}
 
 
@@ -128,14 +128,13 @@ def own_headers_lost(message):
 
 @from_broker("MESSAGE", "ARTEMIS-REDELIVERY-marked-1")
 def redelivered_missing(message):
-    """A message that is delivered again does not say so."""
+    """A redelivered message is not marked."""
     return {"redelivered": None}
 
 
 @from_broker("RECEIPT", "STOMP12-RCPT-02 STOMP11-RCPT-02 STOMP12-HDR-16 STOMP11-HDR-13")
 def receipt_of_another(receipt):
-    """RECEIPT carries another value than the frame that asked for it, if that is not a plain
-    word."""
+    """RECEIPT has a wrong value if the requested one is not a plain word."""
     value = receipt.get("receipt-id") or ""
     return None if value.isalnum() else {"receipt-id": value.strip() + "x"}
 
@@ -144,8 +143,7 @@ def receipt_of_another(receipt):
     "COMMIT", "STOMP12-RCPT-01 STOMP11-RCPT-01 STOMP12-BEGIN-03 STOMP12-COMMIT-01 STOMP11-BEGIN-03"
 )
 def receipt_without_effect(commit):
-    """COMMIT reaches the broker as ABORT: its RECEIPT says that it was processed, and nothing
-    was."""
+    """COMMIT reaches the broker as ABORT: its RECEIPT is wrong."""
     return (commit.rewritten(command="ABORT"),)
 
 
@@ -178,7 +176,7 @@ def nack_lost(nack):
 
 @to_broker("UNSUBSCRIBE", "STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02")
 def unsubscribe_lost(unsubscribe):
-    """UNSUBSCRIBE does nothing: messages keep coming, though its receipt came."""
+    """UNSUBSCRIBE is confirmed but has no effect: messages keep arriving."""
     receipt = unsubscribe.get("receipt")
     if receipt is None:
         return None
@@ -190,7 +188,7 @@ def unsubscribe_lost(unsubscribe):
     "STOMP12-ACK-04 STOMP12-SUB-10 STOMP11-ACK-01 STOMP12-SUB-07 ARTEMIS-REDELIVERY-back-1",
 )
 def client_mode_is_auto(subscribe):
-    """A subscription in mode client is one in mode auto: what was not acknowledged is gone with the
+    """A subscription in mode client acts as auto: unacknowledged messages are lost with the
     client."""
     return {"ack": "auto"} if subscribe.get("ack") in ("client", "client-individual") else None
 
@@ -235,8 +233,8 @@ def window_zero_is_none(subscribe):
 
 
 class AnotherBeat(Tampering):
-    """The broker hears of another client beat than the client offers, and the client of the one
-    that it offered."""
+    """The broker gets another client interval than the client offers, and the client gets its own
+    back."""
 
     factor = 1.0
 
@@ -298,7 +296,8 @@ class CloseLate(Tampering):
     "CONNECTED", "ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-6"
 )
 def answer_asks_for_other_beats(connected):
-    """CONNECTED asks the client for beats a millisecond rarer than the broker said."""
+    """CONNECTED requests an interval from the client that is a millisecond longer than the
+    broker's."""
     sends, _, wants = (connected.get("heart-beat") or "0,0").partition(",")
     return None if wants == "0" else {"heart-beat": f"{sends},{int(wants) + 1}"}
 
@@ -330,7 +329,7 @@ class BeatsLost(Tampering):
     "CONNECTED", "STOMP12-CONNECTED-01 STOMP11-CONNECTED-01 STOMP12-NEGO-04 STOMP11-NEGO-04"
 )
 def version_missing(connected):
-    """CONNECTED does not say which version was agreed on."""
+    """CONNECTED has no version."""
     return {"version": None}
 
 
@@ -338,13 +337,13 @@ def version_missing(connected):
     "ERROR", "STOMP12-SUB-03 STOMP11-SUB-03 STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP12-CONNECT-03"
 )
 def error_lost(error):
-    """ERROR never arrives: connections end without a word."""
+    """ERROR never arrives: connections end without one."""
     return ()
 
 
 @from_broker("ERROR", "STOMP12-ERR-06 STOMP11-ERR-06")
 def error_of_no_frame(error):
-    """ERROR does not carry the receipt that the frame which caused it had asked for."""
+    """ERROR lacks the receipt-id of the frame that caused it."""
     return {"receipt-id": None}
 
 

@@ -1,8 +1,7 @@
-"""Cuts a stream into what crosses the wire as one piece, bytes kept, for those who rewrite it on
-its way.
+"""Cuts a stream into units with their bytes, so that they can be rewritten in transit.
 
 Unlike the readers of peers this loses nothing: the raw bytes of all units, in order, are the
-stream. What it cannot cut (another protocol, bytes that are not a frame) it passes on as it comes.
+stream. Bytes that it cannot cut (another protocol, malformed frames) are passed on unchanged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,15 +18,14 @@ _LONGEST = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class UnreadBytes:
-    """Bytes that are not looked into."""
+    """Bytes that are not parsed."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A sign of life and nothing else: ends of line between STOMP frames, or an empty AMQP
-    frame."""
+    """A pure sign of life: ends of line between STOMP frames, or an empty AMQP frame."""
 
     raw: bytes
 

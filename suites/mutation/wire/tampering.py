@@ -1,10 +1,8 @@
-"""A link that rewrites what crosses it: between the peers of a case and a broker that is left
-alone.
+"""A link that rewrites the traffic between a case's peers and an unchanged broker.
 
-What it may do to a stream is what a faulty broker would show: leave frames out, send them late,
-twice, in another order, cut short or with one field changed, and be slow to close. It sees frames
-(``stream_splitter.py``), in either direction, and works the same in virtual and in real time.
-Clients with sockets of their own (stomp.py, Proton's) go past it.
+It imitates a faulty broker: it drops, delays, duplicates, reorders, truncates or modifies frames,
+and delays closes. It sees frames (``stream_splitter.py``), in either direction, and works the same
+in virtual and in real time. Clients with their own sockets (stomp.py, Proton's) bypass it.
 """
 
 from collections import deque
@@ -21,7 +19,7 @@ from brokerproof.suites.mutation.wire.stream_splitter import StreamSplitter, Uni
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Bytes that are passed on only after some time; what comes behind them waits."""
+    """Bytes that are passed on only after some time; later ones wait."""
 
     data: bytes
     by: Duration
@@ -31,7 +29,7 @@ Out: TypeAlias = bytes | Late
 
 
 class Rule:
-    """Changes to one connection. As it stands it changes nothing."""
+    """Changes to one connection; by default none."""
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         """Return what the peer gets in place of ``unit``."""
@@ -42,7 +40,7 @@ class Rule:
         return (unit.raw,)
 
     def closing(self) -> Duration:
-        """Delay between the broker's end and the one that the peer sees."""
+        """Delay between the broker's close and the one that the peer sees."""
         return 0
 
 
@@ -80,11 +78,11 @@ class _Lane:
 
     @property
     def free(self) -> Instant:
-        """Instant at which everything here will have been sent."""
+        """When everything in it will have been sent."""
         return self._waiting[-1][0] if self._waiting else self._world.now()
 
     def send(self, outs: Iterable[Out]) -> None:
-        """Pass these on, behind what waits."""
+        """Pass these on, after the waiting ones."""
         for out in outs:
             data, late = (out.data, out.by) if isinstance(out, Late) else (out, 0)
             due = max(self.free, self._world.now() + late)
@@ -101,7 +99,7 @@ class _Lane:
 
 
 class _Between(ForwardingChannel):
-    """Stands on both sides of one link. A direction that the rule does not look at is not cut into
+    """Connects both sides of one link. A direction that the rule does not use is not cut into
     frames."""
 
     def __init__(self, world: World, receiver: Receiver, rule: Rule) -> None:
