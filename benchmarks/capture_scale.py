@@ -110,10 +110,10 @@ print(json.dumps({"found": {anomaly["kind"]: anomaly["count"] for anomaly in sai
 def main() -> None:
     """Print a line, or JSON; exits with 1 when the lost message was not found, and only it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--size", default="1.2e9", help="about how large the capture is")
+    parser.add_argument("--size", default="1.2e9", help="approximate size of the capture")
     parser.add_argument("--body", type=int, default=16_000, help="bytes of a message, up to 65,000")
     parser.add_argument(
-        "--scratch", type=Path, help="where it is written; a temporary folder by default"
+        "--scratch", type=Path, help="folder to write it to; a temporary one by default"
     )
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()

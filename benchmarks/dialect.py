@@ -80,7 +80,7 @@ class Dialect(ABC):
         self._sender = sender
 
     def split(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Return the whole frames in ``data``, and the bytes behind them."""
+        """Return the whole frames in ``data``, and the bytes after them."""
         size_at, around = self.size_end - 4, self.prefix + self.tail
         frames = []
         at, end = 0, len(data)

@@ -49,7 +49,9 @@ def main() -> None:
     parser.add_argument(
         "--scratch", type=Path, help="for recordings; by default a temporary folder"
     )
-    parser.add_argument("--keep", action="store_true", help="leave recordings, use those there")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep recordings, and reuse existing ones"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", nargs=2, metavar=("ENGINE", "FOLDER"), help=argparse.SUPPRESS)
     asked = parser.parse_args()

@@ -87,7 +87,7 @@ class _Wire:
         self._socket.close()
 
     def _until(self, answer: int | bytes) -> list[bytes]:
-        """Return the frames up to the one with that code; those behind it come next."""
+        """Return the frames up to the one with that code; later ones come next."""
         seen: list[bytes] = []
         while True:
             frames = self.frames()

@@ -177,11 +177,11 @@ def words(report: dict[str, Any]) -> str:
 @click.command(help=(__doc__ or "").partition("\n\n")[2])
 @click.argument("protocols", nargs=-1, type=click.Choice(list(PROTOCOLS)))
 @click.option("--target", "name", help=f"Default: {TARGETS}.")
-@click.option("--pairs", default=50, show_default=True, help="Of slices.")
+@click.option("--pairs", default=50, show_default=True, help="Number of pairs of slices.")
 @click.option("--slice-ms", default=300, show_default=True)
-@click.option("--size", default="1k", show_default=True, help="Of bodies.")
+@click.option("--size", default="1k", show_default=True, help="Bytes of a body.")
 @click.option("--window", default=0, help="Default: 100000 bytes in STOMP, 200 messages elsewhere.")
-@click.option("--rate", default=0, help="Messages a second; default: as fast as it goes.")
+@click.option("--rate", default=0, help="Messages a second; default: as fast as possible.")
 @click.option("--json", "to_json", is_flag=True, help="Print one JSON object.")
 def main(
     protocols: Sequence[str],

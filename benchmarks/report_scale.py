@@ -43,9 +43,7 @@ def main() -> None:
     parser.add_argument("--cases", type=lambda text: int(float(text)), default=100_000)
     parser.add_argument("--targets", type=int, default=4)
     parser.add_argument("--out", type=Path, help="keep run and report here")
-    parser.add_argument(
-        "--look", action="store_true", help="only open the report that lies in --out"
-    )
+    parser.add_argument("--look", action="store_true", help="only open the report in --out")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     if asked.look and asked.out is None:

@@ -270,12 +270,14 @@ COUNT = click.IntRange(min=1)
 
 @click.command(help=(__doc__ or "").partition("\n\n")[2])
 @click.argument("protocol", type=click.Choice(list(BROKERS)))
-@click.option("--messages", type=COUNT, default=20_000, show_default=True, help="Per run.")
+@click.option("--messages", type=COUNT, default=20_000, show_default=True, help="Messages per run.")
 @click.option("--size", type=COUNT, default=1024, show_default=True, help="Bytes of a body.")
 @click.option("--window", type=COUNT, default=200, show_default=True, help="Messages in flight.")
-@click.option("--repetitions", type=COUNT, default=5, show_default=True, help="Of everything.")
-@click.option("--warm-up", default=2, show_default=True, help="Repetitions before those.")
-@click.option("--durable", is_flag=True, help="Persistent messages, queues that survive.")
+@click.option(
+    "--repetitions", type=COUNT, default=5, show_default=True, help="Measured repetitions."
+)
+@click.option("--warm-up", default=2, show_default=True, help="Unmeasured repetitions first.")
+@click.option("--durable", is_flag=True, help="Persistent messages, durable queues.")
 @click.option("--patience", default=8.0, help="Seconds without progress that fail a run.")
 @click.option("--scenario", "scenarios", multiple=True, help="Only this one; repeatable.")
 @click.option("--broker", "names", multiple=True, help="Only this one; repeatable.")

@@ -37,7 +37,7 @@ class Amqp091Peers(Connections):
     ) -> Amqp091Peer:
         """A logged-in AMQP 0-9-1 peer with channels 1 to ``channels`` open.
 
-        ``options`` are for its tune-ok, ``capabilities`` for its client-properties. Reaching this
+        ``options`` go into its tune-ok, ``capabilities`` into its client-properties. Reaching this
         state is a control, not a finding."""
         from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
 

@@ -76,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--brokerproof-restart",
         default="",
-        help="starts a broker again that died of a case",
+        help="command that restarts a broker killed by a case",
     )
     for flag, what in (
         ("allow-harm", "run cases that may harm a broker, even one that brokerproof did not start"),

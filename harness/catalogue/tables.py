@@ -83,7 +83,7 @@ def _check(path: Path, value: Any, depth: int) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise BadData(f"{path}: has the number {value}; write a finite one")
     if isinstance(value, int) and abs(value) >= 1 << 64:
-        raise BadData(f"{path}: has a whole number of {value.bit_length()} bits; 64 are the most")
+        raise BadData(f"{path}: has a whole number of {value.bit_length()} bits; the most are 64")
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             _check(path, inner, depth + 1)

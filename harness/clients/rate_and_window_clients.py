@@ -165,7 +165,7 @@ class StompProducer:
         self._sizes: dict[str, int] = {}
 
     def offer(self, body: bytes) -> None:
-        """``body`` is to be sent behind all that was offered before."""
+        """Queue ``body`` after all earlier ones."""
         self.flow.offer(
             body,
             len(
@@ -224,7 +224,7 @@ class AmqpProducer:
         self._had_credit = False
 
     def offer(self, body: bytes) -> None:
-        """``body`` is to be sent behind all that was offered before."""
+        """Queue ``body`` after all earlier ones."""
         self.flow.offer(body, len(messages.message(body)))
 
     def _answered(self) -> list[tuple[int, amqp10_codec.Frame]]:

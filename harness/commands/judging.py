@@ -380,7 +380,7 @@ def _before(folder: Path) -> Asked | None:
         )
     except (KeyError, TypeError):
         raise run_folder.BadRunFolder(
-            f"{folder / run_folder.HEADER}: asked is damaged; begin another run"
+            f"{folder / run_folder.HEADER}: asked is damaged; start another run"
         ) from None
 
 

@@ -53,7 +53,7 @@ _OPTIONS = (
         type=click.Choice(["auto", "client", "client-individual"]),
         default="client-individual",
         show_default=True,
-        help="How consumers settle; auto: never; client: all earlier messages at once.",
+        help="How consumers settle; auto: never; client: cumulatively.",
     ),
     click.option(
         "--window",

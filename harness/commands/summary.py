@@ -225,7 +225,7 @@ def _shortened(text: str) -> str:
 
 
 def _labelled(label: str, text: str, width: int) -> Text:
-    """``text`` behind a label, wrapped below itself."""
+    """``text`` after a label, with wrapped lines aligned."""
     return _wrapped(text, width, f"  {label:<9}", " " * 11)
 
 

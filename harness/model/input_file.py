@@ -47,7 +47,7 @@ def open_regular(path: Path) -> int:
     except OSError as problem:
         raise BadInput(f"cannot be read ({problem.strerror})") from None
     except ValueError:
-        raise BadInput("cannot be read (its name holds a NUL)") from None
+        raise BadInput("cannot be read (its name contains a NUL)") from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return descriptor

@@ -244,7 +244,7 @@ def reopen(folder: Path) -> dict[str, Any]:
     header = read(folder)
     for key in ("seed", "effort", "targets", "host"):
         if key not in header:
-            raise BadRunFolder(f"{folder / HEADER}: {key} is missing; begin another run")
+            raise BadRunFolder(f"{folder / HEADER}: {key} is missing; start another run")
     header.pop("footer", None)
     header.pop("baseline", None)
     _write(folder / HEADER, header)

@@ -55,10 +55,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def once(path: Path, make: Callable[[Path], Path]) -> Path:
-    """``path``, made if it is not there.
+    """``path``, made if it is missing.
 
-    ``make(folder)`` is given an empty folder and returns what is to become ``path``. Raises
-    whatever ``make`` raises, and leaves nothing behind then.
+    ``make(folder)`` gets an empty folder and returns the content of ``path``. If ``make`` raises,
+    nothing is left behind.
     """
     if path.exists():
         return path

@@ -114,7 +114,7 @@ class SocketTarget:
     def shipped_configuration(self) -> str:
         """Raise :class:`SetUpFailed`: only some releases ship one that can be looked at."""
         raise SetUpFailed(
-            f"target {self.identity.name}: the configuration that its release ships is not known"
+            f"target {self.identity.name}: the configuration shipped with its release is unknown"
         )
 
     def trust(self, folder: Path) -> None:

@@ -149,7 +149,7 @@ class BadTarget(OneSentence):
 
 
 def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
-    """The target that ``text`` names; ``limits`` go before its file's. Raises BadTarget."""
+    """The target that ``text`` names; ``limits`` override those of its file. Raises BadTarget."""
     known = shipped_targets.paths()
     if text in known:
         return _from_file(known[text], text, limits)

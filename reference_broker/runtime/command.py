@@ -77,7 +77,7 @@ class SetUpFailed(Refusal):
     default=PROFILES[0],
     show_default=True,
     metavar="NAME",
-    help="The broker family to behave like.",
+    help="The broker family to imitate.",
 )
 @click.option(
     "--stomp",
@@ -147,14 +147,17 @@ class SetUpFailed(Refusal):
     help="Read memory and disk limits from standard input, as JSON lines.",
 )
 @click.option(
-    "--parent-pid", type=click.IntRange(1), metavar="PID", help="End when this process ends."
+    "--parent-pid",
+    type=click.IntRange(1),
+    metavar="PID",
+    help="End when the process with this id ends.",
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     help=(
-        "Keep pages and the journal here: what is durable survives. Without it pages are temporary."
+        "Keep pages and the journal here: durable data survives. Without it, pages are temporary."
     ),
 )
 def broker(

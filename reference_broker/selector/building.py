@@ -184,7 +184,7 @@ class Builder(Transformer[Token, Part]):
     def _compared(self, sign: str, left: Part, right: Part) -> Part:
         for operand in (left, right):
             if operand.kind is Kind.NULL:
-                raise Misuse(operand.at, "nothing is equal to NULL; write IS NULL or IS NOT NULL")
+                raise Misuse(operand.at, "NULL cannot be compared; write IS NULL or IS NOT NULL")
         return self._comparison(sign, left, right)
 
     def ordered(self, left: Part, sign: Token, right: Part) -> Part:

@@ -34,7 +34,9 @@ def in_one_sentence() -> Iterator[None]:
     except BadData as problem:
         raise OurError(str(problem)) from None
     except BrokenProcessPool:
-        raise OurError("a process that makes pages of cases ended; is there memory left?") from None
+        raise OurError(
+            "a process that makes pages of cases ended, possibly for lack of memory"
+        ) from None
     except problems() as problem:
         if unreadable := _UNREADABLE.search(_text(problem)):
             raise Refusal(unreadable[1]) from None

@@ -117,7 +117,7 @@ def requirements(browser: Browser) -> list[str]:
 
 
 def fragment(browser: Browser) -> str:
-    """Return the fragment of the page's address, behind #."""
+    """Return the fragment of the page's address, after #."""
     return str(browser.run("location.hash.slice(1)"))
 
 

@@ -31,7 +31,7 @@ QUIET = ms(300)
 
 @dataclass
 class Holder:
-    """A watched subscription: the messages it holds, and the account of what it may hold."""
+    """A watched subscription: the messages it holds, and an account of its window."""
 
     target: Bench
     peer: StompPeer

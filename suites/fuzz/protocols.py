@@ -283,12 +283,12 @@ def _grown(since: int) -> int:
 
 
 @click.command()
-@click.option("--inputs", type=int, help="End after so many inputs.")
+@click.option("--inputs", type=int, help="End after this many inputs.")
 @click.option("--seconds", type=float, help="End after this time; 60 if nothing else ends it.")
-@click.option("--seed", help="Any text; a fresh one by default.")
+@click.option("--seed", help="Any text; random by default.")
 @click.option("--family", "families", multiple=True, type=click.Choice(FAMILIES))
 @click.option("--keep/--no-keep", default=True, help="Write findings as vectors.")
-@click.option("--sockets", "over_sockets", is_flag=True, help="Over TCP, to brokers in processes.")
+@click.option("--sockets", "over_sockets", is_flag=True, help="Test broker processes over TCP.")
 def main(
     inputs: int | None,
     seconds: float | None,

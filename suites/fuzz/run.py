@@ -156,8 +156,10 @@ def _too_slow(*_: object) -> None:
 
 
 @click.command()
-@click.option("--inputs", default=20_000, show_default=True, help="Inputs over all readers.")
-@click.option("--seed", help="Any text; a fresh one by default.")
+@click.option(
+    "--inputs", default=20_000, show_default=True, help="Inputs for all readers together."
+)
+@click.option("--seed", help="Any text; random by default.")
 @click.option("--reader", "names", multiple=True, help="Only this reader; may be repeated.")
 @click.option("--keep/--no-keep", default=True, help="Write findings as vectors.")
 def main(inputs: int, seed: str | None, names: tuple[str, ...], keep: bool) -> None:

@@ -72,7 +72,7 @@ class WindowNotRefilled(Connection):
 
 
 class OrderLost(Queue):
-    """Messages that were not settled are put behind those that wait."""
+    """Unsettled messages go after the waiting ones."""
 
     def give_back(self, messages: list[Message]) -> None:
         for message in messages:

@@ -100,8 +100,8 @@ class Conversation:
         return Structure(name, {"connectionId": self.peer.name, **numbers})
 
     def play(self) -> None:
-        """Send every command with a number. Raises :class:`_Over` at the first one without its
-        usual answer."""
+        """Send every command with a number. Raises :class:`_Over` if one does not get its usual
+        answer."""
         session = self._id("SessionId", value=2)
         producer = self._id("ProducerId", sessionId=2, value=1)
         consumer = self._id("ConsumerId", sessionId=2, value=1)

@@ -47,9 +47,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Anomalies:
-    """The message that is lost, doubled, sent behind its successor; whose successor finds the
-    window full to the byte; and whether a silent connection is closed early. -1 and False:
-    none."""
+    """The message that is lost, duplicated, sent after its successor; whose successor finds the
+    window full to the byte; and whether a silent connection is closed early. -1 and False: none."""
 
     lost: int = -1
     doubled: int = -1

@@ -202,7 +202,7 @@ def restarts(folder: Path, profile: str, count: int, seed: int, tally: Tally) ->
 
 @click.command(context_settings={"show_default": True})
 @click.option("--restarts", "count", type=click.IntRange(1), default=2000)
-@click.option("--seed", default=1, help="All that the dice know.")
+@click.option("--seed", default=1, help="Seed of all random choices.")
 @click.option(
     "--profile", "profiles", type=click.Choice(list(NAMINGS)), multiple=True, default=list(NAMINGS)
 )

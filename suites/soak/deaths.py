@@ -401,7 +401,7 @@ class Chain:
             self._goes_on(load, "there was room")
 
     def _goes_on(self, load: Load, since: str) -> None:
-        """Every worker that waits for a confirmation gets one, or learns why not."""
+        """Check that every worker waiting for a confirmation gets one or an error."""
         waiting = {worker: worker.confirmed for worker in load.workers if worker.waits}
         until = time.monotonic() + GOES_ON_WITHIN_S
         while waiting and time.monotonic() < until and not self._broker.ended():
@@ -434,10 +434,10 @@ def run_chain(folder: Path, seed: int, runs: int, target: str) -> Chain:
 
 @click.command(context_settings={"show_default": True})
 @click.option("--target", type=click.Choice(sorted(FAMILIES)), default="reference")
-@click.option("--runs", type=click.IntRange(1), default=40, help="How often it is killed.")
-@click.option("--seed", default=1, help="All that the dice know.")
-@click.option("--jobs", type=click.IntRange(1), default=1, help="Brokers at the same time.")
-@click.option("--keep", type=click.Path(path_type=Path), help="Leave files and records there.")
+@click.option("--runs", type=click.IntRange(1), default=40, help="How often the broker is killed.")
+@click.option("--seed", default=1, help="Seed of all random choices.")
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Number of concurrent brokers.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Keep files and records there.")
 def main(target: str, runs: int, seed: int, jobs: int, keep: Path | None) -> None:
     """Kill a broker under load, and see whether it kept what it promised."""
     began = time.monotonic()

@@ -59,7 +59,9 @@ def one_run(target: str, seed: int, folder: Path) -> dict[str, str]:
 @click.command()
 @click.option("--target", default="reference-real", show_default=True)
 @click.option("--runs", type=click.IntRange(1), default=50, show_default=True)
-@click.option("--seed", default=1, show_default=True, help="Of the first run; each has its own.")
+@click.option(
+    "--seed", default=1, show_default=True, help="Seed of the first run; each later run adds 1."
+)
 @click.option("--burners", default=os.cpu_count() or 1, help="Processes that load the host.")
 def main(target: str, runs: int, seed: int, burners: int) -> None:
     """Exit 1 when a verdict flips between PASS and FAIL, or a case ends in an error of ours."""

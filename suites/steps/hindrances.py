@@ -2,7 +2,7 @@
 links that are slow or wrapped.
 
 A property that takes hindrances as a parameter holds during them and after them. Each is a context:
-it is there inside, and ends in its own way behind it.
+the hindrance lasts inside, and ends in its own way after it.
 """
 
 from __future__ import annotations

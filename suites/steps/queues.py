@@ -180,7 +180,7 @@ def subscribed_again(
 def left_in(target: Bench, queue: Destination, version: str, count: int) -> list[bytes]:
     """Return the bodies that a new consumer gets from the queue, where ``count`` are expected.
 
-    A sentinel sent behind them shows that the consumer is served and that the wait was long enough.
+    A sentinel sent after them shows that the consumer is served and that the wait was long enough.
     It is sent again if it does not arrive: a broker that has not yet noticed the end of a consumer
     in mode auto may have delivered the first one to that consumer.
     """

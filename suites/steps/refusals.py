@@ -131,8 +131,8 @@ def _ids(requirements: Requirements) -> tuple[str, ...]:
 
 
 def error_from(peer: StompPeer) -> Frame | None:
-    """Return the ERROR that answers what was sent last; None if the broker ends the connection
-    without one, goes on to answer a frame behind it, or answers nothing any more."""
+    """Return the ERROR that answers the last frame; None if the broker ends the connection without
+    one, answers a later frame, or no longer answers."""
     error = peer.watch_for(ERROR, within=QUIET)
     if error is not None or peer.ended is not None:
         return error

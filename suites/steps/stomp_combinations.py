@@ -283,8 +283,8 @@ class Play:
             subscription.arrived.append(number)
 
     def _collect(self, subscription: Subscription) -> bool:
-        """Take what arrives until the window is shut or all is there; what is behind that is judged
-        by :meth:`_take` at the next stop. Return False if it stalls: the rest is still judged."""
+        """Take messages until the window is closed or all have arrived; later ones are judged by
+        :meth:`_take` at the next stop. Return False if it stalls: the rest is still judged."""
 
         def is_over() -> bool:
             self._take()

@@ -61,13 +61,14 @@ class Victim:
             self._witness.message()
 
     def tell_on(self) -> None:
-        """A well-formed SEND behind the misdeed; nobody may serve it (:meth:`judge_failed`)."""
+        """Send a well-formed SEND after the violation; it must not be served
+        (:meth:`judge_failed`)."""
         self.socket.message(send_frame(self.to, b"behind"))
 
     def judge_failed(self, failed: str | tuple[str, ...], code: int | None, what: str) -> None:
         """The connection must have ended (``failed``), with a Close of that ``code`` first
-        (RFC6455-CLOSE-05), and what came behind must not have been served (RFC6455-CLOSE-07), as
-        far as the case cites these two."""
+        (RFC6455-CLOSE-05), and later frames must not have been served (RFC6455-CLOSE-07), as far as
+        the case cites these two."""
         target, socket = self.target, self.socket
         target.wait_until(lambda: socket.ended is not None, PATIENCE)
         ended = socket.ended

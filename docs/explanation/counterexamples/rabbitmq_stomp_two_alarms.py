@@ -35,7 +35,7 @@ def send(to: socket.socket, command: str, headers: dict[str, str], body: bytes =
 
 
 def answer(of: socket.socket) -> str:
-    """The next frame, empty when none came in time."""
+    """The next frame; empty if none arrived in time."""
     data = b""
     try:
         while b"\0" not in data:

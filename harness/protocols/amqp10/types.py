@@ -30,7 +30,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Constructor:
-    """Layout of the bytes behind a constructor code.
+    """Layout of the bytes after a constructor code.
 
     ``kind`` is fixed, variable, compound or array; ``width`` the bytes of the value (fixed) or of
     its size.
@@ -321,7 +321,7 @@ def _code(what: Value | Array, body: bytes | None) -> int:
 
 
 def _layout(code: int, what: Item, body: bytes | None = None) -> bytes:
-    """Encode the bytes behind the constructor ``code``; ``body`` has the items of a list, map or
+    """Encode the bytes after the constructor ``code``; ``body`` has the items of a list, map or
     array, if they are known."""
     shape = CONSTRUCTORS.get(code)
     if shape is None or isinstance(what, (Described, Raw)):
@@ -406,7 +406,7 @@ def _decode(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
 
 
 def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
-    """Read the bytes behind the constructor ``code``."""
+    """Read the bytes after the constructor ``code``."""
     shape = CONSTRUCTORS.get(code)
     if shape is None:
         raise Malformed(f"no constructor has the code 0x{code:02x}, before byte {at}")

@@ -44,7 +44,7 @@ _WRITERS: dict[str, Callable[[Any], bytes]] = {"simple": simple, "string": strin
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """Encode a value of ``kind``; a ``?`` behind it makes it nullable.
+    """Encode a value of ``kind``; a ``?`` after it makes it nullable.
 
     Raises ``ValueError`` for a number out of its range.
     """

@@ -37,7 +37,7 @@ def text_of(data: bytes) -> str:
 
 
 def utf(text: str) -> bytes:
-    """Text behind its length in two bytes. Raises ``ValueError`` for more than 65,535 bytes."""
+    """Text after its length in two bytes. Raises ``ValueError`` for more than 65,535 bytes."""
     data = java_utf8(text)
     if len(data) > 0xFFFF:
         raise ValueError(f"text of {len(data)} bytes; 65535 are the most")
@@ -45,7 +45,7 @@ def utf(text: str) -> bytes:
 
 
 def long_utf(text: str) -> bytes:
-    """Text behind its length in four bytes: the content of a text message."""
+    """Text after its length in four bytes: the content of a text message."""
     data = java_utf8(text)
     return len(data).to_bytes(4) + data
 
@@ -76,7 +76,7 @@ class Cursor(java_values.Cursor):
         return self.utf() if kind == "string" else self.take(self.value("int"))
 
     def utf(self) -> str:
-        """Text behind its length in two bytes."""
+        """Text after its length in two bytes."""
         return text_of(self.take(int.from_bytes(self.take(2))))
 
 

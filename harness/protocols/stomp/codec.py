@@ -33,8 +33,8 @@ _TRANSLATIONS = {version: str.maketrans(table) for version, table in _ESCAPES.it
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as it was read or is to be written. ``size`` counts every byte it occupied, its
-    NUL included, and the end of line that came directly behind the NUL in the same read."""
+    """One frame as it was read or is to be written. ``size`` counts every byte it occupied, its NUL
+    included, and the end of line that directly followed the NUL in the same read."""
 
     command: str
     headers: HeaderList = ()

@@ -45,7 +45,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Subscription:
-    """A consumer, and what it holds; ``mode`` is None where the recording began behind its
+    """A consumer, and what it holds; ``mode`` is None if the recording began after its
     SUBSCRIBE."""
 
     name: str

@@ -1,4 +1,4 @@
-"""The process behind an address, where it is one of this machine.
+"""The process behind an address, if it runs on this machine.
 
 What its threads wait for a core is then known as it is of a broker that brokerproof started, and a
 busy host makes no broker late that was in time.

@@ -320,7 +320,7 @@ class _Reader:
             named = [kind for kind in ("queue", "topic") if kind in entry.attrib]
             if len(named) != 1:
                 raise where.bad(
-                    "names no place, or two",
+                    "must name either a queue or a topic",
                     'write queue="NAME" or topic="NAME", with * and > as wildcards',
                 )
             name = words(

@@ -1,4 +1,4 @@
-"""Erlang terms as a configuration file has them: one term with a full stop behind it.
+"""Erlang terms as a configuration file has them: one term followed by a full stop.
 
 Lists, tuples, atoms, strings, binaries, numbers and characters; a term's line goes with it. What
 Erlang also reads but no configuration has (variables, maps, functions) is refused like anything
@@ -240,7 +240,7 @@ def _unescaped(token: str) -> str:
     except (ValueError, OverflowError):
         raise _BadToken(
             token,
-            "has an escape of no character",
+            "has an escape that denotes no character",
             "write one up to \\x{10FFFF}, no surrogate",
         ) from None
     return text

@@ -53,7 +53,7 @@ class DecodeError(Exception):
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
-    """Return the value that begins at ``at``, and the position behind it. Raises
+    """Return the value that begins at ``at``, and the position after it. Raises
     :class:`DecodeError`."""
     try:
         return value(data, at, DEPTH)
@@ -180,7 +180,7 @@ def _opened(data: bytes, at: int, width: int, depth: int) -> tuple[int, int, int
 
 def _items(data: bytes, at: int, end: int, count: int, depth: int) -> list[Any]:
     if count > end - at:
-        raise DecodeError(f"{count} elements cannot be in {end - at} bytes")
+        raise DecodeError(f"{count} elements do not fit into {end - at} bytes")
     items: list[Any] = []
     for _ in range(count):
         item, at = value(data, at, depth)
@@ -243,7 +243,7 @@ def _array(width: int) -> Reader:
         if reader is None or code == 0:
             raise DecodeError(f"no type has the constructor 0x{code:02x}")
         if count > (MOST_EMPTY if code in EMPTY else end - at):
-            raise DecodeError(f"{count} elements cannot be in {end - at} bytes")
+            raise DecodeError(f"{count} elements do not fit into {end - at} bytes")
         items = []
         for _ in range(count):
             item, at = reader(data, at, depth - 1)

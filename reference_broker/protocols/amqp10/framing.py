@@ -106,7 +106,7 @@ def pieces(payload: bytes, first: int, others: int) -> Iterator[bytes | memoryvi
 
 
 def decoded(body: bytes, known: dict[int, type[Composite]]) -> tuple[Any, int]:
-    """Return the performative at the start of ``body``, one of ``known``, and the position behind
+    """Return the performative at the start of ``body``, one of ``known``, and the position after
     it.
 
     Raises :class:`Refusal`.

@@ -38,7 +38,7 @@ _CONNECT = frozenset({"CONNECT", "STOMP"})
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Rules for reading frames. ``escapes`` maps the byte behind a backslash to the character of
+    """Rules for reading frames. ``escapes`` maps the byte after a backslash to the character of
     both; None: no escaping."""
 
     version: Version | None

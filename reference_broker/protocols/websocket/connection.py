@@ -174,7 +174,7 @@ class WebSocketConnection:
         self._shared.outbox.put(self._conn, data)
 
     def _end(self) -> None:
-        """Close the transport behind everything that was sent."""
+        """Close the transport after all pending output."""
         self._finish()
         self._shared.outbox.close(self._conn)
 

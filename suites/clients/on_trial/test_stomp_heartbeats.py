@@ -36,7 +36,7 @@ INTERVAL: Duration = ms(INTERVAL_MS)
 
 
 def still_receives(target: Bench, trial: StompTrial) -> None:
-    """Check that the client gets a message: the watched connection is in use."""
+    """Check that the client still gets messages on the watched connection."""
     subscription = trial.subscribe(id="control", destination="/queue/control")
     trial.server.deliver(subscription, b"control")
     trial.driver.expect(event_named("message", body="control"))

@@ -1,7 +1,7 @@
 """STOMP: a CONNECT and a few frames of a grammar with mistakes in it.
 
-A transcript leaves out what brokers may choose: ids, texts, further headers. An ERROR is the end:
-whether the connection closes behind it is left to the suite ``stomp.errors``.
+A transcript leaves out what brokers may choose: ids, texts, further headers. An ERROR ends a
+transcript: whether the connection then closes is judged by the suite ``stomp.errors``.
 """
 
 import random

@@ -259,7 +259,7 @@ def as_records(path: Path, mutants: Iterable[BytecodeMutant]) -> list[FateRecord
     "--sources",
     type=click.Path(path_type=Path, exists=True),
     envvar="BROKERPROOF_ARTEMIS_SOURCES",
-    help="A checkout of the release. Without one nothing is run.",
+    help="A checkout of the release; without it, nothing is run.",
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--most", type=int, default=300, show_default=True)

@@ -126,8 +126,7 @@ BEATS = "ARTEMIS-STOMP-ttl-9 STOMP12-HB-09 STOMP11-HB-09 STOMP12-HB-07"
 
 @hindered_liveness.skips(StompConnection, "_on_beat", breaks=BEATS)
 def heartbeats_end_with_a_stall(self, now):
-    """A heartbeat that is due while the peer does not read is left out, and with it all that
-    follow."""
+    """A heartbeat due while the peer does not read is omitted, as are all later ones."""
     return self._paused
 
 

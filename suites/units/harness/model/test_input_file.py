@@ -76,7 +76,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
         ("/dev/zero", "it is a device"),
         ("loop", "symbolic links"),
         ("none", "No such file"),
-        ("a\0b", "holds a NUL"),
+        ("a\0b", "contains a NUL"),
     ):
         with pytest.raises(BadInput, match=reason):
             input_file.read_bytes(tmp_path / name)

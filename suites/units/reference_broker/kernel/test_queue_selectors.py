@@ -90,7 +90,7 @@ class Plain:
 
 
 class ChoosyMachine(RuleBasedStateMachine):
-    """The queue and the plainest queue side by side: everybody gets the same messages in the same
+    """Compares the queue with the simplest possible one: every consumer gets the same messages in
     order."""
 
     @initialize()

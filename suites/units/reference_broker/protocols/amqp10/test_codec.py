@@ -34,14 +34,14 @@ from brokerproof.reference_broker.protocols.amqp10.encoder import encode
         ("98 00", "16 bytes begins"),
         ("c0 00 00", "leaves no room for the count"),
         ("c0 05 01 40", "5 bytes begins at 2, and only 2 are left"),
-        ("c0 02 05 40", "5 elements cannot be in 1 bytes"),
+        ("c0 02 05 40", "5 elements do not fit into 1 bytes"),
         ("c0 03 01 40 40", "the elements end at"),
         ("c0 02 01 52 05", "the elements end at"),
         ("d0 00000004 ffffffff", "4294967295 elements"),
         ("d0 ffffffff 00000000", "4294967295 bytes begins"),
         ("c1 02 01 40", "1 is odd"),
         ("c1 09 04 a10161 40 a10161 40", "has the key 'a' twice"),
-        ("e0 03 02 50 01", "2 elements cannot be in 1"),
+        ("e0 03 02 50 01", "2 elements do not fit into 1"),
         ("f0 00000005 7fffffff 40", "2147483647 elements"),
         ("e0 02 01 00", "end within"),
         ("e0 03 01 00 40", "end within"),
@@ -61,7 +61,7 @@ def test_bytes_that_are_no_value(raw: str, reason: str) -> None:
 def test_an_array_of_nothing_is_limited() -> None:
     most = b"\xf0" + (5).to_bytes(4) + MOST_EMPTY.to_bytes(4) + b"\x43"
     assert len(decode(most)[0]) == MOST_EMPTY
-    with pytest.raises(DecodeError, match="elements cannot be in"):
+    with pytest.raises(DecodeError, match="elements do not fit into"):
         decode(b"\xf0" + (5).to_bytes(4) + (MOST_EMPTY + 1).to_bytes(4) + b"\x43")
 
 
