@@ -81,7 +81,7 @@ class Deviation:
 
     @property
     def listed(self) -> ListedDeviation:
-        return ListedDeviation(self.case, self.requirement, self.reason, self.link)
+        return ListedDeviation(self.case, self.requirement, self.reason, self.link, self.sometimes)
 
 
 def load(path: Path, target: str | None = None) -> list[Deviation]:

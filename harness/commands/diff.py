@@ -345,7 +345,8 @@ def _lines(shown: list[Difference], moved: list[Shift]) -> Iterator[str]:
 
 def _word(change: Difference | Shift) -> str:
     a, b = change.verdicts
-    return "added" if a is None else "removed" if b is None else change.course.value.lower()
+    word = "neutral" if change.course is Course.SAME else change.course.value.lower()
+    return "added" if a is None else "removed" if b is None else word
 
 
 def _details(difference: Difference) -> Iterator[str]:

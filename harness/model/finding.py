@@ -33,6 +33,8 @@ class ListedDeviation:
     requirement: str
     reason: str
     link: str
+    sometimes: bool = False
+    """A race that need not show in every run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from brokerproof.harness.model.enums import StrEnum
+from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Impact, Verdict
 from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import LatestResult
-from brokerproof.harness.results.verdict import WORST_FIRST, is_met, is_unmet, merge
+from brokerproof.harness.results.verdict import WORST_FIRST, is_met, is_race, is_unmet, merge
 
 
 class Kind(StrEnum):
@@ -49,9 +50,9 @@ def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Cou
     fails now, its earlier behaviour is unknown. A new case with PASS, NOTE or SKIP changes nothing,
     nor does the removal of a case without a verdict on the broker (SKIP, ERROR, INCONCLUSIVE). Any
     other case on one side only is UNDECIDED. ``across`` two targets, SKIP means that one lacks a
-    capability, so a change to or from SKIP is UNDECIDED. On one target merge order decides, because
-    a lost capability is a loss."""
-    if a is b:
+    capability, so a change to or from SKIP is UNDECIDED; it is SAME if only B has it and keeps it
+    or is known not to. On one target merge order decides, because a lost capability is a loss."""
+    if a is b or (across and a is Verdict.SKIP and b in {*_KEPT, Verdict.KNOWN}):
         return Course.SAME
     if a is None:
         return Course.SAME if b in _KEPT or b is Verdict.SKIP else Course.UNDECIDED
@@ -105,7 +106,13 @@ class Difference:
 
     @property
     def course(self) -> Course:
-        return Course.WORSE if self.lost_service else course(*self.verdicts, across=self.across)
+        """The direction; a race that a list names is no change, although it shows on one side."""
+        if self.lost_service:
+            return Course.WORSE
+        findings = [side.result.findings for side in (self.a, self.b) if side is not None]
+        if {*self.verdicts} & _KEPT and any(map(is_race, findings)):
+            return Course.SAME
+        return course(*self.verdicts, across=self.across)
 
     @property
     def impact(self) -> Impact | None:
@@ -195,12 +202,13 @@ def shifts(
 ) -> list[Shift]:
     """The requirements whose worst verdict over all cases differs, ordered as by
     :func:`compare`."""
-    left, right = _worst(a, across), _worst(b, across)
+    a, b = list(a), list(b)
+    left, right, races = _worst(a, across), _worst(b, across), _races([*a, *b], across)
     shifted = []
     for key in left.keys() | right.keys():
         one, other = left.get(key, {}), right.get(key, {})
         was, now = (merge(verdicts.values()) if verdicts else None for verdicts in (one, other))
-        if was is not now:
+        if was is not now and not ({was, now} & _KEPT and key in races):
             shifted.append(Shift(key[1], key[0], was, now, one.keys() != other.keys(), across))
     order = list(Course)
     return sorted(
@@ -225,6 +233,15 @@ def exit_code(differences: Iterable[Difference], *, partial: bool = False) -> in
 
 def _verdict(latest: LatestResult | None) -> Verdict | None:
     return None if latest is None else latest.result.verdict
+
+
+def _races(results: Iterable[LatestResult], across: bool) -> set[tuple[str, str]]:
+    """The targets and requirements whose known deviations are all races."""
+    known: dict[tuple[str, str], list[JudgedFinding]] = defaultdict(list)
+    for latest in results:
+        for finding in latest.result.findings:
+            known["" if across else latest.result.target, finding.requirement].append(finding)
+    return {key for key, findings in known.items() if is_race(findings)}
 
 
 def _pairing(across: bool) -> Callable[[LatestResult], tuple[str, str]]:

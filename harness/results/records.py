@@ -94,7 +94,8 @@ class Result:
             texts += [finding.requirement, finding.detail]
             texts += [] if finding.uncertain is None else [finding.uncertain]
             if finding.deviation is not None:
-                texts += dataclasses.astuple(finding.deviation)
+                *listed, sometimes = dataclasses.astuple(finding.deviation)
+                texts += [*listed] if type(sometimes) is bool else [sometimes]
         return (
             all(isinstance(text, str) for text in texts)
             and type(self.attempts) is int

@@ -26,6 +26,7 @@ last."""
 
 NEVER_JUDGED = "the case never reached it"
 _ON_THE_BROKER = frozenset({Verdict.FAIL, Verdict.KNOWN, Verdict.WARN, Verdict.NOTE, Verdict.PASS})
+_QUIET = frozenset({Verdict.SKIP, Verdict.NOTE, Verdict.PASS})
 _VIOLATED = {
     Level.MUST: Verdict.FAIL,
     Level.DOC: Verdict.FAIL,
@@ -105,6 +106,14 @@ def is_met(findings: Iterable[JudgedFinding]) -> bool:
     return not is_unmet(found) and any(
         finding.seen is not Seen.NEVER_REACHED and finding.verdict in _ON_THE_BROKER
         for finding in found
+    )
+
+
+def is_race(findings: Iterable[JudgedFinding]) -> bool:
+    """True if all that is worse than NOTE or SKIP are known deviations that need not show."""
+    worse = [finding for finding in findings if finding.verdict not in _QUIET]
+    return bool(worse) and all(
+        finding.deviation is not None and finding.deviation.sometimes for finding in worse
     )
 
 

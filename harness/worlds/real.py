@@ -64,7 +64,10 @@ class _Socket:
         self._open = self._writable = True
         self._reading = True
         self._closing = False
-        self.remote = _place(connection.getpeername())
+        try:
+            self.remote = _place(connection.getpeername())
+        except OSError:  # it was reset at once
+            self.remote = "a closed connection"
         self.local = _place(connection.getsockname())
 
     @property

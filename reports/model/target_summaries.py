@@ -274,6 +274,7 @@ def _known(
     for finding in findings:
         if finding["verdict"] == "KNOWN":
             entry = ("case", "requirement", "reason", "link")
-            deviation = ListedDeviation(*(finding[f"deviation_{name}"] or "" for name in entry))
+            case, requirement, reason, link = (finding[f"deviation_{name}"] or "" for name in entry)
+            deviation = ListedDeviation(case, requirement, reason, link)
             known.setdefault((finding["run"], finding["target"]), Counter())[deviation] += 1
     return known

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from brokerproof.harness.model.finding import JudgedFinding
+from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.difference import Course, Kind, compare, course, exit_code, shifts
 from brokerproof.harness.results.records import LatestResult, Result, last_of_each
@@ -86,6 +86,21 @@ def test_between_two_brokers_a_missing_capability_is_not_worse() -> None:
         is Course.UNDECIDED
     )
     assert course(V.PASS, V.FAIL, across=True) is Course.WORSE
+    assert (
+        course(V.SKIP, V.PASS, across=True) is course(V.SKIP, V.KNOWN, across=True) is Course.SAME
+    )
+
+
+@pytest.mark.parametrize(("sometimes", "went"), [(True, Course.SAME), (False, Course.WORSE)])
+def test_a_listed_race_that_shows_on_one_side_is_no_change(sometimes: bool, went: Course) -> None:
+    listed = ListedDeviation("c*", "MUST-1", "It does.", "", sometimes)
+    shown = JudgedFinding("MUST-1", Seen.VIOLATED, verdict=V.KNOWN, deviation=listed)
+    a, b = [judged("c", V.PASS, HELD)], [judged("c", V.KNOWN, shown)]
+    assert [found.course for found in compare(a, b)] == [went]
+    assert [found.course for found in shifts(a, b)] == ([] if sometimes else [went])
+    worse = judged("c", V.FAIL, shown, JudgedFinding("MUST-1", Seen.VIOLATED, verdict=V.FAIL))
+    assert [found.course for found in compare(a, [worse])] == [Course.WORSE]
+    assert [found.course for found in shifts(a, [worse])] == [Course.WORSE]
 
 
 UNMET = JudgedFinding("MUST-1", Seen.UNMET, verdict=V.INCONCLUSIVE)

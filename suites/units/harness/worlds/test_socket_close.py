@@ -147,6 +147,15 @@ def test_a_write_that_fails_loses_nothing(
         assert how is WAYS[way]
 
 
+def test_a_connection_that_was_reset_before_it_is_taken_over_has_ended(broker: Broker) -> None:
+    connection, peer = socket.create_connection(broker.address), Peer()
+    broker.close("linger")
+    until_the_end_is_here(connection)
+    with closing(RealWorld({}, Canary())) as world:
+        world.attach(connection, peer)
+        assert ended(world, peer) == (b"", CloseHow.RESET)
+
+
 def test_a_half_close_that_fails_loses_nothing(broker: Broker) -> None:
     peer = Peer()
     with closing(RealWorld({"stomp": broker.address}, Canary())) as world:
