@@ -1,4 +1,4 @@
-"""A bench's AMQP 1.0 peers: raw, Proton and rhea."""
+"""A bench's AMQP 1.0 peers: raw and Proton."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from brokerproof.harness.worlds.tls import Certificate
 if TYPE_CHECKING:
     from brokerproof.harness.clients.proton_engine import ProtonPeer
     from brokerproof.harness.clients.proton_sockets import BlockingPeer, ContainerPeer
-    from brokerproof.harness.clients.rhea import RheaPeer
     from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 
 Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
@@ -115,22 +114,4 @@ class AmqpPeers(Connections):
         self.example_record.wire.unkept = "proton has sockets of its own"
         peer = kind(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
         peer.connect(**{"login": identity.login, "passcode": identity.passcode, **options})
-        return peer
-
-    def rhea(
-        self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
-    ) -> RheaPeer:
-        """rhea in its own process, connected; ``options`` are rhea's. Raises :class:`ControlFailed`
-        without Node.js."""
-        from brokerproof.harness.clients.rhea import RheaPeer
-
-        identity = self.target.identity
-        self.example_record.wire.unkept = "rhea has a socket of its own"
-        peer = RheaPeer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
-        known = {
-            "login": identity.login,
-            "passcode": identity.passcode,
-            "container_id": self._container(),
-        }
-        peer.connect(proves=proves, **{**known, **options})
         return peer

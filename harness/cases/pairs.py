@@ -1,0 +1,388 @@
+"""A client and a broker together. A driver makes a client library follow a scenario of
+``fixtures/pairs.toml`` while we relay and follow its connections. General rules judge the pair:
+signs of life in both directions, no message lost or doubled, no unexpected end, and a message
+passes afterwards."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from importlib.resources import files
+from string import Template
+from typing import Any, cast
+
+from brokerproof.harness.capture.conversion import FollowedConnection
+from brokerproof.harness.capture.reassembly import Bytes, Ended, Piece, Stream
+from brokerproof.harness.clients.client_event import event_named
+from brokerproof.harness.clients.driver import Driver, body_of, ready
+from brokerproof.harness.model.enums import CloseHow, RoutingType
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, ms, seconds
+from brokerproof.harness.oracles.pairs import BROKER, CLIENT, Pair
+from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Judge
+from brokerproof.harness.targets.client.target import ClientTarget
+from brokerproof.harness.targets.endpoint import Endpoint
+from brokerproof.harness.targets.external import queues
+from brokerproof.harness.targets.external.greeting import Credentials
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import host_of_amqp091
+from brokerproof.harness.trace.events import FrameReceived, FrameSent
+from brokerproof.harness.worlds.bounds import LimitReached
+from brokerproof.harness.worlds.world import Channel, Unreachable
+
+KNOWN = tomllib.loads((files("brokerproof.fixtures") / "pairs.toml").read_text("utf-8"))
+SCENARIOS: dict[str, dict[str, Any]] = KNOWN["scenario"]
+SIDES = (CLIENT, BROKER)
+INTERVAL: Duration = NS_PER_S
+TICK: Duration = ms(100)
+LATE: Duration = seconds(1)
+TRIES = 3
+
+
+class Cell(StrEnum):
+    KEPT, DEVIATES, CANNOT, UNDECIDED = "kept", "deviates", "cannot", "undecided"
+
+
+class _End(Exception):
+    def __init__(self, sentence: str, cell: Cell = Cell.DEVIATES) -> None:
+        super().__init__(sentence)
+        self.cell = cell
+
+
+@dataclass
+class _Half:
+    """Our end towards the client (side 0) or the broker (side 1)."""
+
+    line: Line
+    side: int
+
+    def bytes_arrived(self, at: Instant, data: bytes) -> None:
+        self.line.follow(Bytes(at, self.side, data))
+        self.line.pass_on(1 - self.side, data)
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        self.line.ends.append(self.side)
+        self.line.follow(Ended(at, self.side, how))
+        self.line.end(1 - self.side, how)
+
+
+class Line:
+    """A connection of the client that is relayed to the broker."""
+
+    def __init__(self, trial: PairTrial) -> None:
+        self._trial, self._world = trial, trial.world
+        stream = Stream(opener=0, distance=0)
+        for half in stream.halves:
+            half.begun = True
+        nobody = (bytes(4), 0)
+        self._followed = FollowedConnection(1, (nobody, nobody), self._world.now(), stream)
+        self.pair = Pair()
+        self.channels: list[Channel] = []
+        self.ends: list[int] = []
+        """Sides that ended it, in order."""
+        self.said: list[tuple[int, str]] = []
+        self.refusal = ""
+        self.is_over = False
+        """True if the scenario ended it."""
+        self._free = [0, 0]
+
+    def follow(self, piece: Piece) -> None:
+        for event in self._followed.take(piece):
+            self.pair.read(event)
+            if isinstance(event, FrameSent | FrameReceived):
+                self.said.append((isinstance(event, FrameReceived), event.command))
+                words = "; ".join(f"{name}: {value}" for name, value in event.headers if value)
+                if event.command in ("ERROR", "connection.close", "channel.close", "close"):
+                    self.refusal = self.refusal or f"{event.command} ({words[:200]})"
+
+    def pass_on(self, side: int, data: bytes) -> None:
+        size, gap = self._trial.pace
+        now = self._world.now()
+        if self._trial.is_mute:
+            return
+        for place in range(0, len(data), size or len(data)):
+            piece = data[place : place + (size or len(data))]
+            if self._free[side] >= now or size:
+                self._free[side] = max(now, self._free[side]) + gap
+                self._world.at(self._free[side], partial(self.channels[side].write, piece))
+            else:
+                self.channels[side].write(piece)
+
+    def end(self, side: int, how: CloseHow = CloseHow.RESET) -> None:
+        if not self._trial.is_mute and self.channels:
+            channel = self.channels[side]
+            act = channel.cut if how is CloseHow.RESET else channel.close
+            self._world.at(max(self._world.now(), self._free[side]), act)
+
+
+class PairTrial:
+    """A client and a broker in one scenario; ``name`` is that of their queue."""
+
+    def __init__(self, client: ClientTarget, broker: SocketTarget, name: str) -> None:
+        self._client, self._broker, self._name = client, broker, name
+        self._speech = KNOWN["speech"][client.identity.profile.name]
+        self.world = broker.world(0, None, lambda _: None)
+        self.lines: list[Line] = []
+        self.drivers: list[Driver] = []
+        self.pace, self.is_mute, self._is_blocked = (0, 0), False, False
+        self._faults: list[str] = []
+        self._tick_due = self.world.now()
+        self._sent: list[bytes] = []
+        self._missing, self._mode, self._keeps = 0, "", False
+        self._settled: set[int] = set()
+        self._returns: Counter[bytes] = Counter()
+        """How many more times a message may arrive."""
+        identity, of_stomp = broker.identity, self._speech["capability"] == "stomp"
+        parameters, spoken = identity.profile.parameters, client.identity.capabilities
+        self._acceptor = identity.default_acceptor if of_stomp else identity.default_amqp_acceptor
+        host = parameters.get("stomp_host") if of_stomp else host_of_amqp091(parameters)
+        place = str(parameters.get(self._speech["place"], "{name}"))
+        self._values: dict[str, Any] = {
+            **{"beat": 0, "beat_s": 0, "place": place.format(name=name)},
+            **{"vhost": host, "version": "1.2" if "stomp-1.2" in spoken else "1.1"},
+            **{"login": identity.login or "guest", "passcode": identity.passcode or "guest"},
+        }
+
+    def run(self, steps: list[str]) -> tuple[Cell, str]:
+        began = self.world.now()
+        try:
+            self._provide()
+            for step in [*steps, "send 1", "receive 1", "wait 1"]:
+                word, *values = step.split()
+                call: Callable[..., None] = getattr(self, f"do_{word}")
+                call(*(int(value) if value.isdigit() else value for value in values))
+            self._faults += self._amiss()
+        except _End as end:
+            if end.cell is Cell.CANNOT:
+                return Cell.CANNOT, str(end)
+            self._faults.append(str(end))
+        except ControlFailed as problem:
+            self._faults.append(f"{problem}{self._why()}")
+        except (LimitReached, SetUpFailed, Unreachable) as problem:
+            return Cell.UNDECIDED, str(problem)
+        finally:
+            late = self.world.lateness(began)
+            self.world.close()
+        said = "; ".join(self._faults[:3])
+        if said and late > LATE:
+            return Cell.UNDECIDED, f"the host was late by {late / NS_PER_S:.1f} s: {said}"
+        return (Cell.DEVIATES if said else Cell.KEPT), said
+
+    def _provide(self) -> None:
+        identity, capability = self._broker.identity, self._speech["capability"]
+        if lack := identity.lack_of({capability}):
+            raise _End(lack, Cell.CANNOT)
+        if capability != "stomp" and "amqp091" in identity.capabilities:
+            there = Endpoint("amqp", *self.world.endpoint(self._acceptor), None, None, None, {})
+            login = Credentials(self._values["login"], self._values["passcode"])
+            queues.declare(there, login, self._name, "classic")
+        self._broker.provide(self._name, RoutingType.ANYCAST)
+        self._tick()
+
+    def record(self, event: object) -> None:
+        """Keep no events: a cell is one sentence."""
+
+    def _accepted(self) -> tuple[_Half, Callable[[Channel], None]]:
+        line = Line(self)
+
+        def use(channel: Channel) -> None:
+            line.channels = [channel, self.world.open(self._acceptor, _Half(line, 1))]
+            self.lines.append(line)
+
+        return _Half(line, 0), use
+
+    def _tick(self) -> None:
+        now = self.world.now()
+        for line in [line for line in self.lines if not line.is_over]:
+            if self._is_blocked or now > self._tick_due + TICK:
+                for half in line.pair.halves.values():
+                    half.last = now  # what it sent is not read yet
+            self._faults += line.pair.pass_time(now)
+        self._tick_due = now + TICK
+        self.world.at(self._tick_due, self._tick)
+
+    def _act(self, what: str, *, waits: bool = False, **values: Any) -> None:
+        """Let the client do it; its commands are done in order, and a refusal is seen later."""
+        if what not in self._speech:
+            raise _End("the drivers of this protocol have no command for it", Cell.CANNOT)
+        known = {name: json.dumps(value) for name, value in (self._values | values).items()}
+        for line in self._speech[what]:
+            step = json.loads(Template(line).substitute(known))
+            if "saw" in step:
+                self.drivers[-1].expect(event_named(step["saw"]))
+                continue
+            self.drivers[-1].do(what := step.pop("do"), **step)
+            if waits:
+                self.drivers[-1].expect(event_named("did", do=what))
+
+    @property
+    def _messages(self) -> list[bytes]:
+        """What the application got over its last connection."""
+        return [body_of(event) for event in self.drivers[-1].reports("message")]
+
+    # the steps
+
+    def do_beat(self) -> None:
+        self._values |= {"beat": INTERVAL // ms(1), "beat_s": INTERVAL // NS_PER_S}
+        if self._speech.get("beating") in self._broker.endpoints:
+            self._acceptor = self._speech["beating"]
+
+    def do_connect(self) -> None:
+        """Start the application, or start it again."""
+        driver = Driver(cast(Judge, self), 0, "driver")
+        begun = self._client.begin_trial(self.world, driver, self._accepted)
+        driver.use(begun.driver)
+        self.drivers.append(driver)
+        ready(driver)
+        begun.loaded()
+        self._settled, self._missing = set(), 0
+        self._act("connect", waits=True, host=begun.host, port=begun.port)
+
+    def do_consume(self, mode: str, window: int = 100) -> None:
+        modes = self._speech["modes"]
+        self._keeps = mode != "auto"
+        self._mode = mode if mode in modes or self._keeps else "each"
+        if self._mode not in modes:
+            raise _End("the drivers of this protocol have no command for it", Cell.CANNOT)
+        self._act("consume", waits=True, mode=modes[self._mode], window=window)
+
+    def do_send(self, count: int, size: int = 10) -> None:
+        for _ in range(count):
+            body = b"%d " % len(self._sent)
+            self._sent.append((body + bytes(range(256)) * (size // 256 + 1))[:size])
+            self._act("send", body=base64.b64encode(self._sent[-1]).decode())
+
+    def do_receive(self, count: int, pause_ms: int = 0) -> None:
+        """Wait for so many more messages; with a pause acknowledge each after it."""
+        self._missing += count
+
+        def arrived() -> bool:
+            if not self._keeps and self._mode == "each":
+                self.do_settle(*range(1, len(self._messages) + 1))
+            return len(self._messages) >= self._missing
+
+        if not self.world.wait_until(arrived, self.world.now() + PATIENCE):
+            came = f"{len(self._messages)} of {self._missing} messages arrived in 10 s"
+            raise _End(f"{came}{self._why()}")
+
+    def do_serve(self, count: int, pause_ms: int) -> None:
+        """Acknowledge so many messages, each after a pause."""
+        for number in range(1, count + 1):
+            self.do_receive(1)
+            self.world.wait_until(lambda: False, self.world.now() + ms(pause_ms))
+            self.do_settle(number)
+
+    def do_settle(self, *numbers: int) -> None:
+        for number in numbers:
+            if number not in self._settled:
+                self._settled |= {number, *range(1, number if self._mode == "all" else 1)}
+                self._act("settle", message=number)
+
+    def do_reject(self, number: int) -> None:
+        self._settled.add(number)
+        self._returns[self._messages[number - 1]] = 99
+        self._act("reject", message=number)
+
+    def do_work(self, intervals: int) -> None:
+        self._act("work", waits=True, ms=intervals * INTERVAL // ms(1))
+
+    def do_wait(self, intervals: int) -> None:
+        self.world.wait_until(lambda: False, self.world.now() + intervals * INTERVAL)
+
+    def do_pace(self, size: int, gap_ms: int) -> None:
+        self.pace = (size, ms(gap_ms))
+
+    def do_block(self, held: int) -> None:
+        self._is_blocked = bool(held)
+        self.lines[-1].channels[0].hold_reading(bool(held))
+
+    def do_alarm(self, on: int) -> None:
+        if lack := self._broker.identity.lack_of({"alarms"}):
+            raise _End(lack, Cell.CANNOT)
+        (self._broker.raise_alarm if on else self._broker.clear_alarm)(self.world, "memory")
+
+    def do_cut(self) -> None:
+        self._give_up()
+        for side in (0, 1):
+            self.lines[-1].end(side)
+        if self.drivers[-1].watch_for(event_named("disconnected")) is None:
+            raise _End("the client does not report that its connection was reset")
+
+    def _give_up(self) -> None:
+        self.lines[-1].is_over = True
+        for number, body in enumerate(self._messages, 1):
+            self._returns[body] += self._mode != "auto" and number not in self._settled
+
+    def do_mute(self, on: int) -> None:
+        """Keep all connections open and pass nothing on."""
+        self.is_mute = bool(on)
+        self._give_up()
+
+    def do_notice(self) -> None:
+        """Check that each side ends a connection without the signs of life that it was promised:
+        within three intervals, and two seconds for those that look now and then."""
+        line, since = self.lines[-1], self.world.now()
+        dues = {side: line.pair.halves[SIDES[1 - side]].due for side in (0, 1)}
+        dues = {side: due for side, due in dues.items() if 0 < due <= 2 * INTERVAL}
+        if not dues:
+            raise _End("neither side promised signs of life as often as that", Cell.CANNOT)
+        for side, due in dues.items():
+            within, ended = 3 * due + seconds(2), partial(self._has_ended, line, side)
+            if not self.world.wait_until(ended, since + within):
+                silent = f"a connection that was silent for {within / NS_PER_S:g} s"
+                raise _End(f"{SIDES[side]} keeps {silent}; it was promised beats")
+
+    def _has_ended(self, line: Line, side: int) -> bool:
+        return side in line.ends or (not side and bool(self.drivers[-1].reports("disconnected")))
+
+    def do_leave(self) -> None:
+        self._give_up()
+        line, goodbye = self.lines[-1], self._speech["goodbye"]
+        self.drivers[-1].do("disconnect")
+        if not self.world.wait_until(lambda: bool(line.ends), self.world.now() + PATIENCE):
+            raise _End("the connection is open 10 s after the client was told to end it")
+        if (0, goodbye) not in line.said:
+            raise _End(f"the client ended the connection without {goodbye}")
+
+    # the judgement
+
+    def _why(self) -> str:
+        broken = [line for line in self.lines if not line.is_over]
+        ended = [f"{SIDES[line.ends[0]]} ended the connection" for line in broken if line.ends]
+        refused = [line.refusal for line in broken if line.refusal]
+        errors = ("failed", "error", "heartbeat-timeout")
+        told = [one.brief() for one in self.drivers[-1].inbox if one.step in errors]
+        return "".join(f"; {words}" for words in [*ended, *refused, *told[:1]])
+
+    def _amiss(self) -> list[str]:
+        """What is wrong after a scenario that came to its end."""
+        got = Counter(body_of(one) for each in self.drivers for one in each.reports("message"))
+        amiss = [
+            f"message {number} {f'arrived {got[body]} times' if got[body] else 'was lost'}"
+            for number, body in enumerate(self._sent)
+            if not 1 <= got[body] <= 1 + self._returns[body]
+        ]
+        amiss += [
+            f"{body[:40]!r} arrived, which nobody sent" for body in got if body not in self._sent
+        ]
+        return amiss + ([why.removeprefix("; ")] if (why := self._why()) else [])
+
+
+def judge(client: ClientTarget, broker: SocketTarget, scenario: str, name: str) -> tuple[Cell, str]:
+    """Judge a pair in a scenario: it deviates if it does so twice."""
+    seen = ""
+    for attempt in range(TRIES):
+        trial = PairTrial(client, broker, f"anycast.{name}-{scenario}-{attempt}")
+        cell, sentence = trial.run(SCENARIOS[scenario]["steps"])
+        if cell is Cell.KEPT and seen:
+            return Cell.UNDECIDED, f"once, but not again: {seen}"
+        if cell in (Cell.KEPT, Cell.CANNOT) or (cell is Cell.DEVIATES and seen):
+            break
+        seen = sentence if cell is Cell.DEVIATES else seen
+    return cell, sentence
