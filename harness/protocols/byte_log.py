@@ -1,8 +1,8 @@
 """The exact bytes of one example, kept in memory for a counterexample.
 
-The trace cuts long bodies and says what a frame meant; a maintainer who wants to see a failure
-again needs what was written and when. Only raw STOMP over TCP is kept: real clients have sockets of
-their own, and WebSocket masks.
+The trace cuts long bodies and records the meaning of frames; to reproduce a failure, a maintainer
+needs the written bytes and their times. Only raw STOMP over TCP is kept: real clients have their
+own sockets, and WebSocket masks.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class Expectation:
 class Arrivals:
     """Bodies that should have arrived, together, on some connections.
 
-    ``judged`` has each connection and how many of its MESSAGEs were judged: the last ones. Without
-    any, all MESSAGEs of the connection that was opened last were. Bodies in ``ignored`` do not
-    count. ``match`` "among others" allows any other body.
+    ``judged`` has each connection and how many of its last MESSAGEs were judged. If empty, all
+    MESSAGEs of the connection opened last were. Bodies in ``ignored`` do not count. ``match``
+    "among others" allows any other body.
     """
 
     want: tuple[bytes, ...]
@@ -114,8 +114,8 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A consumer window in bytes (0: one message, negative: none), the number of messages sent,
-    and True if an ACK settles all messages before its own too."""
+    """A consumer window in bytes (0: one message, negative: none), the number of messages sent, and
+    whether an ACK is cumulative."""
 
     window: int
     total: int
@@ -127,7 +127,7 @@ Shape: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One violated check: the sentence of its finding, and how many steps had happened by then."""
+    """One violated check: the sentence of its finding, and the number of steps before it."""
 
     requirements: tuple[str, ...]
     detail: str
@@ -138,8 +138,8 @@ class Violation:
 
 @dataclass
 class ByteLog:
-    """``mark`` is the part of destination names that no other example has; ``unkept`` says why
-    bytes are missing."""
+    """``mark`` is the part of destination names unique to this example; ``unkept`` says why bytes
+    are missing."""
 
     steps: list[Step] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)

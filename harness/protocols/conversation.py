@@ -4,8 +4,7 @@ the end.
 Rules every peer shares:
 
 * ``expect`` takes the first matching frame and leaves the others where they are, so every legal
-  interleaving passes. What can only mean failure (an ERROR, the end of the connection) ends the
-  wait at once.
+  interleaving passes. Certain failures (an ERROR, the end of the connection) end the wait at once.
 * An expectation either *proves* requirements (``proves=``) or is a control. A proof that fails is a
   violation by the broker. A control that fails is never FAIL: it is "precondition not met".
 * Every expectation has a time limit. Signs of life are never frames.
@@ -65,8 +64,8 @@ class Symptom(StrEnum):
 
 
 class ControlFailed(Exception):
-    """Something on which the case relies failed: its setup or a positive control. It says nothing
-    about the requirement."""
+    """Something on which the case relies failed: its setup or a positive control. This proves
+    nothing about the requirement."""
 
     def __init__(self, detail: str, symptom: Symptom = Symptom.REFUSED) -> None:
         super().__init__(detail)
@@ -96,7 +95,7 @@ class Judge(Protocol):
 
 
 class CaseClock(Protocol):
-    """The part of a bench that lets time pass and notes steps for the report."""
+    """The part of a bench that lets time pass and records steps for the report."""
 
     def now(self) -> Instant: ...
 
@@ -139,8 +138,8 @@ class Ended:
 
 
 class RecordedFaults(ForwardingChannel):
-    """Records what a client does to its link beside writing and closing: such a connection may end
-    for it."""
+    """Records a client's faults on its link other than writing and closing, which may end the
+    connection."""
 
     def __init__(self, channel: Channel, world: World, judge: Judge, conn: int) -> None:
         self._channel = channel
@@ -234,7 +233,7 @@ class Conversation(Generic[F]):
         return self._channel
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Hand raw bytes to the link, whatever they are."""
+        """Pass any bytes to the link."""
         now = self.world.now()
         if as_event:
             self.judge.record(
@@ -252,7 +251,7 @@ class Conversation(Generic[F]):
 
     @contextmanager
     def in_one_write(self) -> Iterator[None]:
-        """Hand all that is written within to the link in one piece at the end, so that the broker
+        """Pass everything written inside to the link in one piece at the end, so that the broker
         may read it at once."""
         self._pieces = []
         try:
@@ -272,14 +271,15 @@ class Conversation(Generic[F]):
     @property
     def answered_after(self) -> Duration:
         """How long after our last byte the broker's last one arrived; 0 if none did. Until then the
-        broker may not have read ours, and its timer for our silence not have begun."""
+        broker may not have read ours, nor started its timer for our silence."""
         if self.heard_at is None or self.spoke_at is None:
             return 0
         return max(0, self.heard_at - self.spoke_at)
 
     def overdue(self, promised: Duration) -> str | None:
         """Why a close for silence is no evidence against the broker: on a busy host we paused for
-        longer than we promised, or the broker may have heard us so late. None if neither is so."""
+        longer than promised, or the broker may have read our bytes that late. None if neither
+        applies."""
         if self.began_at is None or self.spoke_at is None:
             return None
         last = self.world.now() if self.ended is None else self.ended.at
@@ -293,7 +293,7 @@ class Conversation(Generic[F]):
         )
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
-        """End the connection from our side without a word: closed in order, or cut (RESET)."""
+        """End the connection from our side without a frame: in order, or by RESET."""
         self.judge.record(ConnectionAbandoned(at_ns=self.world.now(), conn=self.conn, how=how))
         if how is CloseHow.RESET:
             self.channel.cut()
@@ -303,7 +303,7 @@ class Conversation(Generic[F]):
     # expectations
 
     def take(self, what: Match[F]) -> F | None:
-        """The first matching frame that is already here, removed from the inbox."""
+        """Remove the first matching frame from the inbox and return it."""
         for position, frame in enumerate(self.inbox):
             if what.accepts(frame):
                 return self.inbox.pop(position)
@@ -314,8 +314,8 @@ class Conversation(Generic[F]):
     ) -> F:
         """Wait for the first frame that matches.
 
-        Raises :class:`Violated` (``proves`` given) or :class:`ControlFailed` when it does not come
-        ``within`` that time, when the connection ends, or when a fatal frame comes instead.
+        Raises :class:`Violated` (``proves`` given) or :class:`ControlFailed` if it does not arrive
+        ``within`` that time, if the connection ends, or if a fatal frame arrives instead.
         """
         until = self.world.now() + within
         frame = self.watch_for(what, within=within)
@@ -328,8 +328,8 @@ class Conversation(Generic[F]):
         return frame
 
     def watch_for(self, what: Match[F], *, within: Duration = PATIENCE) -> F | None:
-        """Like :meth:`expect` but answers None instead of raising: for cases in which several
-        outcomes are legal."""
+        """Like :meth:`expect` but returns None instead of raising, for cases with several legal
+        outcomes."""
 
         arrived = self.arrival(lambda frame: what.accepts(frame) or self.fatal(frame))
         self.world.wait_until(
@@ -358,8 +358,8 @@ class Conversation(Generic[F]):
         proves: Requirements | None = None,
         why: str = "",
     ) -> None:
-        """Let ``for_`` pass and expect no frame (or none that matches ``of``), and the connection
-        to stay."""
+        """Let ``for_`` pass and expect no frame (or none that matches ``of``) and an open
+        connection."""
 
         def disturbs(frame: F) -> bool:
             return of is None or of.accepts(frame) or self.fatal(frame)
@@ -383,7 +383,7 @@ class Conversation(Generic[F]):
     def expect_end(
         self, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Ended:
-        """Wait until the broker has ended the connection, whatever it says before."""
+        """Wait until the broker has ended the connection, whatever it sends before."""
         until = self.world.now() + within
         if not self.world.wait_until(lambda: self.ended is not None, until):
             unmet = Expectation(kind="end", words="the broker closes", conn=self.conn, until=until)
@@ -397,7 +397,7 @@ class Conversation(Generic[F]):
         return self.ended
 
     def instead(self) -> str:
-        """Return what arrived, for a sentence about what did not."""
+        """Return what arrived instead, for a sentence about a missing frame."""
         seen = "; ".join(self.words(frame) for frame in self.inbox[:3])
         more = f" and {len(self.inbox) - 3} more" if len(self.inbox) > 3 else ""
         end = f"the connection ended ({self.ended.how})" if self.ended is not None else ""

@@ -57,17 +57,17 @@ def protocol_header(id: int = 0, major: int = 0, minor: int = 9, revision: int =
 def encode_frame(
     type: int, channel: int, payload: bytes = b"", *, size: int | None = None, end: int = END
 ) -> bytes:
-    """A frame's bytes. ``size`` (of the payload) and ``end`` are right unless they are given."""
+    """A frame's bytes. ``size`` (of the payload) and ``end`` are correct unless given."""
     total = len(payload) if size is None else size
     return bytes((type,)) + channel.to_bytes(2) + total.to_bytes(4) + payload + bytes((end,))
 
 
 def encode_method(name: str, fields: Mapping[str, Any] | None = None) -> bytes:
-    """The payload of a method frame. Fields that are not given are 0, empty or false.
+    """The payload of a method frame. Missing fields are 0, empty or false.
 
-    Fields are named as in the specification or with underscores. Raises ``ValueError`` for a field
-    that the method does not have, and for a value that its type does not;
-    :class:`amqp091_values.Raw` is written as it is.
+    Fields are named as in the specification or with underscores. Raises ``ValueError`` for an
+    unknown field, and for a value outside its type; :class:`amqp091_values.Raw` is written as it
+    is.
     """
     table = BY_NAME[name]
     given = hyphened(fields)
@@ -137,12 +137,10 @@ def encode_content(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as it was read, or a protocol header. ``name`` is the method's, or one of those of
-    what is not a method.
+    """One frame as read, or a protocol header. ``name`` is the method's, or names another unit.
 
     ``fields`` are the method's or the content header's (``class-id``, ``weight``, ``body-size``,
-    and the properties that are there). ``payload`` is a body. ``size`` counts every byte of the
-    frame.
+    and the properties). ``payload`` is a body. ``size`` counts every byte of the frame.
     """
 
     name: str
@@ -197,7 +195,7 @@ class Reader(LengthPrefixedReader[Frame]):
 
 
 def read_payload(type: int, channel: int, data: bytes) -> Read:
-    """The whole frame ``data`` of a type and channel that are known already."""
+    """The whole frame ``data`` of a known type and channel."""
     payload = data[7:-1]
     if type == BODY:
         return Frame(CONTENT_BODY, {}, payload, channel, type, len(data))
@@ -264,8 +262,8 @@ def _content_header(payload: bytes) -> tuple[str, dict[str, Any]]:
 class Method:
     """A method with its content, or another unit (a protocol header, a stray frame).
 
-    ``properties`` and ``body`` are the content's; not ``complete`` when something else came in its
-    midst. ``size`` counts the bytes of all its frames, ``frames`` has those of each.
+    ``properties`` and ``body`` are the content's; not ``complete`` if another frame interrupted it.
+    ``size`` counts the bytes of all its frames, ``frames`` those of each.
     """
 
     name: str
@@ -292,7 +290,7 @@ class Method:
             return default
 
     def listed(self) -> FieldList:
-        """Channel, fields and properties as text: what traces hold of it."""
+        """Channel, fields and properties as text, for traces."""
         listed = [("channel", str(self.channel))]
         listed += [
             (name, values.words(value))
@@ -318,15 +316,14 @@ _USUAL = {"class-id": BASIC, "weight": 0}
 
 @dataclass(slots=True)
 class _Open:
-    """A method whose content is not complete; ``due`` bytes of it are to come, None before its
-    header."""
+    """A method whose content is incomplete; ``due`` bytes are missing, None before its header."""
 
     method: Method
     due: int | None = None
     parts: list[bytes] = field(default_factory=list)
 
     def add(self, frame: Frame) -> None:
-        """A content header, or the next body. More bytes than were promised end the content too:
+        """A content header, or the next body. More bytes than announced end the content too:
         nothing is judged here."""
         self.method = replace(
             self.method,

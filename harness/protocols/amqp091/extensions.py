@@ -1,7 +1,7 @@
 """Extensions of AMQP 0-9-1: what a client may send only to a broker that offers it.
 
-A sentence of the specification says nothing about a broker that refuses one of them. The names are
-those of capabilities (``fixtures/capabilities.toml``).
+A broker may refuse them without violating the specification. The names are those of capabilities
+(``fixtures/capabilities.toml``).
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 ended.
 
 Reads events one after the other, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
-tells the same facts. A queue is named by the routing key of what goes through the default exchange;
-what goes through another one may come to any number of queues and is named ``/exchange/NAME/KEY``,
-in what is published and in what is delivered alike. A subscription is ``CHANNEL:TAG``.
+yields the same facts. For the default exchange, a queue is named by the routing key; through
+another exchange, a message may reach any number of queues, and is named ``/exchange/NAME/KEY`` both
+when published and when delivered. A subscription is ``CHANNEL:TAG``.
 
-A message is confirmed by the broker's basic.ack in confirm mode, or by tx.commit-ok. That it was
-lost is certain only when it is known that there was a queue for it: it was mandatory and did not
-come back, or its own connection had declared the queue.
+A message is confirmed by the broker's basic.ack in confirm mode, or by tx.commit-ok. Its loss is
+certain only if a queue for it certainly existed: it was mandatory and not returned, or its own
+connection had declared the queue.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def queue_of(headers: Mapping[str, str]) -> str:
 
 @dataclass(slots=True)
 class _Channel:
-    """One channel. ``published`` counts from confirm.select on, None where that was not seen."""
+    """One channel. ``published`` counts from confirm.select on; None: not seen."""
 
     number: int
     published: int | None = None
@@ -299,7 +299,7 @@ class Amqp091FactReader:
                 yield replace(sent, confirmed=row.command == "basic.ack")
 
     def _returned(self, channel: _Channel, row: Row, key: Key) -> Iterator[Fact]:
-        """A message came back: it has no queue, and its confirmation says no more than that."""
+        """A message was returned: it has no queue, and its confirmation means nothing more."""
         queue = queue_of(row.headers)
         for tag, sent in channel.awaiting.items():
             if (sent.key, sent.queue) == (key, queue):

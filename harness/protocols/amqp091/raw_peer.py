@@ -1,9 +1,8 @@
 """A raw AMQP 0-9-1 peer: can speak correctly or send arbitrary bytes.
 
-Every verb fills in what a correct peer would say; :meth:`Amqp091Peer.send`,
-:meth:`Amqp091Peer.send_frame` and :meth:`Amqp091Peer.write` send what no verb would. What is
-written is recorded as the harness's own codec reads it, so bytes that are not a frame are recorded
-as such.
+Every verb fills in the values of a correct peer; :meth:`Amqp091Peer.send`,
+:meth:`Amqp091Peer.send_frame` and :meth:`Amqp091Peer.write` send anything else. Sent bytes are
+recorded as the harness's own codec reads them, so bytes that are not a frame are recorded as such.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[
 
 
 def require_channels(peer: Amqp091Peer, count: int) -> None:
-    """Raise :class:`ControlFailed` where the broker does not offer so many channels."""
+    """Raise :class:`ControlFailed` if the broker does not offer that many channels."""
     most = 0 if peer.tuned is None else int(peer.tuned["channel-max"])
     if 0 < most < count:
         words = f"the broker offers {most} channels on a connection, and this needs {count}"
@@ -116,7 +115,7 @@ class Amqp091Peer(Conversation[Method]):
         self.write(codec.protocol_header(id, major, minor, revision))
 
     def send_frame(self, type: int, channel: int, payload: bytes = b"", **lies: int) -> None:
-        """One frame; ``size`` and ``end`` may be given otherwise than they are."""
+        """One frame; ``size`` and ``end`` may be given wrongly."""
         self.write(codec.encode_frame(type, channel, payload, **lies))
 
     def send(
@@ -188,8 +187,7 @@ class Amqp091Peer(Conversation[Method]):
         frame_max: int | None = None,
         heartbeat: int | None = 0,
     ) -> None:
-        """Answer tune: what the broker said, except heartbeats (seconds), of which there are none
-        unless asked for."""
+        """Answer tune with the broker's values, except heartbeats (seconds), by default none."""
         tuned = self.tuned
         assert tuned is not None, "the broker's tune must arrive first"
         arguments = {"channel-max": channel_max, "frame-max": frame_max, "heartbeat": heartbeat}
@@ -252,8 +250,8 @@ class Amqp091Peer(Conversation[Method]):
         )
 
     def settle(self, channel: int = 1) -> None:
-        """A barrier: the broker has taken in all that was sent on ``channel`` before, and its
-        answers have come."""
+        """A barrier: the broker has processed everything sent earlier on ``channel``, and its
+        answers have arrived."""
         self.call(
             "exchange.declare",
             {"exchange": BARRIER, "type": "direct", "passive": True},
@@ -270,7 +268,7 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Method:
-        """Declare a queue, not durable unless told so; its answer has name, message-count and
+        """Declare a queue, by default not durable; its answer has name, message-count and
         consumer-count."""
         return self.call(
             "queue.declare", {"queue": queue, **fields}, channel=channel, proves=proves
@@ -281,7 +279,7 @@ class Amqp091Peer(Conversation[Method]):
         return int(self.declare(queue, channel=channel, passive=True)["message-count"])
 
     def publish(self, body: bytes, routing_key: str, **properties: Any) -> None:
-        """One message, as method and content; ``properties`` it as for :meth:`publication`."""
+        """One message, as method and content; ``properties`` are as for :meth:`publication`."""
         self.write(self.publication(body, routing_key, **properties))
 
     def publication(
@@ -295,7 +293,7 @@ class Amqp091Peer(Conversation[Method]):
         immediate: bool = False,
         properties: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """The bytes of one message, for several that are to be written in one go."""
+        """The bytes of one message, to write several at once."""
         fields = {
             "exchange": exchange,
             "routing-key": routing_key,
@@ -341,8 +339,7 @@ class Amqp091Peer(Conversation[Method]):
         )
 
     def deliveries(self, channel: int = 1) -> list[Method]:
-        """The deliveries on ``channel`` that are here already and nobody took, oldest first; they
-        are taken."""
+        """Take the deliveries on ``channel`` that have arrived, oldest first."""
         return self.taken("basic.deliver", channel)
 
     def taken(self, name: str, channel: int = 1) -> list[Method]:

@@ -1,9 +1,9 @@
 """Values of AMQP 0-9-1: fields of methods and of tables, both ways.
 
-What Python type a value has is decided by its type on the wire: byte to longlong and timestamp are
-``int``, bit is ``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. In tables the
-specification (4.2.5.5) and the brokers differ about the letters; these are the ones that RabbitMQ
-and its clients agree on. Texts that are not UTF-8 are kept with escapes.
+The type on the wire decides the Python type: byte to longlong and timestamp are ``int``, bit is
+``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. In tables the specification (4.2.5.5)
+and the brokers use different letters; these are those of RabbitMQ and its clients. Texts that are
+not UTF-8 are kept with escapes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _LETTERS = {
 
 
 class Malformed(Exception):
-    """Bytes that are not a value of the type that is due; one sentence."""
+    """Bytes that are not a value of the expected type; one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A value of a table by the letter of its type. ``value`` is ``bytes`` where the letter is
-    unknown: those bytes."""
+    """A value of a table with the letter of its type. For an unknown letter, ``value`` is the
+    bytes."""
 
     letter: str
     value: Any
@@ -49,14 +49,14 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes that are written in place of a field, whatever its type is."""
+    """Bytes written in place of a field of any type."""
 
     data: bytes
 
 
 def encode(value: Any, kind: str) -> bytes:
-    """``value`` as a field of type ``kind`` (no bit: those are packed). Raises ``ValueError`` for
-    what does not fit."""
+    """``value`` as a field of type ``kind`` (not bit: those are packed). Raises ``ValueError`` if
+    it does not fit."""
     if isinstance(value, Raw):
         return value.data
     if kind in _NUMBERS:
@@ -124,7 +124,7 @@ def typed(value: Any) -> Typed:
 
 
 def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
-    """The field of type ``kind`` (no bit) at ``at``, and where it ends. Raises
+    """The field of type ``kind`` (not bit) at ``at``, and where it ends. Raises
     :class:`Malformed`."""
     if kind in _NUMBERS:
         return _number(data, at, _NUMBERS[kind], kind)
@@ -138,7 +138,7 @@ def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
 
 
 def text(data: bytes) -> str:
-    """UTF-8, or as near as it gets."""
+    """UTF-8, with escapes for other bytes."""
     return data.decode("utf-8", "backslashreplace")
 
 

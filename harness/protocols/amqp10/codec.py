@@ -1,9 +1,9 @@
 """AMQP 1.0 frames, performatives and protocol headers: writes any given values and reads what a
 broker sends.
 
-Nothing here decides whether a broker is right. The reader keeps what it saw (channel, size,
-extended header, fields in whatever type they came) and names what it could not read; :func:`flaws`
-says where a frame differs from the table.
+Nothing here decides whether a broker is right. The reader keeps what it read (channel, size,
+extended header, fields of any type) and names what it could not read; :func:`flaws` lists
+differences of a frame from the table.
 
 Layout (part 2, 2.3): four bytes size, one data offset in words of four bytes, one type (0 AMQP, 1
 SASL), two channel; an extended header up to the data offset; a performative; a payload.
@@ -52,12 +52,11 @@ FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Described:
-    """A composite by name. A field may be plain Python where its type is known, else a value of its
-    own.
+    """A composite by name. A field may be plain Python if its type is known, else a typed value.
 
-    Fields are named as in the specification or with underscores. None leaves a field out; a
-    trailing one is not written at all, so ``NULL`` is how to write a null there. Raises
-    ``ValueError`` for a field the table does not have.
+    Fields are named as in the specification or with underscores. None omits a field; trailing ones
+    are not written at all, so use ``NULL`` to write a null there. Raises ``ValueError`` for a field
+    the table does not have.
     """
     composite_type = COMPOSITES[name]
     given = {key.replace("_", "-"): value for key, value in {**(fields or {}), **more}.items()}
@@ -78,7 +77,7 @@ def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any
 
 def typed(value: Any, kind: str) -> Item:
     """``value`` as a field of type ``kind`` (:mod:`brokerproof.harness.protocols.amqp10.tables`); a
-    value with a type of its own keeps it."""
+    typed value keeps its type."""
     if isinstance(value, (Value, Described, Array, Raw)):
         return value
     if value is None:
@@ -123,8 +122,7 @@ def _about(what: Item | None) -> Composite | None:
 
 
 def fields_of(what: Item | None) -> dict[str, Item]:
-    """The fields of a composite that are not null, by name; those beyond the table are called
-    ``field-N``."""
+    """The non-null fields of a composite by name; those beyond the table are called ``field-N``."""
     composite_type = _about(what)
     if composite_type is None or not isinstance(what, Described):
         return {}
@@ -151,9 +149,9 @@ def words(what: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as it was read, or a protocol header (``name`` is then ``protocol-header``).
+    """One frame as read, or a protocol header (``name`` is then ``protocol-header``).
 
-    ``fields`` are those that are not null. ``size`` counts every byte of the frame.
+    ``fields`` are the non-null ones. ``size`` counts every byte of the frame.
     """
 
     name: str
@@ -165,7 +163,7 @@ class Frame:
     extended: bytes = b""
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A field as plain Python, or ``default`` when it is null or absent."""
+        """A field as plain Python, or ``default`` if null or absent."""
         value = self.fields.get(name.replace("_", "-"))
         return default if value is None else types.plain(value)
 
@@ -177,8 +175,8 @@ class Frame:
         return types.plain(value)
 
     def part(self, name: str) -> dict[str, Any]:
-        """The fields of a composite field (source, error, state …) as plain Python; empty when it
-        is none."""
+        """The fields of a composite field (source, error, state …) as plain Python; empty for any
+        other field."""
         return {key: types.plain(item) for key, item in fields_of(self.fields.get(name)).items()}
 
     def kind(self, name: str) -> str | None:
@@ -187,7 +185,7 @@ class Frame:
 
     @property
     def condition(self) -> str | None:
-        """The condition of the error that the frame carries, if it carries one."""
+        """The condition of the frame's error, if any."""
         condition = self.part("error").get("condition")
         return None if condition is None else str(condition)
 
@@ -205,8 +203,7 @@ class Frame:
 
 
 def field_list(fields: Mapping[str, Item], channel: int) -> FieldList:
-    """Channel and fields as text: what traces hold of a frame. A role is ``sender`` or
-    ``receiver``."""
+    """Channel and fields as text, for traces. A role is ``sender`` or ``receiver``."""
     return (
         ("channel", str(channel)),
         *((name, _field_text(name, item)) for name, item in fields.items()),
@@ -244,7 +241,7 @@ def encode_frame(
     size: int | None = None,
     extended: bytes = b"",
 ) -> bytes:
-    """A frame's bytes. ``doff`` (words) and ``size`` (bytes) are right unless they are given.
+    """A frame's bytes. ``doff`` (words) and ``size`` (bytes) are correct unless given.
 
     ``extended`` is padded with zeros to a whole number of words.
     """
@@ -312,9 +309,8 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
         self.most = most
 
     def skip(self, size: int) -> int:
-        """Say that ``size`` bytes will never come. Those that lie within the payload of a
-        transfer count as zeros; return how many. If some are left, this reader is of no more
-        use."""
+        """Note that ``size`` bytes will never arrive. Those within the payload of a transfer count
+        as zeros; return how many. If some remain, this reader is no longer usable."""
         pending = bytes(self._pending)
         if self._broken or len(pending) < HEADER_SIZE:
             return 0

@@ -5,7 +5,7 @@ send with the fields it computes. The raw peer and the load client share it; onl
 transfers bypass its methods, for speed, and update the same attributes.
 
 Arithmetic of part 2, 2.5.6 and 2.6.7, modulo 2**32. Nothing is refused here: a field that
-contradicts the state is recorded as it was sent.
+contradicts the state is recorded as sent.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Link:
         )
 
     def granting(self, fields: Mapping[str, Any]) -> None:
-        """We are about to send these flow fields."""
+        """Note that we are about to send these flow fields."""
         if self.role is RECEIVER:
             base, credit = _int(fields.get("delivery-count")), _int(fields.get("link-credit"))
             if credit is not None:
@@ -111,7 +111,7 @@ class Link:
             self.drain = bool(_plain(fields.get("drain")))
 
     def on_frame(self, frame: Frame) -> Delivery | None:
-        """Take in the broker's frame on this link; return the delivery it completes."""
+        """Process the broker's frame on this link; return the delivery it completes."""
         match frame.name:
             case "flow":
                 self.available = frame.get("available", self.available)
@@ -125,7 +125,7 @@ class Link:
         return None
 
     def on_flow(self, delivery_count: int | None, credit: int) -> None:
-        """Take in the broker's flow state of this link."""
+        """Process the broker's flow state of this link."""
         if self.role is SENDER:
             at = self.initial_delivery_count if delivery_count is None else delivery_count
             self.credit = _signed(plus(at, credit) - self.delivery_count)
@@ -280,17 +280,17 @@ class Session:
                 self.by_their_handle[frame.get("handle", -1)] = link
 
     def released(self, link: Link) -> None:
-        """We sent detach: the handle is free again."""
+        """Note that we sent detach: the handle is free again."""
         if self.links.get(link.handle) is link:
             del self.links[link.handle]
 
     def theirs_released(self, link: Link) -> None:
-        """The broker sent detach."""
+        """Note that the broker sent detach."""
         if link.their_handle is not None:
             self.by_their_handle.pop(link.their_handle, None)
 
     def sending(self, link: Link, fields: Mapping[str, Any], *, first: bool) -> int:
-        """We are about to send these transfer fields; returns the delivery-id."""
+        """Note that we are about to send these transfer fields; return the delivery-id."""
         delivery = _int(fields.get("delivery-id")) if first else link.open_delivery
         delivery = self.next_delivery_id if delivery is None else delivery
         self.next_outgoing_id = plus(self.next_outgoing_id, 1)
@@ -316,7 +316,7 @@ class Endpoint:
         self._by_their_channel: dict[int, Session] = {}
 
     def on_frame(self, frame: Frame) -> None:
-        """Take in a frame the broker sent."""
+        """Process a frame from the broker."""
         if frame.name == "open":
             self.opened = frame
         elif frame.name == "begin":
@@ -362,7 +362,7 @@ class Endpoint:
         return session, fields
 
     def session_of(self, frame: Frame) -> Session | None:
-        """The session that a frame of the peer is about; ended, if that is its end."""
+        """The session of a frame from the peer; ended if the frame is its end."""
         session = self._by_their_channel.get(frame.channel)
         ending = (one for one in self.sessions.values() if one.ended is frame)
         return session or next(ending, None)

@@ -1,9 +1,9 @@
 """Context of the events of one AMQP connection: which session, which link, which delivery. No
 judgement here.
 
-Both sides are told apart by :class:`Side`: OURS sent what the trace calls sent, BROKER what it
-calls received. An oracle judges one side. The trace is as the harness saw it, so what the broker
-sends may have crossed what we sent: see :class:`Granted`.
+:class:`Side` distinguishes both sides: OURS sent what the trace calls sent, BROKER what it calls
+received. An oracle judges one side. The trace has the harness's order, so the broker's frames may
+have crossed ours: see :class:`Granted`.
 """
 
 from __future__ import annotations
@@ -139,10 +139,10 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A frame with the session and link that it belongs to, as far as it belongs to any.
+    """A frame with its session and link, if any.
 
-    ``answers``: it is the answer to a begin, attach, detach, end or open that the other side sent
-    at this position, so everything which that side sent before in this session has been read.
+    ``answers``: the position of the other side's begin, attach, detach, end or open that it
+    answers, so everything that side sent earlier in this session has been read.
     """
 
     position: int
@@ -153,7 +153,7 @@ class Placed:
 
 
 class Places:
-    """Follows begin, attach, detach and end, and says of each frame where it belongs."""
+    """Follows begin, attach, detach and end, and finds each frame's session and link."""
 
     def __init__(self) -> None:
         self.sessions: list[Session] = []
@@ -237,11 +237,11 @@ def placed(events: Iterable[Event], conn: int) -> list[Placed]:
 
 
 class Granted:
-    """A limit in serial numbers that one side grants the other, and that it may take back.
+    """A limit in serial numbers that one side grants the other, and may withdraw.
 
-    What it took back need not have arrived when the other used it. So the limit at any time is the
-    furthest of those that may still hold: the last one that the other side surely knew, and all
-    that came after.
+    A withdrawal may not have arrived when the other side used the limit. So the limit at any time
+    is the furthest of those that may still apply: the last one that the other side certainly knew,
+    and all later ones.
     """
 
     def __init__(self, limit: int, *, crossing: bool) -> None:
@@ -258,13 +258,13 @@ class Granted:
             self._limits = [(position, limit)]
 
     def known(self, position: int) -> None:
-        """Note that the other side surely knows every grant before ``position``."""
+        """Note that the other side certainly knows every grant before ``position``."""
         while len(self._limits) > 1 and self._limits[1][0] < position:
             del self._limits[0]
 
     def room(self, used: int) -> int:
-        """Return how much may still be used beyond ``used``, which never falls; 0 or less is
-        none."""
+        """Return how much may still be used beyond ``used``, which never decreases; 0 or less:
+        nothing."""
         rooms = [ahead(limit, used) for _, limit in self._limits]
         furthest = max(rooms)
         spent = next(n for n, room in enumerate(rooms) if room > 0 or room == furthest)

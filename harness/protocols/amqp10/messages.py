@@ -1,5 +1,4 @@
-"""The sections of an AMQP 1.0 message (part 3, 3.2), written and read without an opinion about
-them."""
+"""The sections of an AMQP 1.0 message (part 3, 3.2), written and read without judging them."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _SYMBOLIC = frozenset({"delivery-annotations", "message-annotations", "footer"})
 
 def section(name: str, value: Any) -> Described:
     """One section. ``value`` is a mapping of fields for header and properties, bytes for data, a
-    mapping for annotations and application-properties, anything else as the section has it."""
+    mapping for annotations and application-properties, anything else as the section requires."""
     if name in ("header", "properties"):
         return composite(name, value)
     if name in _SYMBOLIC:
@@ -37,14 +36,14 @@ def message(body: Any = b"", **sections: Any) -> bytes:
 
 
 def encode(sections: Iterable[Item]) -> bytes:
-    """The bytes of sections, in the order given, whatever they are."""
+    """The bytes of any sections, in the given order."""
     return b"".join(map(types.encode, sections))
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The sections that were read, in order. ``bare`` are the bytes from properties on to the end
-    of the body."""
+    """The sections as read, in order. ``bare`` are the bytes from properties to the end of the
+    body."""
 
     sections: tuple[tuple[str, Item], ...]
     bare: bytes
@@ -85,8 +84,8 @@ class Message:
 
 
 def read(payload: bytes) -> Message:
-    """The message that the payload is. Raises :class:`Malformed` for what is not a sequence of
-    known sections."""
+    """The message in a payload. Raises :class:`Malformed` for anything but a sequence of known
+    sections."""
     sections: list[tuple[str, Item]] = []
     bare_from = bare_to = at = 0
     while at < len(payload):

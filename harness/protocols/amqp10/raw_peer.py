@@ -1,8 +1,8 @@
 """A raw AMQP 1.0 peer: can speak correctly or send arbitrary bytes.
 
-Every verb fills in what a correct peer would say, from books that are kept as frames go out and
-come in; every field can be given otherwise (None leaves it out), and ``send`` with ``write`` send
-what no verb would. The books do not judge: a false number is entered as it was sent.
+Every verb fills in the values of a correct peer, from state that is updated with each frame sent
+and received; every field can be given differently (None omits it), and ``send`` and ``write`` send
+anything else. The state does not judge: a wrong number is recorded as sent.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ class AmqpConnection(Conversation[Frame]):
         extended: bytes = b"",
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """One frame with exactly these fields. ``doff``, ``size`` and ``type`` may lie; ``also``
-        has the last word on its bytes. What lies is recorded as bytes, not as a frame."""
+        """One frame with exactly these fields. ``doff``, ``size`` and ``type`` may be wrong;
+        ``also`` may change its bytes. A wrong frame is recorded as bytes, not as a frame."""
         body = codec.composite(performative, fields)
         kind = (
             (codec.SASL_FRAME if performative.startswith("sasl-") else codec.AMQP_FRAME)
@@ -206,7 +206,7 @@ class AmqpConnection(Conversation[Frame]):
         super().close_socket(how)
 
     def _keep_alive(self, every: Duration) -> None:
-        """Send an empty frame if nothing was sent for ``every``, and look again."""
+        """Send an empty frame if nothing was sent for ``every``, and check again."""
         if not self.keeps_alive or self.ended is not None:
             return
         assert self.spoke_at is not None
@@ -409,7 +409,7 @@ class AmqpConnection(Conversation[Frame]):
     def flow(
         self, link: Link | None = None, *, session: Session | None = None, **fields: Any
     ) -> None:
-        """Flow state of a session, or of a link with it: as the books have it, unless given
+        """Send the flow state of a session, or also of a link: the current state unless given
         otherwise."""
         session = link.session if link is not None else session or self.session
         filled = self.endpoint.flow(session, link, _hyphens(fields))
@@ -427,7 +427,7 @@ class AmqpPeer(AmqpConnection):
     def transfer(self, link: Link, payload: bytes = b"", **fields: Any) -> int:
         """One transfer frame of a delivery, unsettled unless ``settled``; returns its delivery-id.
 
-        Begins a new delivery, or goes on with the one whose last frame said ``more``.
+        Begins a new delivery, or continues the one whose last frame had ``more``.
         """
         delivery_id, filled = self.endpoint.transfer(link, _hyphens(fields))
         self.send("transfer", filled, payload, channel=link.session.channel)
@@ -443,7 +443,7 @@ class AmqpPeer(AmqpConnection):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Frame | None:
-        """A message in as many frames as the broker's max-frame-size asks for; unless ``settled``,
+        """A message in as many frames as the broker's max-frame-size requires; unless ``settled``,
         waits until the broker has accepted it and returns that disposition."""
         delivery = self.post(link, body, settled=settled, sections=sections)
         if settled:
@@ -470,9 +470,8 @@ class AmqpPeer(AmqpConnection):
         return delivery
 
     def settled(self, session: Session, delivery: int, state: str | None = None) -> Match[Frame]:
-        """Match a receiver's disposition that settles ``delivery``, among others perhaps, with that
-        outcome if one is given. :meth:`confirmed` does not care whether an earlier expectation took
-        it."""
+        """Match a receiver's disposition that settles ``delivery``, possibly among others, with
+        that outcome if given. :meth:`confirmed` also finds one that an earlier expectation took."""
 
         def accepts(candidate: Frame) -> bool:
             if (
@@ -503,7 +502,7 @@ class AmqpPeer(AmqpConnection):
         proves: Requirements | None = None,
     ) -> Frame:
         """Wait until the broker has settled what we sent, with that outcome; returns the
-        disposition, which may be about other deliveries too."""
+        disposition, which may cover other deliveries too."""
         failed = self.arrival(self.fatal)
         self.world.wait_until(
             lambda: bool(session.outcomes.get(delivery)) or self.ended is not None or failed(),
@@ -563,7 +562,7 @@ class AmqpPeer(AmqpConnection):
         return delivery
 
     def take_deliveries(self, link: Link | None = None) -> list[Delivery]:
-        """Every complete delivery (of ``link``) that nobody took, in order."""
+        """Take every complete delivery (of ``link``), in order."""
         taken = self.endpoint.take_deliveries(link)
         mine = {id(frame) for delivery in taken for frame in delivery.frames}
         self.inbox = [frame for frame in self.inbox if id(frame) not in mine]

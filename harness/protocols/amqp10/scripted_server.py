@@ -113,8 +113,7 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
     def deliver(
         self, link: Link, body: bytes = b"m", size: int | None = None, **fields: Any
     ) -> int:
-        """Send a message, in transfers of ``size`` bytes of it if that is given; return its
-        delivery-id."""
+        """Send a message, in transfers of ``size`` bytes if given; return its delivery-id."""
         payload = message(body)
         step = size or len(payload)
         starts = range(0, len(payload), step)

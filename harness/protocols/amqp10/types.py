@@ -4,9 +4,8 @@ A dumb codec (part 1 of the specification): :func:`encode` writes what it is giv
 shortest constructor unless one is forced; :func:`decode` keeps which constructor it saw.
 :class:`Raw` writes any bytes where a value belongs. Nothing here knows performatives.
 
-Plain Python stands for values as far as it can: ``plain`` of a uint is an int, of a symbol a str,
-of a map a dict. The other way round, :func:`item` refuses an int, because AMQP has twelve kinds of
-them.
+Plain Python represents values where possible: ``plain`` of a uint is an int, of a symbol a str, of
+a map a dict. Conversely, :func:`item` refuses an int, because AMQP has many integer types.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MOST_EMPTY = 100_000
 
 
 class Malformed(Exception):
-    """Bytes that are not a value: one sentence that says what is wrong, and at which byte."""
+    """Bytes that are not a value: one sentence with the error and its byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +102,8 @@ _ONLY = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of a primitive type. ``code`` forces a constructor, and after reading says which it
-    was; it does not count when values are compared.
+    """One value of a primitive type. ``code`` forces a constructor, or is the one that was read;
+    comparisons ignore it.
 
     ``value`` is None, bool, int, float, bytes (binary and decimals), str (string, symbol), UUID, a
     tuple of items (list), or a tuple of pairs of items (map: order and repeated keys are kept).
@@ -141,7 +140,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes to be written where a value belongs, whatever they are. Never read."""
+    """Any bytes to write where a value belongs. Never read."""
 
     data: bytes
 
@@ -192,8 +191,8 @@ def item(value: Any) -> Item:
     """Plain Python as a value: None, bool, str (a string), bytes, float (a double), UUID,
     sequences, mappings.
 
-    Raises ``TypeError`` for an int, which could be of any integer type, and for what AMQP has no
-    value for.
+    Raises ``TypeError`` for an int, which could be of any integer type, and for types without an
+    AMQP value.
     """
     match value:
         case Value() | Described() | Array() | Raw():
@@ -241,7 +240,7 @@ def _key(value: Any) -> Any:
 
 
 def text(what: Item) -> str:
-    """The value in words, for traces and sentences: numbers and names bare, bytes as hexadecimal
+    """The value as text, for traces and sentences: numbers and names plain, bytes as hexadecimal
     digits."""
     if isinstance(what, Value) and isinstance(what.value, (int, str)) and what.type != "boolean":
         return str(what.value)  # most of what frames carry
@@ -284,8 +283,7 @@ def encode(what: Item) -> bytes:
 
 
 def _body_of(what: Value | Array) -> bytes:
-    """The items of a list, map or array, which decide how it is written; nothing for any other
-    value."""
+    """The items of a list, map or array, which decide its encoding; nothing for other values."""
     if isinstance(what, Array):
         return _array_body(what)
     return _compound_body(what) if what.type in ("list", "map") else b""
@@ -389,8 +387,7 @@ def _array_body(what: Array) -> bytes:
 
 
 def decode(data: bytes, start: int = 0) -> tuple[Item, int]:
-    """The value that begins at ``start``, and where what follows it begins. Raises
-    :class:`Malformed`."""
+    """The value that begins at ``start``, and the position after it. Raises :class:`Malformed`."""
     return _decode(data, start, len(data), 0)
 
 

@@ -1,10 +1,10 @@
-"""Packets of Artemis's CORE protocol: writes whatever it is given, reads what either side sends.
-Judges nothing.
+"""Packets of Artemis's CORE protocol: writes any given values, reads what either side sends. Judges
+nothing.
 
-A connection begins with the seven letters of :data:`MAGIC` from the client. Then come packets: four
-bytes with the size of what follows, one with the type, eight with the channel, and the fields
-(:mod:`brokerproof.harness.protocols.core.tables`). Channel 0 is for signs of life and news of the
-cluster, 1 makes sessions, and each session has one of its own from 10 on.
+A connection begins with the seven letters of :data:`MAGIC` from the client. Then follow packets:
+four bytes with the size of the rest, one with the type, eight with the channel, and the fields
+(:mod:`brokerproof.harness.protocols.core.tables`). Channel 0 is for pings and cluster news, 1
+creates sessions, and each session has its own from 10 on.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ def encode_packet(
     version: int = NEWEST,
     size: int | None = None,
 ) -> bytes:
-    """A packet's bytes, with the fields that ``version`` has. ``size`` is right unless it is
-    given.
+    """A packet's bytes, with the fields that ``version`` has. ``size`` is correct unless given.
 
     Fields are named as in the tables or with underscores. Raises ``ValueError`` for a field that
     the packet does not have, and for a value that its type does not.
@@ -74,8 +73,8 @@ def _written(kind: str, value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One packet as it was read. ``size`` counts every byte. One whose type is in no table has the
-    name ``packet-CODE``."""
+    """One packet as read. ``size`` counts every byte. A packet of unknown type has the name
+    ``packet-CODE``."""
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -98,7 +97,7 @@ class Packet:
         return message
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """Channel and fields as text, those of the message included: what traces hold of it."""
+        """Channel and fields as text, including those of the message, for traces."""
         listed = [("channel", str(self.channel))]
         for name, value in self.fields.items():
             if isinstance(value, Message):
@@ -173,7 +172,7 @@ class Reader(LengthPrefixedReader[Packet]):
 
 
 def read_packet(data: bytes) -> Read:
-    """The whole packet ``data``. Fields of later versions are there if they are."""
+    """The whole packet ``data``, with any fields of later versions."""
     code, channel = data[4], int.from_bytes(data[5:PACKET_HEADER], signed=True)
     table = BY_CODE.get(code)
     if table is None:

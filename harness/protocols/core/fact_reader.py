@@ -1,14 +1,13 @@
 """Facts of one CORE connection, read from its packets: messages sent, deliveries, settlements.
 
 Reads events one after the other, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
-tells the same facts. What that calls a queue is here the address, since that is what stands in a
-message when it is sent and when it comes. A subscription is ``CHANNEL:CONSUMER``. Whether messages
-of an address are for one consumer or for all is known where a message or the making of a queue on
-the same connection says so.
+yields the same facts. Its queue is the address here, since both sent and delivered messages name
+that. A subscription is ``CHANNEL:CONSUMER``. Whether messages of an address are for one consumer or
+for all is known only if a message or the creation of a queue on the same connection says so.
 
-Sources: the packets of release 2.56.0 (:mod:`brokerproof.harness.protocols.core.tables`). A session
-that is closed gives back what its consumers hold, and what was only buffered by a client does not
-count as delivered: so it owes no mark.
+Sources: the packets of release 2.56.0 (:mod:`brokerproof.harness.protocols.core.tables`). A closed
+session returns the messages that its consumers hold, and messages only buffered by a client do not
+count as delivered, so they need no mark.
 """
 
 from __future__ import annotations

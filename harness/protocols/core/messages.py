@@ -6,9 +6,8 @@
     priority | properties
 
 The first field counts from the beginning of the packet that carries the message, so it is the
-body's length and 13. What a message costs a producer is the number of bytes of this encoding
-(ClientProducerImpl); what a delivery costs a consumer is that of the whole packet
-(ServerConsumerImpl).
+body's length and 13. A message costs a producer the bytes of this encoding (ClientProducerImpl); a
+delivery costs a consumer those of the whole packet (ServerConsumerImpl).
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ HEADERS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. ``expiration`` and ``timestamp`` are milliseconds since 1970, 0 for none; ``id``
-    is the broker's number."""
+    """One message. ``expiration`` and ``timestamp`` are milliseconds since 1970, 0: none; ``id`` is
+    the broker's number."""
 
     address: str | None
     body: bytes = b""

@@ -1,8 +1,8 @@
 """A raw peer for Artemis's CORE protocol: can speak correctly or send arbitrary bytes.
 
-It does by itself none of what Artemis's own client does about windows: no credit is asked for,
-given or spent unless a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send what no
-verb would. Channel 10 is the session's; a peer has one.
+Unlike Artemis' own client it does not manage windows: it requests, grants and spends credit only
+when a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send anything else. Channel 10
+is the session's; a peer has one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def packet(name: str, /, **fields: Any) -> Match[Packet]:
 
 
 def is_forced(packet: Packet) -> bool:
-    """True if ``each`` is the answer to a force-delivery, which is written like a message."""
+    """True if ``each`` is the answer to a force-delivery, which is encoded like a message."""
     return packet.name == "receive" and FORCED in packet.message.properties
 
 
@@ -104,7 +104,7 @@ class CorePeer(Conversation[Packet]):
         self.write(codec.encode_packet(name, fields, channel=channel, version=self.version))
 
     def beat(self, data: bytes = b"") -> None:
-        """A ping, which asks for the usual TTL; the broker sends it back."""
+        """A ping that requests the default TTL; the broker returns it."""
         self.ping()
 
     def ping(self, ttl_ms: int = TTL_MS) -> None:
@@ -138,8 +138,8 @@ class CorePeer(Conversation[Packet]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Packet:
-        """A session on channel 10 whose sends and acknowledgements count at once, unless ``fields``
-        say otherwise."""
+        """A session on channel 10 whose sends and acknowledgements take effect at once, unless
+        ``fields`` say otherwise."""
         arguments = {
             "name": name or f"session-{self.conn}",
             "session-channel": FIRST,
@@ -173,10 +173,10 @@ class CorePeer(Conversation[Packet]):
         return self.call("session-close", proves=proves)
 
     def settle(self) -> None:
-        """A barrier: the broker has taken in all that was sent before, and its answers have come.
+        """A barrier: the broker has processed everything sent earlier, and its answers have
+        arrived.
 
-        What is granted and delivered may still be on its way: it comes from other threads of an
-        Artemis.
+        Grants and deliveries may still be in transit: they come from other threads in Artemis.
         """
         self.call("queue-query", {"queue": "nowhere-at-all"}, answer="queue-query-response-v3")
 
@@ -192,8 +192,7 @@ class CorePeer(Conversation[Packet]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Packet:
-        """Make a queue at ``address`` (of the same name unless given), that stays when nobody uses
-        it."""
+        """Create a queue at ``address`` (by default of the same name) that persists when unused."""
         arguments = {
             "address": address or name,
             "queue": name,
@@ -219,7 +218,7 @@ class CorePeer(Conversation[Packet]):
         browse_only: bool = False,
         proves: Requirements | None = None,
     ) -> Packet:
-        """A consumer, without any credit; returns what the broker says of its queue."""
+        """Create a consumer without credit; return the broker's description of its queue."""
         fields = {
             "consumer": consumer,
             "queue": queue,
@@ -230,14 +229,13 @@ class CorePeer(Conversation[Packet]):
         return self.call("create-consumer", fields, answer="queue-query-response-v3", proves=proves)
 
     def credit(self, credits: int, consumer: int = 0) -> None:
-        """Credit for a consumer, in bytes; -1 takes the limit away, 0 takes what is left of the
-        credit away."""
+        """Credit for a consumer, in bytes; -1 removes the limit, 0 voids the remaining credit."""
         self.send("consumer-credits", {"consumer": consumer, "credits": credits})
 
     def acknowledge(
         self, delivered: Packet, *, one: bool = False, proves: Requirements | None = None
     ) -> None:
-        """Acknowledge all of its consumer's messages up to ``delivered``, or that ``one`` alone;
+        """Acknowledge all of its consumer's messages up to ``delivered``, or only that ``one``;
         wait for the answer."""
         fields = {
             "consumer": delivered["consumer"],
@@ -247,12 +245,12 @@ class CorePeer(Conversation[Packet]):
         self.call("acknowledge-one" if one else "acknowledge", fields, proves=proves)
 
     def close_consumer(self, consumer: int = 0) -> None:
-        """End a consumer; what it did not acknowledge goes back."""
+        """End a consumer; its unacknowledged messages return."""
         self.call("close-consumer", {"consumer": consumer})
 
     def flush(self, consumer: int = 0, *, within: Duration = PATIENCE) -> None:
-        """A barrier: all that ``consumer`` can be delivered has come. Its answer costs no credit,
-        and needs none."""
+        """A barrier: everything deliverable to ``consumer`` has arrived. Its answer neither costs
+        nor needs credit."""
         self._forced += 1
         forced = self._forced
         self.send("force-delivery", {"consumer": consumer, "sequence": forced})
@@ -265,22 +263,21 @@ class CorePeer(Conversation[Packet]):
         )
 
     def delivered(self, consumer: int = 0) -> list[Packet]:
-        """The messages for ``consumer`` that are here already and nobody took, oldest first; they
-        are taken."""
+        """Take the messages for ``consumer`` that have arrived, oldest first."""
         deliveries, expected = [], delivery(consumer)
         while (one := self.take(expected)) is not None:
             deliveries.append(one)
         return deliveries
 
     def all_delivered(self, consumer: int = 0) -> list[Packet]:
-        """Every message that can be delivered to ``consumer`` now; they are taken."""
+        """Take every message that can be delivered to ``consumer`` now."""
         self.flush(consumer)
         return self.delivered(consumer)
 
     # producers
 
     def request_credits(self, address: str, credits: int) -> None:
-        """Ask for credit to send to ``address``, in bytes."""
+        """Request credit to send to ``address``, in bytes."""
         self.send("request-producer-credits", {"credits": credits, "address": address})
 
     def granted(
@@ -301,7 +298,7 @@ class CorePeer(Conversation[Packet]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> None:
-        """Send ``message``, credit or no credit; wait for the answer unless told otherwise."""
+        """Send ``message``, even without credit; by default wait for the answer."""
         self._sent += 1
         fields = {"message": message, "requires-response": wait, "correlation": self._sent}
         self.send("send", fields)

@@ -1,8 +1,8 @@
 """The packets of Artemis's CORE protocol for sessions, queues, messages and flow control.
 
 Types are those of :mod:`brokerproof.harness.protocols.core.values`; ``message`` is a whole message,
-``rest`` every byte that is left. What is not here (large messages, XA, replication, clusters beyond
-the one packet that every client is sent) is read as a packet without fields.
+``rest`` all remaining bytes. Other packets (large messages, XA, replication, clusters beyond the
+one packet sent to every client) are read without fields.
 """
 
 from __future__ import annotations

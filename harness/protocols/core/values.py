@@ -1,12 +1,11 @@
 """The simple values of Artemis's CORE protocol (release 2.56.0, packages core.buffers and utils):
 in both directions.
 
-Numbers are big-endian and signed. Text comes in two ways, for no reason that a peer can see: a
-*simple string* is its length in bytes and then UTF-16 with the low byte first; a *string* is its
-length in characters and then, below :data:`SHORT` characters, UTF-16 with the high byte first,
-below :data:`LONG` a length of two bytes and UTF-8 as Java modifies it (:func:`modified_utf8`), and
-else a simple string. A *nullable* value is a byte that says whether there is one, and then the
-value.
+Numbers are big-endian and signed. Text has two forms, for no visible reason: a *simple string* is
+its length in bytes and then UTF-16 with the low byte first; a *string* is its length in characters
+and then, below :data:`SHORT` characters, UTF-16 with the high byte first, below :data:`LONG` a
+length of two bytes and UTF-8 as Java modifies it (:func:`modified_utf8`), and else a simple string.
+A *nullable* value is a byte that says whether there is one, and then the value.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def simple(text: str) -> bytes:
 
 
 def string(text: str) -> bytes:
-    """A string, in the way that its length asks for."""
+    """A string, in the form that its length requires."""
     units = text.encode("utf-16-be", "surrogatepass")
     count = len(units) // 2
     if count < SHORT:
@@ -116,8 +115,8 @@ class Property:
 
 
 def property_of(value: Any) -> Property:
-    """A Python value with the type it usually has. Raises ``ValueError`` for what no property can
-    be."""
+    """A Python value with the type it usually has. Raises ``ValueError`` for a value that cannot be
+    a property."""
     if isinstance(value, Property):
         return value
     for kind, name in _PLAIN:

@@ -1,11 +1,10 @@
-"""Commands of OpenWire, ActiveMQ's own protocol: writes whatever it is given, reads what either
-side sends. Judges nothing.
+"""Commands of OpenWire, ActiveMQ's own protocol: writes any given values, reads what either side
+sends. Judges nothing.
 
-A command is four bytes with the size of what follows, one with its type, and its fields
+A command is four bytes with the size of the rest, one with its type, and its fields
 (:mod:`brokerproof.harness.protocols.openwire.tables`) in the loose encoding. Both sides begin with
-WireFormatInfo, which is always written so; what its options would change later (tight encoding, a
-cache of structures, stack traces, no sizes) is not read here: a peer has to say that it wants none
-of it.
+WireFormatInfo, which is always loose; the effects of its options (tight encoding, a cache of
+structures, stack traces, no sizes) are not supported here: a peer must decline them.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ HEAD = 1024
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An exception: the name of its class in Java, and its words."""
+    """An exception: the name of its Java class, and its message."""
 
     kind: str
     words: str | None = None
@@ -110,8 +109,8 @@ class Structure:
         return self.name
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """Fields as text, those of the message included: what traces hold of it. Neither passwords
-        nor what is null."""
+        """Fields as text, including those of the message, for traces. Without passwords and null
+        fields."""
         listed: list[tuple[str, str]] = []
         for name, value in self.fields.items():
             if value is None or name in ("password", "content", "magic"):
@@ -170,7 +169,7 @@ def encode_command(
     """A command's bytes, with the fields that ``version`` has. ``size`` is right unless it is
     given.
 
-    A map may stand where its bytes belong. Raises ``ValueError`` for a field that the command does
+    A map may be given instead of its bytes. Raises ``ValueError`` for a field that the command does
     not have, and for a value that its type does not.
     """
     table = BY_NAME[name]

@@ -1,9 +1,9 @@
 """A raw peer for OpenWire, ActiveMQ's own protocol: can speak correctly or send arbitrary bytes.
 
-It does by itself none of what ActiveMQ's own client does: no window is kept to, nothing is
-acknowledged, no sign of life is sent unless a case says so. :meth:`OpenWirePeer.send` and
-:meth:`OpenWirePeer.write` send what no verb would. Ids are structures, and all of a peer have its
-one connection id.
+Unlike ActiveMQ's own client, it does nothing by itself: it respects no window, acknowledges nothing
+and sends no KeepAliveInfo unless a case says so. :meth:`OpenWirePeer.send` and
+:meth:`OpenWirePeer.write` send anything else. Ids are structures, and all ids of a peer have its
+connection id.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class OpenWirePeer(Conversation[Structure]):
     def send(
         self, name: str, fields: Mapping[str, Any] | None = None, *, response: bool = False
     ) -> int:
-        """One command; returns its number, which is its own unless ``fields`` have one."""
+        """One command; returns its number, a new one unless given in ``fields``."""
         all_fields = {
             "commandId": self._next("command"),
             "responseRequired": response,
@@ -195,8 +195,7 @@ class OpenWirePeer(Conversation[Structure]):
         self.write(codec.encode_command(WIRE_FORMAT, fields))
 
     def negotiate(self, *, proves: Requirements | None = None, **options: Any) -> Structure:
-        """Exchanges WireFormatInfos; from then on the smaller version is written. Returns the
-        broker's."""
+        """Exchanges WireFormatInfos; from then on uses the lower version. Returns the broker's."""
         self.wire_format(**options)
         theirs = self.expect(command(WIRE_FORMAT), proves=proves)
         self.version = min(self.version, theirs["version"])
@@ -240,11 +239,9 @@ class OpenWirePeer(Conversation[Structure]):
         self.send("ShutdownInfo")
 
     def settle(self, *, within: Duration = PATIENCE) -> None:
-        """A barrier: the broker has carried out all that was sent before, and its answers have
-        come.
+        """A barrier: the broker has executed everything sent earlier, and its answers have arrived.
 
-        ProducerAcks and messages may still be on their way: they come from other threads of an
-        ActiveMQ.
+        ProducerAcks and messages may still be in transit: they come from other threads in ActiveMQ.
         """
         self.request("FlushCommand", within=within)
 
@@ -294,13 +291,12 @@ class OpenWirePeer(Conversation[Structure]):
         return Structure(name, {**defaults, **fields})
 
     def publish(self, message: Structure, *, response: bool = False) -> int:
-        """Send ``message``, window or no window, and wait for nothing; return the command's
+        """Send ``message`` regardless of the window, without waiting; return the command's
         number."""
         return self.send(message.name, message.fields, response=response)
 
     def acks(self, producer: Structure) -> list[int]:
-        """The sizes of the ProducerAcks that are here already and nobody took, oldest first; they
-        are taken."""
+        """Take the ProducerAcks that have arrived; return their sizes, oldest first."""
         sizes, expected = [], command("ProducerAck", producerId=producer)
         while (one := self.take(expected)) is not None:
             sizes.append(int(one["size"]))
@@ -318,8 +314,7 @@ class OpenWirePeer(Conversation[Structure]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Structure:
-        """Make a consumer that is sent up to ``prefetch`` messages ahead of its acknowledgements;
-        return its id."""
+        """Create a consumer with up to ``prefetch`` unacknowledged messages; return its id."""
         value = self._next("consumer") if number is None else number
         made = Structure(
             "ConsumerId", {"connectionId": self.name, "sessionId": session, "value": value}
@@ -361,8 +356,7 @@ class OpenWirePeer(Conversation[Structure]):
             self.answered(number, proves=proves)
 
     def dispatched(self, consumer: Structure | None = None) -> list[Structure]:
-        """The messages for ``consumer`` that are here already and nobody took, oldest first; they
-        are taken."""
+        """Take the messages for ``consumer`` that have arrived, oldest first."""
         dispatches, expected = [], dispatch(consumer)
         while (one := self.take(expected)) is not None:
             dispatches.append(one)

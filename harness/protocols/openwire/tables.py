@@ -1,8 +1,7 @@
-"""The structures of OpenWire that have to do with connections, producers, consumers, messages and
-signs of life.
+"""The structures of OpenWire for connections, producers, consumers, messages and signs of life.
 
-Types are those of :mod:`brokerproof.harness.protocols.openwire.values`. What is not here (XA,
-journals, bridges of a network, discovery) is read as a structure without fields.
+Types are those of :mod:`brokerproof.harness.protocols.openwire.values`. Others (XA, journals,
+network bridges, discovery) are read without fields.
 """
 
 from __future__ import annotations

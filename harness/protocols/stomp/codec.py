@@ -1,8 +1,8 @@
 """A simple STOMP codec for peers that can misbehave: it writes any given values and reads what a
 broker sends.
 
-Nothing here decides whether a broker is right. The reader keeps what it saw (raw size, the order of
-headers, repeated ones) and names what it could not read; the suites judge.
+Nothing here decides whether a broker is right. The reader keeps what it read (raw size, the order
+of headers, repeated ones) and names what it could not read; the suites judge.
 
 Escapes by version: 1.0 has none; 1.1 has ``\\n``, ``\\c`` and ``\\\\`` (STOMP11-ENC-04 to -06); 1.2
 adds ``\\r`` (STOMP12-ENC-04). CONNECT, STOMP and CONNECTED are never escaped (STOMP11-ENC-03,
@@ -125,8 +125,7 @@ def encode(
 
 
 class Reader:
-    """Cuts what arrives into frames and ends of line. ``version`` may be set when CONNECTED said
-    it."""
+    """Cuts input into frames and ends of line. ``version`` may be set once CONNECTED states it."""
 
     def __init__(self, version: str = "1.0") -> None:
         self.version = version
@@ -139,8 +138,8 @@ class Reader:
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """The items completed by ``data``. The version is looked at per frame, so the caller may
-        change it between."""
+        """The items completed by ``data``. The version applies per frame, so the caller may change
+        it in between."""
         if self._broken:
             yield Unreadable(data, "follows bytes that were not a frame")
             return
@@ -155,9 +154,9 @@ class Reader:
                 return
 
     def skip(self, size: int) -> int:
-        """Say that ``size`` bytes will never come. Those that lie within a frame whose length was
-        announced count as zeros; return how many. If some are left, where the next frame begins is
-        not known: this reader is of no more use."""
+        """Note that ``size`` bytes will never arrive. Those within a frame of announced length
+        count as zeros; return how many. If some remain, the next frame cannot be found: this reader
+        is no longer usable."""
         head_end, start = self._head_end()
         if self._broken or head_end < 0:
             return 0

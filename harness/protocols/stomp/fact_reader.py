@@ -1,10 +1,10 @@
 """Facts of one STOMP connection, read from its frames: messages sent, deliveries and how they
 ended, windows overrun.
 
-Reads events one after the other and needs no plan of the case. What a recording cannot say is left
-open: an ACK whose receipt nobody asked for was *asked*, not settled; what was sent in a transaction
-is confirmed by the receipt of COMMIT. A connection on which bytes were written that are not a frame
-is *opaque*: what they said is unknown.
+Reads events one after the other and needs no plan of the case. Unknown facts are left open: an ACK
+without a requested receipt was *asked*, not settled; messages of a transaction are confirmed by the
+receipt of COMMIT. A connection on which the client wrote bytes that are not a frame is *opaque*:
+their meaning is unknown.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Subscription:
 
 @dataclass
 class StompFactReader:
-    """One connection while it is read. Memory is what is under way: held deliveries, and SENDs
-    without their receipt.
+    """One connection while it is read. Memory holds only held deliveries, and SENDs without their
+    receipt.
 
     ``windows``: SUBSCRIBE headers that request a window, with the unit each counts (``octets`` or
     ``messages``). ``window``: the window where SUBSCRIBE names none (None: not known).
@@ -110,7 +110,7 @@ class StompFactReader:
         """Yield every open fact as it stands, each once: the connection closed at ``when``, or the
         recording ended (None).
 
-        A consumer that sent DISCONNECT left at that instant: the broker may give what it held to
+        A consumer that sent DISCONNECT left at that instant: the broker may deliver its messages to
         another before the connection is closed.
         """
         self._ended = True
@@ -284,7 +284,7 @@ class StompFactReader:
 
 
 def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
-    """The names of what is held, in order, as far as ``token``."""
+    """The names of held messages, in order, up to ``token``."""
     covered = []
     for ack_id in held:
         covered.append(ack_id)
@@ -319,7 +319,7 @@ def _decided(fact: Sent | Delivered | Unsubscribed, aborted: bool) -> Fact:
 
 def anycast(headers: Mapping[str, str]) -> bool | None:
     """True if a destination is a queue (True) or a topic (False), by its headers or its name; None:
-    nothing tells."""
+    unknown."""
     routing = headers.get("destination-type", headers.get("subscription-type", ""))
     if routing:
         return routing == "ANYCAST"
@@ -330,8 +330,8 @@ def anycast(headers: Mapping[str, str]) -> bool | None:
 def window_asked(headers: Mapping[str, str], counting: Mapping[str, str]) -> tuple[int | None, str]:
     """The window that a SUBSCRIBE names, and what it counts: ``octets`` or ``messages``.
 
-    ``counting`` are the headers that mean a window to this family of brokers, with what each
-    counts. None: the frame names none that is a number.
+    ``counting`` has this family's window headers, with the unit of each. None: the frame names none
+    that is a number.
     """
     for name, unit in counting.items():
         text = headers.get(name, "")

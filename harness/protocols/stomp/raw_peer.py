@@ -1,4 +1,4 @@
-"""A raw STOMP peer: speaks correctly when asked to, and can send anything at all."""
+"""A raw STOMP peer: can speak correctly or send arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from brokerproof.harness.trace.events import RECORDED_BYTES, FrameSent
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A name to send to and subscribe to, and the headers by which this broker family learns what
-    it is."""
+    """A name to send to and subscribe to, with the headers that tell this broker family its
+    kind."""
 
     name: str
     send_headers: tuple[tuple[str, str], ...] = ()
@@ -111,7 +111,7 @@ class StompInbox(StompConversation):
         return tuple(fields)
 
     def take_messages(self) -> list[Frame]:
-        """Every MESSAGE that was not taken, in order."""
+        """Take every MESSAGE in the inbox, in order."""
         taken = [frame for frame in self.inbox if frame.command == "MESSAGE"]
         self.inbox = [frame for frame in self.inbox if frame.command != "MESSAGE"]
         return taken
@@ -145,7 +145,7 @@ class StompPeer(StompInbox):
         super()._unmet(detail, proves, unmet)
 
     def _never_confirmed(self, unmet: Expectation | None) -> str:
-        """Why the RECEIPT that was awaited never comes; empty if it may, or was none."""
+        """Why the awaited RECEIPT cannot arrive any more; empty if it can, or none was awaited."""
         if unmet is None or unmet.kind != "frame" or unmet.shape is None:
             return ""
         command, headers, _ = unmet.shape
@@ -169,7 +169,7 @@ class StompPeer(StompInbox):
     def send(
         self, command: str, headers: HeadersLike = (), body: bytes = b"", *, eol: bytes = b"\n"
     ) -> None:
-        """Send one frame with exactly these headers, escaped as this peer's version has it."""
+        """Send one frame with exactly these headers, escaped for this peer's version."""
         data = codec.encode(command, headers, body, version=self.version, eol=eol)
         listed = codec.header_list(headers)
         self._asked.update((value, command) for name, value in listed if name == "receipt")
@@ -221,10 +221,9 @@ class StompPeer(StompInbox):
         return self.connected
 
     def settle(self) -> None:
-        """A barrier: everything sent before has been processed by the broker (STOMP12-RCPT-01,
-        -03).
+        """A barrier: the broker has processed everything sent earlier (STOMP12-RCPT-01, -03).
 
-        An empty transaction with receipts, because it touches no destination in any version.
+        It is an empty transaction with receipts, which affects no destination in any version.
         """
         name = f"{self.transaction}-settle-{self.next_receipt()}"
         self.request("BEGIN", {"transaction": name})

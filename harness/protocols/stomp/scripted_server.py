@@ -1,5 +1,5 @@
-"""The other side of a STOMP connection, for clients on trial: a server that does what a case says,
-at the instant it says."""
+"""The server end of a STOMP connection, for clients on trial: it does what a case says, when it
+says so."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECTING = Match[Frame](
 
 
 class StompServer(Scripted[Frame], StompPeer):
-    """One connection that a client opened. What it sends is not checked, as with any raw peer."""
+    """One connection opened by a client. As with any raw peer, what it sends is not checked."""
 
     protocol = "STOMP.CLIENT"
 
@@ -34,7 +34,7 @@ class StompServer(Scripted[Frame], StompPeer):
         return frame.command == UNREADABLE
 
     def speak(self, version: str) -> None:
-        """Write and read headers as ``version`` has them."""
+        """Use the header escapes of ``version`` from now on."""
         self.version = version
         self._recorder.read_as(version)
 
@@ -49,7 +49,7 @@ class StompServer(Scripted[Frame], StompPeer):
         self.speak(version)
 
     def answer_receipt(self, asked: Frame) -> None:
-        """Send the RECEIPT that ``asked`` asks for, if it does."""
+        """Send the RECEIPT that ``asked`` requests, if any."""
         receipt = asked.get("receipt")
         if receipt is not None:
             self.send("RECEIPT", {"receipt-id": receipt})

@@ -1,4 +1,4 @@
-"""Turns the bytes a broker sends on a STOMP connection into events of the trace."""
+"""Converts the bytes that a broker sends on a STOMP connection to trace events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sentence."""
 class StompTraceRecorder:
     """Records what connection ``conn`` receives, read with the harness's own codec.
 
-    Clients record what they send themselves: frames, as they were meant.
+    Clients record their sent frames themselves, as intended.
     """
 
     def __init__(self, judge: Judge, conn: int, protocol: str = PROTOCOL) -> None:
@@ -29,7 +29,7 @@ class StompTraceRecorder:
         self._reader = codec.Reader()
 
     def read_as(self, version: str) -> None:
-        """Read headers as they are escaped in ``version`` from now on."""
+        """Use the header escapes of ``version`` from now on."""
         self._reader.version = version
 
     def on_bytes_received(self, at: Instant, data: bytes) -> Iterator[Frame]:
