@@ -266,12 +266,9 @@ class Session:
         return fields
 
     def _attached(self, frame: Frame) -> None:
+        name, role = frame.get("name"), frame.get("role")
         for link in self.links.values():
-            if (
-                link.name == frame.get("name")
-                and link.role is not frame.get("role")
-                and not link.attached
-            ):
+            if link.name == name and link.role is not role and not link.attached:
                 link.answer, link.their_handle = frame, frame.get("handle", -1)
                 if link.role is RECEIVER:
                     link.delivery_count = link.initial_delivery_count = frame.get(
