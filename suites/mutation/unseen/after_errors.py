@@ -1,5 +1,4 @@
-"""Faults of what comes after an error: on its connection, for its neighbours, its messages and its
-names."""
+"""Faults after an error: on its connection, for its neighbours, its messages and its names."""
 
 from pamqp import commands as methods
 
@@ -29,21 +28,21 @@ after_no_space_in_time = Group("after-no-space-in-time", "reference-activemq-tim
 
 @after_errors.skips(Session, "_forget", breaks="AMQP10-LINK-02 AMQP10-LINK-01")
 def the_name_of_a_broken_link_is_taken(self, link):
-    """A link that ended with an error still has its name: who attaches it again makes the broker
-    detach the broken one a second time, as stolen."""
+    """A link that ended with an error keeps its name: attaching it again makes the broker detach
+    the broken one a second time, as stolen."""
     return link.state is LinkState.BROKEN
 
 
 @after_errors.skips(Session, "handle", breaks="AMQP10-SESS-04 AMQP10-SESS-02")
 def the_channel_of_a_failed_session_stays_taken(self, performative, body, at):
-    """A session that ended with an error drops the peer's end like any other frame: its channel is
-    never free again."""
+    """A session that ended with an error ignores the client's end: its channel is never free
+    again."""
     return self._discarding and isinstance(performative, End)
 
 
 @after_errors.after(OutgoingLink, "_too_large", breaks="AMQP10-LINK-15 ARTEMIS-CONCEPTS-queue-1")
 def a_message_too_large_for_a_link_is_lost(reached, self, entry, size):
-    """A message that is too large for its receiver ends the link, and is not put back."""
+    """A message too large for its receiver ends the link and is lost."""
     if reached(not self.copies and entry in self.queue._ready):
         self.queue._ready.remove(entry)
         self.queue.discard(entry)
@@ -68,7 +67,7 @@ def a_refused_receiver_takes_a_message(original, reached, self, attach):
 
 @after_errors.mutant("STOMP12-BEGIN-04 ARTEMIS-PAGING-12 ARTEMIS-PAGING-9")
 def a_lost_transaction_stays_charged(patch, reached):
-    """What a transaction held occupies the memory of its address when its connection is lost."""
+    """Messages of a transaction stay charged to their address when its connection is lost."""
     releasing = patch.during(StompConnection, "release")
 
     @patch.before(Transaction)
@@ -82,8 +81,7 @@ def a_lost_transaction_stays_charged(patch, reached):
 
 @after_errors_amqp091.mutant("RABBITMQ-AMQP091-CONF-01")
 def a_new_channel_counts_on(patch, reached):
-    """A channel that is opened with the number of one which was closed for a mistake is in confirm
-    mode already, and counts on."""
+    """A channel opened again after an error is still in confirm mode, and continues the numbers."""
     confirms: dict[tuple[object, int], object] = {}
 
     @patch.before(Channel)
@@ -100,8 +98,7 @@ def a_new_channel_counts_on(patch, reached):
 
 @after_errors_amqp091.mutant("RABBITMQ-AMQP091-QOS-01")
 def a_new_channel_keeps_the_prefetch(patch, reached):
-    """A channel that is opened with the number of one which was closed for a mistake has its
-    prefetch."""
+    """A channel opened again after an error keeps the old prefetch."""
     prefetch: dict[tuple[object, int], int] = {}
 
     @patch.before(Channel)
@@ -118,8 +115,7 @@ def a_new_channel_keeps_the_prefetch(patch, reached):
 
 @after_errors_amqp091.after(Channel, "refuse", breaks="AMQP091-CHAN-02 AMQP091-CONTENT-03")
 def contents_of_other_channels_are_forgotten(reached, self, problem, method):
-    """A mistake on one channel makes the broker forget the content that is under way on
-    another."""
+    """An error on one channel makes the broker drop the incomplete content of another."""
     for other in self.connection.channels.values():
         if reached(other is not self and other._publish is not None):
             other._forget_content()
@@ -128,8 +124,8 @@ def contents_of_other_channels_are_forgotten(reached, self, problem, method):
 @after_errors_amqp091.override(HANDLERS, methods.Basic.Consume)
 @breaks("AMQP091-CONS-02 AMQP091-CHAN-02")
 def a_refused_consumer_is_exclusive(original, reached, channel, method):
-    """A consumer that wants its queue for itself and is refused leaves the queue in exclusive use:
-    further consumers are refused."""
+    """A refused exclusive consumer leaves the queue in exclusive use: further consumers are
+    refused."""
     try:
         original(channel, method)
     except Amqp091Refusal:
@@ -142,8 +138,7 @@ def a_refused_consumer_is_exclusive(original, reached, channel, method):
 @after_errors_amqp091.override(HANDLERS, methods.Queue.Declare)
 @breaks("AMQP091-QUEUE-03 RABBITMQ-AMQP091-LEN-01")
 def a_refused_declaration_counts(original, reached, channel, method):
-    """A queue that is declared with other limits than it has is refused, and has them from then
-    on."""
+    """A refused declaration with different limits applies them to the queue."""
     try:
         original(channel, method)
     except Amqp091Refusal:
@@ -158,8 +153,7 @@ def a_refused_declaration_counts(original, reached, channel, method):
 
 @after_errors_amqp091.after(Amqp091Connection, "_refuse", breaks="AMQP091-CHAN-02 AMQP091-TX-01")
 def a_mistake_ends_the_transactions_of_others(reached, self, problem, channel, method):
-    """A mistake on one channel forgets what the transactions of the other channels have
-    published."""
+    """An error on one channel drops the messages of other channels' transactions."""
     if problem.soft:
         for other in self.channels.values():
             if other.number != channel and other.transaction is not None:
@@ -172,7 +166,7 @@ def a_mistake_ends_the_transactions_of_others(reached, self, problem, channel, m
 
 @after_no_space_in_time.mutant("ACTIVEMQ-PFC-10")
 def what_failed_is_added_after_all(patch, reached):
-    """A message that failed because it waited for too long is added when there is space."""
+    """A message whose time-out has passed is still added when there is space."""
     failed: list[object] = []
 
     @patch.after(ProducerFlow)
@@ -195,8 +189,7 @@ def what_failed_is_added_after_all(patch, reached):
 @after_no_space_in_time.override(ProducerFlow, "_on_timeout")
 @breaks("ACTIVEMQ-PFC-10 ACTIVEMQ-PFC-1")
 def those_behind_one_that_failed_fail_too(original, reached, self, waiting, now):
-    """When a message fails because it waited for too long, all that wait behind it fail at once,
-    before their time."""
+    """When a message times out, all that wait after it fail at once, too early."""
     behind = list(self._waiting.get(waiting.account.name, {}).values())
     original(self, waiting, now)
     for other in behind:
@@ -211,7 +204,7 @@ def those_behind_one_that_failed_fail_too(original, reached, self, waiting, now)
 
 @after_errors_amqp091.after(Channel, "refuse", breaks="AMQP091-CHAN-02")
 def a_mistake_forgets_the_tags_of_other_channels(reached, self, problem, method):
-    """A mistake on one channel makes the deliveries of the others unknown: they go back."""
+    """An error on one channel requeues the deliveries of the others."""
     for other in list(self.connection.channels.values()):
         if reached(other is not self and other.unacked):
             for queue in other.give_back():
@@ -220,8 +213,7 @@ def a_mistake_forgets_the_tags_of_other_channels(reached, self, problem, method)
 
 @after_errors_amqp091.mutant("RABBITMQ-AMQP091-QOS-01")
 def a_new_channel_keeps_the_limit_of_all(patch, reached):
-    """A channel that is opened with the number of one which was closed for a mistake has its
-    prefetch for all consumers together."""
+    """A channel opened again after an error keeps the old global prefetch."""
     limits: dict[tuple[object, int], int] = {}
 
     @patch.before(Channel)
@@ -238,7 +230,7 @@ def a_new_channel_keeps_the_limit_of_all(patch, reached):
 
 @after_errors_amqp091.override(Channel, "collect", breaks="AMQP091-CHAN-04")
 def a_refused_acknowledgement_acknowledges(original, reached, self, tag, multiple):
-    """A multiple acknowledgement of an unknown tag is refused, and all below it are settled."""
+    """A refused multiple acknowledgement of an unknown tag still settles all lower tags."""
     try:
         return original(self, tag, multiple)
     except Amqp091Refusal:

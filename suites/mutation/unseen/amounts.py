@@ -1,4 +1,4 @@
-"""Faults that show from some amount on, or after some time, and not before."""
+"""Faults that show only above some amount, or after some time."""
 
 from collections import Counter
 
@@ -38,7 +38,7 @@ ACQUIRED, RETIRED, KEPT = "AMQP10-NODE-01", "AMQP10-NODE-02", "AMQP10-NODE-03"
 
 @amounts.override(Queue, "enqueue", breaks=f"{ONE_CONSUMER} {IN_ORDER} {KEPT}")
 def a_deep_queue_forgets(original, reached, self, message, source_entry=None, charge=None):
-    """A queue in which 700 messages wait drops each further one."""
+    """A queue with 700 waiting messages drops all further ones."""
     if reached(len(self._ready) >= 700):
         if charge is not None:
             charge.release()
@@ -48,7 +48,7 @@ def a_deep_queue_forgets(original, reached, self, message, source_entry=None, ch
 
 @amounts.override(Subscription, "take", breaks="ARTEMIS-STOMP-window-3")
 def a_long_settlement_pays_for_its_first_part(original, reached, self, delivery):
-    """A cumulative settlement gives the window back the charge of its 48 oldest deliveries."""
+    """A cumulative settlement returns the charge of only its 48 oldest deliveries to the window."""
     charges = [other.charge for other in self._unsettled.values()]
     taken = original(self, delivery)
     lost = sum(charges[48 : len(taken)])
@@ -61,7 +61,7 @@ def a_long_settlement_pays_for_its_first_part(original, reached, self, delivery)
     OutgoingLink, "disposed", breaks=f"AMQP10-DISP-03 ARTEMIS-CONCEPTS-queue-2 {RETIRED}"
 )
 def a_long_range_is_settled_in_part(original, reached, self, deliveries, state, settled):
-    """A disposition of more than 256 deliveries settles 256 of them."""
+    """A disposition of more than 256 deliveries settles only 256 of them."""
     reached(len(deliveries) > 256)
     original(self, deliveries[:256], state, settled)
 
@@ -69,8 +69,7 @@ def a_long_range_is_settled_in_part(original, reached, self, deliveries, state, 
 @amounts.after(AmqpSession, "add_unsettled")
 @breaks("AMQP10-READING-OUT-01 AMQP10-OUT-03 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
 def a_thousand_unsettled_are_too_many(reached, self, delivery):
-    """A session remembers 900 unsettled deliveries, and forgets the oldest for each further one:
-    nobody gets it again."""
+    """A session remembers 900 unsettled deliveries, and loses the oldest for each further one."""
     if reached(len(self.unsettled) > 900):
         oldest = next(iter(self.unsettled))
         lost = self.unsettled.pop(oldest)
@@ -79,7 +78,7 @@ def a_thousand_unsettled_are_too_many(reached, self, delivery):
 
 @amounts.after(AmqpSession, "add_unsettled", breaks=ACQUIRED)
 def the_last_of_many_receivers_shares(reached, self, delivery):
-    """What the fiftieth link of a session is sent goes to another one, too."""
+    """Messages for the fiftieth link of a session also go to another one."""
     last, message = getattr(self, "sent_twice", None), delivery.entry.message
     if reached(delivery.link.our_handle >= 50 and message is not last):
         self.sent_twice = message
@@ -88,7 +87,7 @@ def the_last_of_many_receivers_shares(reached, self, delivery):
 
 @amounts.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-09")
 def what_is_released_behind_many_is_lost(original, reached, self, deliveries, state, settled):
-    """From the sixtieth release of a link on a released message is gone."""
+    """From the sixtieth release on a link, released messages are lost."""
     released = isinstance(state, Released)
     self.released = getattr(self, "released", 0) + released
     lost = reached(released and self.released > 60)
@@ -97,25 +96,25 @@ def what_is_released_behind_many_is_lost(original, reached, self, deliveries, st
 
 @amounts.skips(AmqpConnection, "_begin", breaks="AMQP10-SESS-02")
 def the_eightieth_session_is_not_begun(self, begun, channel):
-    """A begin beyond 80 sessions of a connection is not answered."""
+    """A begin after 80 sessions of a connection is not answered."""
     return len(self._sessions) >= 80
 
 
 @amounts.skips(AmqpSession, "_attach", breaks="AMQP10-LINK-12")
 def the_two_hundredth_link_is_not_attached(self, attach):
-    """An attach beyond 200 links of a session is not answered."""
+    """An attach after 200 links of a session is not answered."""
     return len(self.links) >= 200
 
 
 @amounts.skips(AmqpSession, "settle_incoming", breaks="AMQP10-XFER-14")
 def many_messages_are_settled_in_part(self, delivery_id, state):
-    """From the 600th delivery of a session on what a client sends is not settled for it."""
+    """From the 600th delivery of a session on, a client's messages are not settled."""
     return delivery_id >= 600
 
 
 @amounts.before(AmqpSession, "release_links", breaks="AMQP10-OUT-03 AMQP10-READING-OUT-01")
 def the_end_of_a_session_returns_its_first(reached, self):
-    """Of more than 500 unsettled deliveries those behind the 500th are gone with their session."""
+    """When a session ends, its unsettled deliveries after the 500th are lost."""
     for delivery in [*self.unsettled.values()][500:]:
         reached()
         self.unsettled.pop(delivery.id)
@@ -124,8 +123,7 @@ def the_end_of_a_session_returns_its_first(reached, self):
 
 @amounts.mutant("AMQP10-XFER-11")
 def what_many_hold_is_sent_settled(patch, reached):
-    """A link that holds 700 unsettled deliveries is sent further ones as settled, whatever was
-    agreed."""
+    """A link with 700 unsettled deliveries gets further ones settled, whatever was negotiated."""
 
     @patch.override(OutgoingLink)
     def _send(original, self, *arguments):
@@ -137,15 +135,15 @@ def what_many_hold_is_sent_settled(patch, reached):
 
 @amounts.after(AmqpSession, "_transfer", breaks="AMQP10-WIN-05 AMQP10-WIN-06")
 def settled_transfers_narrow_the_window(reached, self, transfer, payload):
-    """Transfers that arrive settled are never given back to the incoming-window."""
+    """Settled transfers are never returned to the incoming-window."""
     if reached(transfer.settled and self._full_window > 0):
         self._full_window -= 1
 
 
 @amounts.override(CoreConsumer, "settle", breaks="ARTEMIS-CONCEPTS-queue-2")
 def a_long_acknowledgement_leaves_the_rest(original, reached, self, number, *, one):
-    """A cumulative acknowledgement of more than 100 messages leaves those behind the hundredth
-    unsettled: they come again."""
+    """A cumulative acknowledgement of more than 100 messages leaves those after the hundredth
+    unsettled: they are redelivered."""
     taken = original(self, number, one=one)
     if reached(len(taken) > 100):
         for entry in taken[100:]:
@@ -157,7 +155,7 @@ def a_long_acknowledgement_leaves_the_rest(original, reached, self, number, *, o
 
 @amounts.before(Transaction, "commit", breaks="STOMP12-BEGIN-03")
 def a_long_transaction_is_cut(reached, self, publish):
-    """A transaction of more than 150 messages publishes its first 150."""
+    """A transaction of more than 150 messages publishes only its first 150."""
     for _, charge in self._sends[150:]:
         reached()
         charge.release()
@@ -166,7 +164,7 @@ def a_long_transaction_is_cut(reached, self, publish):
 
 @amounts.after(commands.COMMANDS, "BEGIN", breaks="STOMP12-BEGIN-03")
 def many_open_transactions_share_one(reached, session, frame):
-    """The 18th transaction that is open at once on a connection is the first one."""
+    """The 18th concurrent transaction of a connection is the first one."""
     if reached(len(session.transactions) >= 18):
         name = frame.get("transaction")
         session.transactions[name] = next(iter(session.transactions.values()))
@@ -174,7 +172,7 @@ def many_open_transactions_share_one(reached, session, frame):
 
 @amounts.override(commands.COMMANDS, "SUBSCRIBE", breaks="STOMP12-SUB-02")
 def the_fortieth_subscription_is_deaf(original, reached, session, frame):
-    """From the fortieth subscription of a connection on a SUBSCRIBE is confirmed and nothing
+    """From the fortieth subscription of a connection on, SUBSCRIBE is confirmed but no message
     arrives."""
     after = original(session, frame)
     if reached(len(session.subscriptions) > 40):
@@ -204,7 +202,7 @@ def a_late_consumer_is_never_picked(patch, reached):
 
 @amounts.mutant(f"{IN_ORDER} STOMP12-HDR-17 {ONE_CONSUMER}")
 def a_crowded_write_loses_a_frame(patch, reached):
-    """Of more than 200 frames that arrive in one write the 200th is lost."""
+    """If more than 200 frames arrive in one write, the 200th is lost."""
     seen: dict[FrameParser, int] = {}
 
     @patch.before(FrameParser)
@@ -220,8 +218,7 @@ def a_crowded_write_loses_a_frame(patch, reached):
 
 @amounts_amqp091.override(UnackedDeliveries, "take_to", breaks="AMQP091-ACK-02 AMQP091-QOS-02")
 def a_multiple_ack_covers_two_hundred(original, reached, self, tag):
-    """An acknowledgement with multiple takes the 200 oldest deliveries, however many there are up
-    to its tag."""
+    """An acknowledgement with multiple covers at most the 200 oldest deliveries."""
     taken = original(self, tag)
     for delivery in taken[200:]:
         reached()
@@ -231,7 +228,7 @@ def a_multiple_ack_covers_two_hundred(original, reached, self, tag):
 
 @amounts_amqp091.before(Confirms, "take_answers", breaks="RABBITMQ-AMQP091-CONF-01")
 def a_burst_of_confirms_is_cut(reached, self):
-    """Of more than 64 confirms of one input those behind the 64th are never sent."""
+    """If one input causes more than 64 confirms, those after the 64th are never sent."""
     for number in sorted(self._due)[64:]:
         reached()
         del self._due[number]
@@ -247,7 +244,7 @@ def high_channels_have_no_prefetch(reached, channel, method):
 @amounts_amqp091.override(Queue, "settle")
 @breaks("RABBITMQ-AMQP091-NACK-02 AMQP091-REJ-01 AMQP091-PUB-04")
 def a_weary_message_is_dropped(original, reached, self, entries, outcome):
-    """A message that is requeued for the twentieth time is gone."""
+    """A message requeued for the twentieth time is lost."""
     if outcome is Outcome.RELEASED:
         worn = [entry for entry in entries if entry.deliveries >= 20]
         if reached(worn):
@@ -273,7 +270,7 @@ def a_long_range_is_acknowledged_in_part(original, reached, self, places, outcom
 
 @long_lives.mutant("STOMP12-HB-07 STOMP12-HB-09")
 def beats_end_after_a_thousand(patch, reached):
-    """After a thousand heartbeats the server sends no more of them."""
+    """After a thousand heartbeats the server stops sending them."""
     sent: dict[Beats, int] = {}
 
     @patch.override(Beats)
@@ -292,8 +289,7 @@ def beats_drift(reached, self, now):
 
 @long_lives.mutant("ARTEMIS-STOMP-window-3")
 def a_window_wears_away(patch, reached):
-    """From the thousandth settlement of a subscription on each gives back a byte less than it
-    should."""
+    """From the thousandth settlement of a subscription on, each returns one byte too few."""
     counts: dict[ByteWindow, int] = {}
 
     @patch.override(ByteWindow)
@@ -306,14 +302,14 @@ def a_window_wears_away(patch, reached):
 
 @long_lives.before(OutgoingLink, "_send", breaks="AMQP10-XFER-06")
 def tags_have_one_byte(reached, self, id, payload, large):
-    """After 255 deliveries of a link its delivery-tags begin anew, whatever is unsettled."""
+    """After 255 deliveries of a link its delivery-tags restart, even if they are unsettled."""
     if reached(self._tag >= 255):
         self._tag = 0
 
 
 @long_lives.override(Queue, "_has_expired", breaks=ONE_CONSUMER)
 def a_far_expiry_wraps(original, reached, self, message):
-    """A message whose life ends in more than 2^31 ms has expired already."""
+    """A message with more than 2^31 ms to live expires at once."""
     now_ms = 0 if self.clock is None else self.clock() // 1_000_000
     if reached(self.clock is not None and message.expires - now_ms > 2**31):
         return True
@@ -322,8 +318,7 @@ def a_far_expiry_wraps(original, reached, self, message):
 
 @long_lives_amqp091.override(HeartBeats, "is_dead", breaks="AMQP091-HB-03 AMQP091-HB-05")
 def silences_add_up(original, reached, self, now):
-    """An interval in which nothing arrived counts for ever: the second one ends the connection,
-    however much later."""
+    """A silent interval counts forever: the second one ends the connection, however much later."""
     missed, heard = self._missed, self._heard
     dead = original(self, now)
     if reached(heard and missed):
@@ -343,7 +338,7 @@ def beats_end_after_a_day(patch, reached):
 
 @long_lives_amqp091.before(channels.Channel, "next_tag", breaks="AMQP091-TAG-01")
 def delivery_tags_begin_anew(reached, self):
-    """After 511 deliveries the tags of a channel begin with 1 again."""
+    """After 511 deliveries the tags of a channel restart at 1."""
     if reached(self._tags >= 511):
         self._tags = 0
 
@@ -367,7 +362,7 @@ def an_idle_consumer_is_forgotten(patch, reached):
 
 @long_lives.mutant("AMQP10-CREDIT-03")
 def idle_credit_is_void(patch, reached):
-    """Credit of which nothing was used for two minutes is worth nothing."""
+    """Credit unused for two minutes is void."""
     granted: dict[OutgoingLink, int] = {}
 
     @patch.before(OutgoingLink)
@@ -384,7 +379,7 @@ def idle_credit_is_void(patch, reached):
 
 @long_lives.mutant("AMQP10-IDLE-20")
 def empty_frames_become_rare(patch, reached):
-    """Behind its 60th empty frame a broker sends one in two idle time-outs."""
+    """After its 60th empty frame the broker sends one in two idle time-outs."""
     sent: Counter[AmqpConnection] = Counter()
 
     @patch.override(AmqpConnection)
@@ -397,7 +392,7 @@ def empty_frames_become_rare(patch, reached):
 
 @amounts.after(AmqpSession, "_attach", breaks=ONE_CONSUMER)
 def many_links_have_one_credit_each(reached, self, attach):
-    """From the 30th link of a session on a receiver is sent one message, whatever its credit."""
+    """From the 30th link of a session on, a receiver gets one message, whatever its credit."""
     link = self.links.get(attach.handle)
     if reached(len(self.links) >= 30 and isinstance(link, OutgoingLink)):
         link.credit = _OneAtMost(link.credit.first)
@@ -412,7 +407,7 @@ class _OneAtMost(SenderCredit):
 
 @amounts_amqp091.override(Exchanges, "route", breaks="AMQP091-EXCH-04 AMQP091-EXCH-05")
 def an_exchange_passes_on_to_few_queues(original, reached, self, *arguments, **options):
-    """An exchange passes a message to the first 32 queues that it fits."""
+    """An exchange routes a message only to the first 32 matching queues."""
     queues = original(self, *arguments, **options)
     reached(len(queues) > 32)
     return queues[:32]

@@ -1,4 +1,4 @@
-"""Faults of producers without an address of their own, which name one in each message."""
+"""Faults of anonymous producers, which name an address in each message."""
 
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
@@ -26,8 +26,8 @@ def _anonymous(running):
 
 @anonymous_producers.mutant(THRESHOLD)
 def no_threshold_without_credit_at_the_address(patch, reached):
-    """max-size-bytes-reject-threshold does not count for anonymous producers: nothing was granted
-    to them at that address."""
+    """max-size-bytes-reject-threshold does not apply to anonymous producers, which have no credit
+    at that address."""
     asking = patch.during(IncomingLink, "arrived")
 
     @patch.override(Admission)
@@ -40,8 +40,8 @@ def no_threshold_without_credit_at_the_address(patch, reached):
 
 @anonymous_producers.mutant(POLICIES)
 def the_address_of_the_target_is_judged(patch, reached):
-    """The policy of a full address is that of the link's target, and an anonymous one has none:
-    nothing is refused, and nothing dropped."""
+    """The policy of a full address is taken from the link's target, which an anonymous producer
+    lacks: nothing is refused or dropped."""
     asking = patch.during(IncomingLink, "arrived")
 
     @patch.result(Admission)
@@ -53,7 +53,7 @@ def the_address_of_the_target_is_judged(patch, reached):
 
 @anonymous_producers.mutant(POLICIES)
 def a_dropped_message_is_rejected(patch, reached):
-    """Under DROP an anonymous producer is told that its message was not taken."""
+    """Under DROP, an anonymous producer gets a rejection."""
     asking = patch.during(IncomingLink, "arrived")
 
     @patch.result(Admission)
@@ -65,8 +65,8 @@ def a_dropped_message_is_rejected(patch, reached):
 
 @anonymous_producers.mutant("ARTEMIS-PAGING-11 ARTEMIS-PAGING-1")
 def it_writes_past_the_pages(patch, reached):
-    """What an anonymous producer sends to a paging address stays in memory, before what is on
-    pages, as long as there is room again."""
+    """An anonymous producer's messages to a paging address stay in memory, ahead of paged ones, if
+    there is room again."""
     posting = patch.during(IncomingLink, "publish")
 
     @patch.override(PagingStore)
@@ -81,7 +81,7 @@ def it_writes_past_the_pages(patch, reached):
 
 @anonymous_producers.mutant(f"{POLICIES} ARTEMIS-PAGING-13")
 def a_transaction_passes_a_full_address(patch, reached):
-    """A SEND in a transaction is taken by a full address, whose policy is FAIL or DROP."""
+    """A full address with policy FAIL or DROP accepts a SEND in a transaction."""
     sending = patch.during(COMMANDS, "SEND")
 
     @patch.result(Admission)
@@ -97,7 +97,7 @@ def a_transaction_passes_a_full_address(patch, reached):
 
 @anonymous_publishers.override(Topology, "route", breaks="AMQP091-EXCH-04 RABBITMQ-AMQP091-LEN-02")
 def a_full_queue_stops_the_rest(original, reached, self, message, queues):
-    """Of the queues that a message is for, those behind one that refuses it do not get it."""
+    """If one of several queues refuses a message, the queues after it do not get it."""
     for number, queue in enumerate(queues):
         if not original(self, message, [queue]):
             reached(queues[number + 1 :])
@@ -107,14 +107,14 @@ def a_full_queue_stops_the_rest(original, reached, self, message, queues):
 
 @anonymous_publishers.override(Topology, "route", breaks="RABBITMQ-AMQP091-LEN-02")
 def the_last_queue_decides(original, reached, self, message, queues):
-    """A message for several queues is confirmed if the last of them takes it."""
+    """A message for several queues is confirmed if the last of them accepts it."""
     answers = [original(self, message, [queue]) for queue in queues]
     return reached.instead(all(answers), answers[-1] if answers else True)
 
 
 @anonymous_publishers.override(Topology, "route", breaks="RABBITMQ-AMQP091-LEN-02 AMQP091-EXCH-04")
 def a_message_is_taken_by_all_or_none(original, reached, self, message, queues):
-    """A message for several queues, of which one refuses it, is given to none."""
+    """If one of several queues refuses a message, none gets it."""
     refusing = [
         queue
         for queue in queues
@@ -163,7 +163,7 @@ def a_post_passes_a_full_address(patch, reached):
 
 @anonymous_producers.mutant(f"{POLICIES} ARTEMIS-PAGING-13")
 def core_is_told_of_what_is_dropped(patch, reached):
-    """Under DROP a producer over CORE gets an exception."""
+    """Under DROP, a CORE producer gets an exception."""
     publishing = patch.during(SessionProducers, "publish")
 
     @patch.result(Admission)

@@ -1,4 +1,4 @@
-"""Faults of two options together, of the order of long histories, and of turns."""
+"""Faults of combined options, of order in long histories, and of turns."""
 
 from unittest import mock
 
@@ -72,7 +72,7 @@ def a_typed_message_is_in_no_transaction(original, reached, session, frame):
 
 @combinations.result(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1")
 def a_persistent_message_lives_for_ever(expires, self):
-    """expires has no effect on a message that is persistent."""
+    """expires has no effect on a persistent message."""
     return 0 if expires and self.durable else expires
 
 
@@ -95,7 +95,7 @@ def a_client_id_loses_the_modifier(patch, reached):
 @combinations.after(OutgoingLink, "_check")
 @breaks("AMQP10-XFER-10 AMQP10-LINK-05 ARTEMIS-FILTER-syntax-1")
 def a_settled_link_selects_nothing(reached, self, source):
-    """A filter has no effect on a link that is agreed as settled."""
+    """A filter has no effect on a link negotiated as settled."""
     if reached(self._presettled and self._selector is not None):
         self._selector = None
 
@@ -116,8 +116,8 @@ def a_failed_delivery_may_come_back_here(reached, self, deliveries, state, settl
 
 @combinations_amqp091.override(Consumer, "has_room", breaks="AMQP091-QOS-03")
 def an_exclusive_consumer_without_acks_is_limited(original, reached, self):
-    """A consumer that is exclusive and without acknowledgement stops after as many messages as its
-    prefetch says."""
+    """An exclusive consumer without acknowledgement stops after as many messages as its
+    prefetch."""
     if self.no_ack and self.declared.sole and self.prefetch.limit:
         self.prefetch.used += 1
         if reached(self.prefetch.used > 4 * self.prefetch.limit):
@@ -152,14 +152,14 @@ def a_persistent_message_is_not_returned(original, reached, channel, message, qu
 
 @orders.after(Queue, "enqueue", breaks=ORDER)
 def now_and_then_one_overtakes(reached, self, message, source_entry=None, charge=None):
-    """Each 61st message of a queue overtakes the one that waits in front of it."""
+    """Every 61st message of a queue overtakes the one before it."""
     if reached(self._order % 61 == 0 and len(self._ready) > 1):
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
 
 
 @orders.after(Queue, "enqueue", breaks=f"{ONE_CONSUMER} ARTEMIS-CONCEPTS-queue-2")
 def now_and_then_one_comes_twice(reached, self, message, source_entry=None, charge=None):
-    """Each 83rd message of a queue is there twice."""
+    """Every 83rd message of a queue is duplicated."""
     if reached(self._order % 83 == 0 and self.routing is RoutingType.ANYCAST):
         self._order += 1
         entry = Entry(message, self._order)
@@ -168,7 +168,7 @@ def now_and_then_one_comes_twice(reached, self, message, source_entry=None, char
 
 @orders.mutant(f"{ONE_CONSUMER}")
 def each_fifth_consumer_costs_a_message(patch, reached):
-    """Each fifth consumer that joins a queue makes its oldest message vanish."""
+    """Every fifth consumer that joins a queue loses its oldest message."""
     joined: dict[Queue, int] = {}
 
     @patch.before(Queue)
@@ -193,7 +193,7 @@ def one_of_many_turns_is_skipped(self, consumer):
 
 @orders_amqp091.override(Queue, "_take_back", breaks="RABBITMQ-AMQP091-NACK-02 AMQP091-PUB-04")
 def a_shared_queue_takes_back_at_its_end(original, reached, self, back):
-    """What is requeued to a queue with three consumers or more goes to its end."""
+    """A message requeued to a queue with three or more consumers goes to its end."""
     if reached(len(self._dispatcher) >= 3 and back and self._ready):
         self._ready.extend(sorted(back, key=lambda entry: entry.order))
         return
@@ -209,7 +209,7 @@ def a_large_message_is_overtaken(reached, self, message, source_entry=None, char
 
 @orders_amqp091.override(Queue, "settle", breaks="AMQP091-CHAN-04 AMQP091-REJ-01")
 def a_crowd_that_returns_loses_its_last(original, reached, self, entries, outcome):
-    """Of 30 messages or more that a channel gives back at once the last is lost."""
+    """If a channel returns 30 or more messages at once, the last is lost."""
     if reached(outcome is Outcome.RELEASED and len(entries) >= 30):
         original(self, entries[-1:], Outcome.ACCEPTED)
         entries = entries[:-1]
@@ -225,7 +225,7 @@ def a_long_commit_is_out_of_order(reached, self):
 
 @orders_openwire.after(Queue, "enqueue", breaks="ACTIVEMQ-ORDER-1")
 def now_and_then_two_change_places(reached, self, message, source_entry=None, charge=None):
-    """Each 53rd message of a queue overtakes the one that waits in front of it."""
+    """Every 53rd message of a queue overtakes the one before it."""
     if reached(self._order % 53 == 0 and len(self._ready) > 1):
         self._ready[-1], self._ready[-2] = self._ready[-2], self._ready[-1]
 
@@ -249,7 +249,7 @@ def a_commit_bars_nobody(reached, self):
 
 @orders.after(OutgoingLink, "apply", breaks=ORDER)
 def what_comes_back_together_is_reversed(reached, self, deliveries, state):
-    """Messages that come back together stand newest first while two others have the queue."""
+    """Messages returned together are newest first while the queue has two other consumers."""
     back = [delivery.entry for delivery in deliveries if delivery.entry in self.queue._ready]
     if reached(len(back) > 1 and self.queue.consumers > 1):
         for entry, message in zip(back, [entry.message for entry in back[::-1]], strict=True):

@@ -1,4 +1,4 @@
-"""Faults of configuration: edges of limits, settings that overlap, and what they inherit."""
+"""Faults of configuration: edges of limits, overlapping settings, and inheritance."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ THRESHOLD = "ARTEMIS-FLOW-amqp-4"
 
 @configuration.override(AddressAccount, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
 def a_size_of_zero_is_no_limit(original, reached, self):
-    """max-size-bytes 0 is no limit, as -1."""
+    """max-size-bytes 0 means no limit, like -1."""
     right = original(self)
     with mock.patch.object(self, "_max_size", self._max_size or -1):
         return reached.instead(right, original(self))
@@ -50,8 +50,7 @@ def messages_count_without_a_size_alone(right, self):
 
 @configuration.result(AddressAccount, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
 def a_limit_of_its_own_replaces_that_of_all(right, self):
-    """The limit of all addresses together does not count for an address that has one of its
-    own."""
+    """The global limit does not apply to an address with its own limit."""
     if not right or (self._max_size < 0 and self._max_messages < 0):
         return right
     return 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages
@@ -79,20 +78,19 @@ def the_threshold_counts_under_any_policy(original, reached, self):
 
 @configuration.override(AddressAccount, "rejects", breaks=THRESHOLD)
 def a_threshold_of_zero_is_none(original, reached, self):
-    """max-size-bytes-reject-threshold 0 is no limit, as -1."""
+    """max-size-bytes-reject-threshold 0 means no limit, like -1."""
     return reached.instead(original(self), original(self) and self._threshold > 0)
 
 
 @configuration.result(PagingStore, "is_full", breaks="ARTEMIS-PAGING-15")
 def a_limit_of_messages_needs_one_of_bytes(right, self):
-    """page-limit-messages counts only beside page-limit-bytes."""
+    """page-limit-messages counts only together with page-limit-bytes."""
     return right if self.limits.limit_bytes >= 0 else False
 
 
 @configuration.override(PagingStore, "append", breaks="ARTEMIS-PAGING-2")
 def a_page_is_closed_when_it_is_too_large(original, reached, self, message, queues, source_entry):
-    """A page goes on until it has passed page-size-bytes: the message that passes it is still on
-    it."""
+    """A page ends only after exceeding page-size-bytes: the exceeding message is still on it."""
     last = self.last
     if last is None or last.records < 2 or last.size > self.limits.page_size:
         return original(self, message, queues, source_entry)
@@ -148,7 +146,7 @@ def a_policy_belongs_to_its_limit(patch, reached):
 
 @configuration.mutant(MATCHING)
 def any_words_are_one_at_least(patch, reached):
-    """The wildcard for any words does not match none: a.# is not for a."""
+    """The wildcard for any words does not match none: a.# does not match a."""
 
     def settings_of(rules, name):
         none = name + rules._delimiter + rules._any_words
@@ -170,13 +168,13 @@ def a_window_of_zero_is_the_default(original, reached, session, frame, mode):
 
 @configuration_amqp091.override(Resources, "set", breaks="RABBITMQ-FLOW-mem-2 RABBITMQ-FLOW-mem-3")
 def a_watermark_of_zero_is_not_set(original, reached, self, now, memory, disk):
-    """A memory watermark of 0 that is set while the broker runs leaves the one before in force."""
+    """Setting a memory watermark of 0 at runtime has no effect."""
     original(self, now, None if reached(memory is not None and not memory) else memory, disk)
 
 
 @configuration_amqp091.override(Resources, "set", breaks="RABBITMQ-FLOW-mem-3 RABBITMQ-FLOW-disk-1")
 def a_new_memory_limit_forgets_that_of_the_disk(original, reached, self, now, memory, disk):
-    """A memory limit that is set alone puts back the disk limit of the file."""
+    """Setting only the memory limit restores the disk limit of the file."""
     file = self.__dict__.setdefault("_file", self._disk)
     if reached(disk is None and memory is not None and self._disk != file):
         disk = file
@@ -185,7 +183,7 @@ def a_new_memory_limit_forgets_that_of_the_disk(original, reached, self, now, me
 
 @configuration_amqp091.result(Resources, "disk_limit", breaks="RABBITMQ-FLOW-disk-3")
 def a_multiple_is_of_what_can_be_used(right, self):
-    """A disk limit relative to the memory is one of the watermark, not of the machine's memory."""
+    """A disk limit relative to memory refers to the watermark, not to the machine's memory."""
     return int(self._disk * self.memory_limit) if isinstance(self._disk, float) else right
 
 
@@ -232,7 +230,7 @@ def a_prefetch_is_for_those_who_are_there(reached, channel, method):
 
 @configuration_usage.mutant("ACTIVEMQ-PFC-11")
 def a_destination_without_a_limit_is_charged_to_itself(patch, reached):
-    """What is in a destination without a memoryLimit does not count for the broker."""
+    """Messages in a destination without a memoryLimit do not count for the broker."""
     own: set[Usage] = set()
 
     @patch.after(UsageAccount, "__init__")
@@ -253,14 +251,13 @@ def a_destination_without_a_limit_is_charged_to_itself(patch, reached):
 
 @configuration.result(Accounting, "full", breaks=f"{POLICIES} {BLOCKS} {FIRST_LIMIT}")
 def no_messages_at_all_are_any_number(right, self):
-    """global-max-messages 0 is no limit, as -1."""
+    """global-max-messages 0 means no limit, like -1."""
     return 0 <= self._max_size <= self.size if self._max_messages == 0 else right
 
 
 @configuration.result(AddressAccount, "full", breaks=f"{FIRST_LIMIT} {POLICIES}")
 def a_limit_of_messages_is_passed_by_one(right, self):
-    """An address beside whose max-size-messages there is a max-size-bytes is full when it has more
-    than so many messages."""
+    """An address with both limits is full only above max-size-messages."""
     if self._max_size >= 0 and self.messages == self._max_messages > 0:
         return self._max_size <= self.size or self.accounting.full
     return right
@@ -268,7 +265,7 @@ def a_limit_of_messages_is_passed_by_one(right, self):
 
 @configuration.result(AddressAccount, "full", breaks=f"{FIRST_LIMIT} {POLICIES}")
 def drop_looks_at_bytes(right, self):
-    """Under DROP messages are lost by max-size-bytes alone, where there is one."""
+    """Under DROP, only max-size-bytes counts if it is set."""
     if self.policy is FullPolicy.DROP and self._max_size >= 0:
         return self._max_size <= self.size or self.accounting.full
     return right

@@ -1,4 +1,4 @@
-"""Faults of what has to be as before when all is over: memory, counts, credit and windows."""
+"""Faults in restoring the initial state: memory, counts, credit and windows."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.activemq.cursor import Cursor
@@ -33,8 +33,8 @@ conservation_flow = Group("unseen-conservation-flow", original="reference-active
 
 @conservation.mutant("ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
 def a_lost_transaction_keeps_its_memory(patch, reached):
-    """The memory of what was sent in a transaction is given back by COMMIT and ABORT, and not when
-    the connection is lost."""
+    """A transaction's memory is released by COMMIT and ABORT, but not by the loss of its
+    connection."""
     ended_by_frame = [False]
 
     @patch.override(commands.COMMANDS, "ABORT")
@@ -62,16 +62,15 @@ def a_doomed_transaction_keeps_its_memory(reached, self):
 
 @conservation.before(Queue, "hand", breaks="ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
 def what_expires_on_its_way_back_stays_charged(reached, self, consumer, entry):
-    """A message that came back from a consumer, and expired meanwhile, leaves its queue and stays
-    charged."""
+    """A returned message that has expired leaves its queue but stays charged."""
     if reached(entry.deliveries and entry.charge is not None and self._has_expired(entry.message)):
         entry.charge = None
 
 
 @conservation.override(Queue, "settle", breaks="ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
 def dead_letters_stay_counted(original, reached, self, entries, outcome):
-    """A message that is given up gives its bytes back, and counts against max-size-messages of its
-    address for ever."""
+    """A dead-lettered message releases its bytes, but counts against its address's
+    max-size-messages forever."""
     charges = [entry.charge for entry in entries if isinstance(entry.charge, Charge)]
     accounts = {charge._account for charge in charges}
     before = {account: account.messages for account in accounts}
@@ -113,8 +112,8 @@ def redeliveries_keep_their_credit(original, reached, self, delivery):
 
 @conservation.mutant("ARTEMIS-FLOW-amqp-1")
 def an_aborted_delivery_stays_unanswered(patch, reached):
-    """A delivery that is aborted counts as unanswered for ever: its producer is topped up with one
-    credit less each time."""
+    """An aborted delivery counts as unanswered forever: its producer gets one credit less at each
+    refill."""
     aborted: dict[IncomingLink, int] = {}
 
     @patch.override(IncomingLink)
@@ -148,8 +147,7 @@ def a_rollback_charges_consumers_twice(reached, self, fields, response):
 
 @conservation_amqp091.override(Channel, "settle", breaks="RABBITMQ-AMQP091-QOS-01 AMQP091-QOS-02")
 def cancelled_consumers_keep_the_channels_prefetch(original, reached, self, settled, outcome):
-    """What was delivered to a consumer that is cancelled counts against the prefetch of its channel
-    for ever."""
+    """Deliveries of a cancelled consumer count against its channel's prefetch forever."""
     settled = list(settled)
     before = self.limit.used
     original(self, settled, outcome)
@@ -181,8 +179,7 @@ def a_rollback_frees_the_prefetch(original, reached, channel, method):
 
 @conservation_amqp091.after(_Measured, "insert", breaks="RABBITMQ-AMQP091-LEN-01")
 def what_comes_back_between_others_is_not_measured(reached, self, place, entry):
-    """A message that comes back to its place between others does not count against
-    x-max-length-bytes."""
+    """A message returned to its place between others does not count against x-max-length-bytes."""
     if reached(entry.message.body):
         self.size -= len(entry.message.body)
 
@@ -210,7 +207,7 @@ def an_extension_outlives_single_acknowledgements(original, reached, self, place
 
 @conservation_flow.mutant("ACTIVEMQ-PFC-2")
 def a_lost_client_keeps_its_memory(patch, reached):
-    """The memory of messages in a transaction is not given back when their client is lost."""
+    """The memory of a transaction's messages is not released when the client is lost."""
     ending = [False]
 
     @patch.override(Client)
@@ -237,7 +234,7 @@ def a_subscription_that_ends_keeps_memory(reached, self, entry):
 
 @conservation_usage.after(Cursor, "_lies", breaks="ACTIVEMQ-PFC-11 ACTIVEMQ-PFC-12")
 def what_is_brought_back_stays_in_the_temporary_store(reached, self, messages, store, temp):
-    """A message that is read back from disk is not taken off the usage of the temporary store."""
+    """Reading a message back from disk does not reduce the usage of the temporary store."""
     if reached(messages < 0 and temp):
         self.usage.temp.add(-temp)
 
@@ -247,7 +244,7 @@ def what_is_brought_back_stays_in_the_temporary_store(reached, self, messages, s
 
 @conservation_amqp091.after(LimitedQueue, "_die", breaks="RABBITMQ-AMQP091-LEN-01")
 def what_expires_leaves_its_bytes(reached, self, entry, why):
-    """The bytes of a message that expired count against x-max-length-bytes."""
+    """The bytes of expired messages count against x-max-length-bytes."""
     if reached(why == "expired" and entry.message.body):
         self._ready.size += len(entry.message.body)
 
@@ -255,13 +252,13 @@ def what_expires_leaves_its_bytes(reached, self, entry, why):
 @conservation.before(LiveTransaction, "roll_back")
 @breaks("ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
 def a_rollback_frees_all_but_the_last(reached, self):
-    """A transaction of several messages is rolled back without the memory of the last."""
+    """A rollback of several messages does not release the memory of the last."""
     if reached(len(self._core._sends) > 1):
         self._core._sends.pop()
 
 
 @conservation_flow.before(OpenWireTransaction, "roll_back", breaks="ACTIVEMQ-PFC-2")
 def a_rollback_frees_all_but_the_first(reached, self):
-    """A transaction of several messages is rolled back without the memory of the first."""
+    """A rollback of several messages does not release the memory of the first."""
     if reached(len(self._sends._sends) > 1):
         self._sends._sends.pop(0)

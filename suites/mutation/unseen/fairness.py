@@ -1,4 +1,4 @@
-"""Faults of fairness: who waits is forgotten, or served out of turn."""
+"""Faults of fairness: waiting clients are forgotten, or served out of turn."""
 
 from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
 from brokerproof.reference_broker.families.artemis.admission import Admission
@@ -21,8 +21,7 @@ EVERY_MESSAGE = "ARTEMIS-CONCEPTS-queue-1"
 
 @fairness.mutant(IN_TURN)
 def the_turn_begins_anew_with_each_input(patch, reached):
-    """Messages of one input are dealt out in turn, and the turn begins with the first consumer at
-    the next input."""
+    """Turns restart with the first consumer at each input."""
     joined: dict[RoundRobin, list[object]] = {}
     dealt: set[RoundRobin] = set()
 
@@ -49,8 +48,8 @@ def the_turn_begins_anew_with_each_input(patch, reached):
 
 @fairness.override(Serving, "go_on", breaks=EVERY_MESSAGE)
 def one_of_several_deep_queues_goes_on(original, reached, self):
-    """Of several queues whose deliveries were interrupted for their number, only the first goes
-    on."""
+    """Of several queues whose deliveries were interrupted by the limit per input, only the first
+    continues."""
     while self.interrupted and self.left > 0:
         queue = next(iter(self.interrupted))
         reached(len(self.interrupted) > 1)
@@ -60,7 +59,7 @@ def one_of_several_deep_queues_goes_on(original, reached, self):
 
 @fairness.override(Session, "resume", breaks=EVERY_MESSAGE)
 def one_link_resumes_when_the_window_opens(original, reached, self):
-    """When a session's window opens again, one of the links that waited for it goes on."""
+    """When a session's window opens, only one of the waiting links continues."""
     self._transmit_pending()
     if self.blocked and self.can_send():
         reached(len(self.blocked) > 1)
@@ -107,7 +106,7 @@ def one_producer_an_input_goes_on(patch, reached):
 
 @fairness.override(Admission, "forget", breaks=f"{GO_ON} {CREDIT_AGAIN}")
 def a_producer_that_leaves_takes_the_others_along(original, reached, self, on_room):
-    """When the producer that waits longest leaves, all who wait at its address are forgotten."""
+    """When the producer that waits longest leaves, all waiting at its address are forgotten."""
     address = self._where.get(on_room)
     if address is None:
         return
@@ -184,7 +183,7 @@ def what_is_behind_a_held_send_waits_for_more(patch, reached):
 
 @fairness_activemq.override(ProducerFlow, "next", breaks="ACTIVEMQ-ORDER-1")
 def the_last_that_waits_goes_on_first(original, reached, self):
-    """Of the messages that wait for the same destination the one that came last goes first."""
+    """Of the messages waiting for a destination, the last one continues first."""
     for name, there in self._waiting.items():
         if reached(len(there) > 1):
             self._waiting[name] = dict(reversed(there.items()))

@@ -1,4 +1,4 @@
-"""Faults of heartbeats and timeouts while a peer is held back, and after."""
+"""Faults of heartbeats and timeouts while a peer is blocked, and afterwards."""
 
 from pamqp import commands
 
@@ -28,8 +28,7 @@ def _waiting_091(alarms):
 
 @liveness_amqp091.override(Alarms, "set", breaks=BLOCKED)
 def the_first_cleared_alarm_starts_the_watch(original, reached, self, resource, short, node=""):
-    """Of two alarms the one that is cleared first has the silence of blocked connections count
-    again."""
+    """When the first of two alarms is cleared, the silence of blocked connections counts again."""
     before = len(self.all)
     original(self, resource, short, node)
     if 0 < len(self.all) < before:
@@ -43,8 +42,8 @@ def the_first_cleared_alarm_starts_the_watch(original, reached, self, resource, 
 def the_first_cleared_alarm_starts_the_watch_of_stomp(
     original, reached, self, resource, short, node=""
 ):
-    """Of two alarms the one that is cleared first has the silence of blocked STOMP connections
-    count again."""
+    """When the first of two alarms is cleared, the silence of blocked STOMP connections counts
+    again."""
     before = len(self.all)
     original(self, resource, short, node)
     if 0 < len(self.all) < before:
@@ -65,7 +64,7 @@ def our_heartbeats_begin_anew_behind_an_alarm(reached, self):
 
 @liveness_amqp091.mutant("AMQP091-HB-03")
 def the_watch_resumes_once(patch, reached):
-    """Behind its second alarm the silence of a client does not count any more."""
+    """After its second alarm a client's silence no longer counts."""
     times: dict[object, int] = {}
 
     @patch.after(Amqp091Connection)
@@ -78,7 +77,7 @@ def the_watch_resumes_once(patch, reached):
 @liveness_amqp091.override(HeartBeats, "resume")
 @breaks("AMQP091-HB-03 RABBITMQ-AMQP091-HB-01 RABBITMQ-FLOW-conn-1")
 def a_check_missed_before_an_alarm_counts(original, reached, self, now):
-    """One interval of silence before an alarm and one behind it make two."""
+    """One silent interval before an alarm and one after it count as two."""
     missed = self._missed
     original(self, now)
     if reached(missed):
@@ -87,14 +86,14 @@ def a_check_missed_before_an_alarm_counts(original, reached, self, now):
 
 @liveness_amqp091.after(HeartBeats, "resume", breaks="RABBITMQ-AMQP091-HB-01 AMQP091-HB-03")
 def the_first_check_behind_an_alarm_does_not_pass(reached, self, now):
-    """Behind an alarm the peer is given up after one interval of silence."""
+    """After an alarm the peer is disconnected after one silent interval."""
     reached()
     self._missed, self._heard = 1, False
 
 
 @liveness_amqp091.mutant(NOTIFIED)
 def blocked_is_told_once(patch, reached):
-    """connection.blocked is sent for the first alarm that a connection meets, and not again."""
+    """connection.blocked is sent only for a connection's first alarm."""
 
     @patch.override(Throttle, "_understands")
     def understands(original, self):
@@ -132,7 +131,7 @@ def heartbeats_end_with_a_stall(self, now):
 
 @hindered_liveness.skips(StompConnection, "_on_beat", breaks="STOMP12-HB-09 STOMP11-HB-09")
 def no_beats_in_a_transaction(self, now):
-    """The first heartbeat that is due while a transaction is open is the last one."""
+    """Heartbeats end with the first one due in an open transaction."""
     return bool(self.transactions)
 
 

@@ -1,5 +1,4 @@
-"""Faults of limits: one too many, one too few, measured at the wrong thing, or only where the
-limited thing comes in one piece."""
+"""Faults of limits: one too many, one too few, a wrong measure, or only for input in one piece."""
 
 from unittest import mock
 
@@ -21,8 +20,8 @@ limits_openwire = Group("unseen-limits-openwire", original="reference-activemq")
 
 @limits.mutant("ARTEMIS-STOMP-ws-2 RFC6455-FRAG-01")
 def the_limit_is_for_the_message(patch, reached):
-    """The limit of a WebSocket frame is that of a message: fragments that are allowed one by one
-    are refused together."""
+    """The limit of a WebSocket frame applies to whole messages: allowed fragments are refused
+    together."""
     sizes: dict[Frames, int] = {}
 
     @patch.override(Frames)
@@ -77,7 +76,7 @@ def later_frames_are_cut_for_handle_zero(
 
 @limits.override(links.Link, "__init__", breaks="AMQP10-CHMAX-04")
 def links_are_answered_on_their_own_handle(original, reached, self, session, attach, our_handle):
-    """A link is answered on the handle that the peer uses, be it above the peer's handle-max."""
+    """A link is answered on the client's handle, even above the client's handle-max."""
     if reached(attach.handle > session._handle_max):
         our_handle = attach.handle
     original(self, session, attach, our_handle)
@@ -112,7 +111,7 @@ def a_message_in_pieces_is_measured_by_them(patch, reached):
 
 @limits_amqp091.mutant("AMQP091-CLOSE-03 AMQP091-TUNE-06 AMQP091-CHAN-02")
 def closed_channels_count(patch, reached):
-    """Channels that were closed count against channel-max."""
+    """Closed channels count against channel-max."""
     opened: dict[Amqp091Connection, int] = {}
 
     @patch.override(Amqp091Connection)
@@ -126,7 +125,7 @@ def closed_channels_count(patch, reached):
 
 @limits_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
 def what_is_out_counts_too(right, self, messages, size):
-    """Messages that are with a consumer count against x-max-length."""
+    """Messages held by a consumer count against x-max-length."""
     length = self.limits.length
     out = length is not None and len(self._ready) + self.unsettled + messages > length
     return right or out

@@ -1,4 +1,4 @@
-"""Faults of pages that show: what a message had before it lay on one, and has not afterwards."""
+"""Visible faults of pages: properties that a message loses on a page."""
 
 from unittest import mock
 
@@ -25,7 +25,7 @@ def failures_stay_behind(original, reached, message, ids, durable, unit, source_
 
 @paging.before(Queue, "append_paged", breaks="AMQP10-MSG-08 AMQP10-MSG-16")
 def a_ttl_begins_anew(reached, self, message, source_entry, charge):
-    """A message that is read from a page counts as arrived just now: its ttl begins once more."""
+    """The ttl of a message restarts when it is read from a page."""
     if self.clock is not None and self.clock() > message.arrived:
         reached(getattr(message, "ttl", None) is not None)
         message.arrived = self.clock()
@@ -44,7 +44,7 @@ def browsers_skip_the_first_of_a_page(original, reached, self, glance: _Glance):
 @paging.override(Queue, "remove_consumer")
 @breaks("ARTEMIS-PAGING-5 ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
 def what_a_selector_passed_over_is_lost(original, reached, self, consumer):
-    """Paged messages that a consumer with a selector passed over are done with when it leaves."""
+    """Paged messages that a consumer's selector did not match are lost when it leaves."""
     selector = self._selection.selectors.get(consumer)
     original(self, consumer)
     if selector is None:
@@ -117,7 +117,7 @@ def what_was_on_a_page_is_marked(reached, read, self, page, index, payload):
 
 @paging.override(codec, "_envelope", breaks="STOMP12-MSG-08 ARTEMIS-CROSSING-properties-2")
 def empty_headers_are_left_out(original, reached, envelope):
-    """A header without a value does not come back from a page."""
+    """A header without a value is lost on a page."""
     headers = tuple(header for header in envelope.headers if header[1])
     if headers == envelope.headers:
         return original(envelope)
@@ -127,7 +127,7 @@ def empty_headers_are_left_out(original, reached, envelope):
 
 @paging.override(AmqpRecords, "encode", breaks="AMQP10-MSG-10")
 def annotations_stay_behind(original, reached, self, message):
-    """A paged message has lost its message-annotations."""
+    """A paged message loses its message-annotations."""
     if not message.annotations:
         return original(self, message)
     reached()
@@ -137,7 +137,7 @@ def annotations_stay_behind(original, reached, self, message):
 
 @paging.override(codec, "_elsewhere", breaks="ARTEMIS-CROSSING-body-1 ARTEMIS-STOMP-jms-1")
 def large_text_becomes_bytes(original, reached, body, sections):
-    """It is not written to a page that a large body is text."""
+    """A page does not record that a large body is text."""
     if not body.is_text:
         return original(body, sections)
     reached()

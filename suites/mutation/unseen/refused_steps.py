@@ -1,4 +1,4 @@
-"""Faults of steps that are refused and have an effect all the same."""
+"""Faults of refused steps that nevertheless have an effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ refused_amqp091 = Group("unseen-refused-amqp091", "reference-rabbitmq")
 
 @refused_openwire.override(OpenWireConsumer, "covered", breaks="OPENWIRE-MSGACK-2")
 def a_refused_range_ends_its_last(original, reached, self, first, last, *, one):
-    """A range that is refused for its first message settles the last one."""
+    """A range refused for its first message settles the last one."""
     try:
         return original(self, first, last, one=one)
     except Refusal:
@@ -72,7 +72,7 @@ def an_error_of_a_control_link_commits(reached, self, link, problem):
     channels.HANDLERS, commands.Basic.Consume, breaks="AMQP091-CONS-02 AMQP091-CHAN-02"
 )
 def a_refused_consumer_keeps_the_queue(original, reached, channel, method):
-    """A consumer that was refused leaves its queue in exclusive use."""
+    """A refused consumer leaves its queue in exclusive use."""
     try:
         original(channel, method)
     except Refusal091:
@@ -84,7 +84,7 @@ def a_refused_consumer_keeps_the_queue(original, reached, channel, method):
 
 @refused_amqp091.override(channels.HANDLERS, commands.Basic.Consume, breaks="AMQP091-QUEUE-06")
 def a_refused_consumer_was_the_last(original, reached, channel, method):
-    """An auto-delete queue goes with a consumer that was refused."""
+    """A refused consumer deletes an auto-delete queue."""
     try:
         original(channel, method)
     except Refusal091:

@@ -1,5 +1,5 @@
-"""Faults of the order of frames at set-up and end: what is pipelined, what comes too early, and
-what comes behind the end."""
+"""Faults in the order of frames at set-up and end: pipelining, early frames, and frames after the
+end."""
 
 from pamqp import commands as methods
 
@@ -35,7 +35,7 @@ def a_piece_of_a_frame_behind_connect_is_lost(patch, reached):
 
 @set_up.mutant("STOMP12-HDR-17 STOMP12-RCPT-03 STOMP12-SEND-02")
 def what_is_behind_connect_waits_for_more(patch, reached):
-    """Frames that come in one piece with CONNECT are read when the client sends something more."""
+    """Frames in one piece with CONNECT are read only when the client sends more."""
     left: dict[int, bytes] = {}
 
     @patch.after(StompConnection)
@@ -53,8 +53,8 @@ def what_is_behind_connect_waits_for_more(patch, reached):
 
 @set_up.mutant("AMQP10-OPEN-01 AMQP10-OPEN-02")
 def what_is_behind_the_header_waits_for_more(patch, reached):
-    """Frames that come in one piece with the protocol header of AMQP are read when the client sends
-    something more."""
+    """Frames in one piece with the AMQP protocol header are read only when the client sends
+    more."""
 
     @patch.override(AmqpConnection)
     def receive(original, self, now, data):
@@ -72,7 +72,7 @@ def what_is_behind_the_header_waits_for_more(patch, reached):
 
 @set_up_amqp091.before(HANDLERS, methods.Basic.Recover, breaks="AMQP091-TAG-01 AMQP091-REC-01")
 def tags_begin_anew_behind_recover(reached, channel, method):
-    """Behind basic.recover the tags of deliveries begin at 1 again, as on a new channel."""
+    """After basic.recover the delivery tags restart at 1, as on a new channel."""
     if reached(channel._tags):
         channel._tags = 0
 
@@ -113,8 +113,8 @@ def a_closing_connection_beats(reached, self, error):
 
 @set_up.override(StompConnection, "_refuse", breaks="STOMP12-ERR-02")
 def what_is_behind_an_error_is_confirmed(original, reached, self, problem, frame=None):
-    """Frames behind one that was refused, in the same piece, are carried out and confirmed before
-    the connection is closed."""
+    """Frames after a refused one in the same piece are executed and confirmed before the connection
+    is closed."""
     if self._state is not State.SESSION:
         original(self, problem, frame)
         return
@@ -150,7 +150,7 @@ def the_last_message_follows_its_receipt(original, reached, session, frame):
 
 @set_up_amqp091.mutant("AMQP091-CHAN-02 AMQP091-CHAN-04 AMQP091-CONS-03")
 def a_refused_channel_consumes_on(patch, reached):
-    """The consumers of a channel that the broker closes go on until the client's close-ok."""
+    """The consumers of a channel closed by the broker continue until the client's close-ok."""
 
     @patch.override(Channel)
     def refuse(original, self, problem, method):

@@ -1,4 +1,4 @@
-"""Faults of settlements beside something else, of what a refused frame changes, and of age."""
+"""Faults of settlements in combination, of effects of refused frames, and of age."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _lose(queue: Queue, entries):
     COMMANDS, "ACK", breaks=f"{KEPT} STOMP12-ACK-03 STOMP11-ACK-04 STOMP10-ACK-02"
 )
 def a_refused_ack_settles(original, reached, session, frame):
-    """An ACK that names another subscription or an unknown transaction is refused, and settles."""
+    """An ACK that names another subscription or an unknown transaction is refused but settles."""
     try:
         return original(session, frame)
     except Refusal:
@@ -108,7 +108,7 @@ def an_old_transaction_forgets(patch, reached):
 
 @settlements.override(COMMANDS, "SEND", breaks="STOMP11-SEND-06 STOMP12-SEND-06")
 def headers_behind_the_fiftieth_are_lost(original, reached, session, frame):
-    """Of a SEND with more than 50 headers the others are lost."""
+    """A SEND keeps only its first 50 headers."""
     if reached(len(frame.head.headers) > 50):
         frame = rewritten(frame, frame.head.headers[:50])
     return original(session, frame)

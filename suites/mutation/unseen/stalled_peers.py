@@ -1,4 +1,4 @@
-"""Faults around peers that stop reading: what they miss, what they lose, and what others see."""
+"""Faults around peers that stop reading: missed and lost messages, and effects on others."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.queue import Selection
@@ -52,7 +52,7 @@ def a_subscription_made_meanwhile_stays_paused(patch, reached):
 
 @stalled_peers.override(Subscription, "take", breaks=f"{WINDOW} ARTEMIS-STOMP-window-2")
 def acks_during_a_stall_give_nothing_back(original, reached, self, delivery):
-    """What a STOMP peer acknowledges while it does not read stays charged to its window."""
+    """Messages that a STOMP peer acknowledges while it does not read stay charged to its window."""
     stalled = self.has_room != self.window.has_room
     before = self.window.credit
     taken = original(self, delivery)
@@ -63,7 +63,7 @@ def acks_during_a_stall_give_nothing_back(original, reached, self, delivery):
 
 @stalled_peers.override(Subscription, "pause_delivery", breaks=f"{WINDOW} ARTEMIS-STOMP-window-2")
 def windows_end_with_the_first_stall(original, reached, self, paused):
-    """A STOMP peer that reads again is delivered everything, whatever its window."""
+    """A STOMP peer that reads again gets everything, regardless of its window."""
     stalled = self.has_room != self.window.has_room
     original(self, paused)
     if reached(stalled and not paused and self.window.size >= 0):
@@ -101,7 +101,7 @@ def a_drain_during_a_stall_is_forgotten(reached, self):
 @stalled_peers.skips(CoreConsumer, "given")
 @breaks("ARTEMIS-FLOW-consumer-6 ARTEMIS-FLOW-consumer-1")
 def credit_of_a_stalled_consumer_is_lost(self, credits):
-    """Credit that a CORE consumer gives while its peer does not read does not count."""
+    """Credit from a CORE consumer whose peer does not read is lost."""
     return self._session.connection.held and credits > 0
 
 
@@ -175,7 +175,7 @@ def a_stalled_channel_keeps_its_limit(original, reached, self, settled, outcome)
 @stalled_peers_amqp091.override(Channel, "give_back")
 @breaks("RABBITMQ-AMQP091-NACK-02 AMQP091-PUB-04")
 def what_a_stalled_channel_had_goes_to_the_end(original, reached, self):
-    """Messages of a channel that ends while its peer does not read go behind all that wait."""
+    """Messages of a channel that ends while its peer does not read go to the end of the queue."""
     if not self.connection.held:
         return original(self)
     for delivery in self.unacked.values():

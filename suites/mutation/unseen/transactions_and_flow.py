@@ -35,8 +35,7 @@ def _addresses(transaction):
 
 @transactions_and_flow.before(Transaction, "undo", breaks=BLOCK)
 def a_rollback_frees_one_message_of_each_address(reached, self):
-    """A rollback gives the room of one message back for each address, and keeps that of the
-    others."""
+    """A rollback releases the room of only one message per address."""
     seen = set()
     kept = []
     for (message, charge), address in zip(self._sends, _addresses(self), strict=True):
@@ -49,8 +48,8 @@ def a_rollback_frees_one_message_of_each_address(reached, self):
 
 @transactions_and_flow.mutant(BLOCK)
 def a_rollback_wakes_nobody(patch, reached):
-    """Producers that wait for room are not told when a rollback makes some; the next message that
-    leaves a queue tells them."""
+    """Producers waiting for room do not continue after a rollback, but only when another message
+    leaves a queue."""
     silent: set[str] = set()
 
     @patch.before(Transaction)
@@ -73,8 +72,7 @@ def a_rollback_wakes_nobody(patch, reached):
 
 @transactions_and_flow.override(Transaction, "commit", breaks=f"{WHOLE} ARTEMIS-FLOW-block-1")
 def a_commit_stops_at_the_limit(original, reached, self, publish):
-    """Of the messages of a transaction those are dropped that find their address full at the
-    commit."""
+    """A commit drops messages whose address is full."""
 
     def within(message):
         router = getattr(publish, "__self__", None)
@@ -160,7 +158,7 @@ def a_post_in_a_transaction_is_unanswered(patch, reached):
 
 @transactions_and_flow.override(IncomingLink, "arrived", breaks="ARTEMIS-FLOW-amqp-4")
 def transactions_pass_the_reject_threshold(original, reached, self, arrival):
-    """A message in a transaction is taken by an address that rejects others."""
+    """An address above its reject threshold accepts messages in a transaction."""
     admission = self.session.shared.admission
     if not isinstance(arrival.state, TransactionalState):
         return original(self, arrival)

@@ -41,7 +41,7 @@ def credit_across_the_wrap_is_cut_there(reached, good, self, count, credit, drai
 
 @window_models.after(OutgoingLink, "apply", breaks="AMQP10-CREDIT-02 AMQP10-CREDIT-09")
 def what_is_released_gives_its_credit_back(reached, self, deliveries, state):
-    """A delivery that its receiver releases gives one credit back."""
+    """A released delivery returns one credit."""
     if reached(isinstance(state, Released) and deliveries and self.is_attached):
         self.credit.credit += len(deliveries)
 
@@ -96,7 +96,7 @@ def a_namesake_inherits_the_debt(patch, reached):
 
 @window_models.before(ConsumerCredit, "given", breaks="ARTEMIS-FLOW-consumer-1")
 def an_overdrawn_credit_is_forgiven(reached, self, credits):
-    """Credit below zero counts as zero when more is given."""
+    """Negative credit counts as zero when more is granted."""
     if reached(self.credit is not None and self.credit < 0 and credits > 0):
         self.credit = 0
 
@@ -109,7 +109,7 @@ MOST = "AMQP091-QOS-01 RABBITMQ-AMQP091-QOS-01"
 
 @windows_amqp091.override(Channel, "settle", breaks=f"{MORE} RABBITMQ-AMQP091-QOS-01")
 def what_a_cancelled_consumer_had_stays_counted(original, reached, self, settled, outcome):
-    """Deliveries of a consumer that is cancelled count to the channel's prefetch for ever."""
+    """Deliveries of a cancelled consumer count against the channel's prefetch forever."""
     settled = list(settled)
     gone = sum(
         delivery.consumer is not None and delivery.consumer.tag not in self.consumers
@@ -183,8 +183,8 @@ def an_individual_acknowledgement_takes_its_predecessor(original, reached, self,
 
 @windows_openwire.override(Client, "control_consumer", breaks="OPENWIRE-PREFETCH-1")
 def a_smaller_limit_applies_to_new_messages(original, reached, self, fields, request):
-    """A prefetch limit that is lowered lets as many more out as the new one says, whatever is
-    out."""
+    """After lowering a prefetch limit, as many more messages as the new limit are sent, regardless
+    of those held."""
     before = {
         consumer: consumer.prefetch.limit for consumer in self._consumers.values() if consumer
     }
