@@ -1,13 +1,12 @@
 """Amounts as a parameter: how many messages, consumers, links, operations and so on a case uses.
 
-A case draws a ``position`` and asks :func:`at` for the amount there. Position 0 is the greatest
-amount that the run's effort allows, so a property that always runs it reaches that far. The others
-are 0, 1, 2, one below, at and one above each power of two from 2^5 to 2^16, and one below, at and
-one above each size by which the target's family batches, caches, prefetches or pages. They end at a
-quarter of the greatest, so that drawing several costs less than the greatest once.
-
-A case reports what it used by :meth:`~brokerproof.harness.cases.bench.Bench.used_amount`;
-``brokerproof requirements --amounts RUN`` prints the greatest of each case.
+A case draws a ``position`` and asks :func:`at` for the amount there. Position 0 is the largest
+amount that the run's effort allows, and a property always runs it. The others are 0, 1, 2, one
+below, at and one above each power of two from 2^5 to 2^16, and one below, at and one above each
+size by which the target's family batches, caches, prefetches or pages. They end at a quarter of the
+largest, so that drawing several costs less than the largest once. A case reports the used amount by
+:meth:`~brokerproof.harness.cases.bench.Bench.used_amount`; ``brokerproof requirements --amounts
+RUN`` prints the largest of each case.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ FEW, SOME, MORE = 5, 15, 18
 
 
 def values(effort: str, family: str, most: int | None = None) -> tuple[int, ...]:
-    """Return the amounts of a family up to what ``effort`` allows and to ``most``, the greatest
+    """Return the amounts of a family up to the limit of ``effort`` and to ``most``, the largest
     first and the others in order."""
     far = FAR[effort] if most is None else min(FAR[effort], most)
     points = {2**power for power in POWERS} | {*BATCHES.get(family, ())}
@@ -64,8 +63,8 @@ def at(target: Bench, position: int, *, least: int = 0, most: int | None = None)
 
 
 def over_amounts(examples: int = 20) -> Callable[[Function], Function]:
-    """Make a property of a case that has a ``position`` among :func:`values`: the greatest always,
-    and some others. A small one is first, as it is recorded."""
+    """Make a property of a case that has a ``position`` among :func:`values`: the largest always,
+    and some others. A small one is first, because it is recorded."""
 
     def decorate(function: Function) -> Function:
         return over(

@@ -2,8 +2,8 @@
 another channel that names none.
 
 The consumer gets each message once and holds as many as its prefetch allows, whatever the options
-of basic.qos, basic.consume and basic.publish. An exclusive one is alone. The neighbour gets all of
-its own.
+of basic.qos, basic.consume and basic.publish. An exclusive consumer is the only one. The neighbour
+gets all of its own messages.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class Play:
         self.peer.settle(PUBLISHER)
 
     def _take(self) -> bool:
-        """Judge what arrives until the prefetch is used up, and acknowledge it. Return False if
-        nothing does: the rest is still judged."""
+        """Judge arriving messages until the prefetch is used up, and acknowledge them. Return False
+        if nothing does: the rest is still judged."""
         should = min(self.limit, MESSAGES - len(self.arrived))
         deliveries: list[Method] = arrive(self.peer, should, channel=CONSUMER)
         self.arrived += [delivery.body for delivery in deliveries]

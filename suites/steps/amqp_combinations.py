@@ -1,9 +1,9 @@
 """One AMQP 1.0 link with drawn options, the messages that it should get, and a neighbour in the
 same session that names none.
 
-The receiver gets each accepted message that it selects, once, as its credit allows, settled as the
-link was agreed, in frames that its connection takes, whatever the options of open, attach and
-transfer. The neighbour gets all of its own.
+Whatever the options of open, attach and transfer, the receiver gets each accepted message that it
+selects once, within its credit, settled as negotiated, in frames of allowed size. The neighbour
+gets all of its own messages.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ class Play:
             self.producer.confirmed(link.session, delivery)
 
     def _take(self, link: Link, left: int) -> bool:
-        """Grant credit, and judge what arrives for it; settle it. Return False if nothing does: the
-        rest is still judged."""
+        """Grant credit, judge the messages that arrive for it, and settle them. Return False if
+        nothing does: the rest is still judged."""
         credit = int(str(self.row[CREDIT]))
         self.peer.flow(link, link_credit=credit)
         should = min(credit, left)

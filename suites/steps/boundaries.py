@@ -1,9 +1,8 @@
-"""Boundary values of every number that a client can send, and what may follow a number.
+"""Boundary values of every number that a client can send, and the allowed reactions.
 
-The fields are read off the codecs' tables (:func:`fields`), so a field that a table gains is driven
-too. A case plays one whole conversation for each value, with one number of it replaced, and reports
-how that went as an :class:`Outcome`: refused with an error, or working to its end. Going on without
-a word is neither.
+The fields come from the codecs' tables (:func:`fields`), so fields added there are tested too. A
+case plays one whole conversation for each value, with one number of it replaced, and reports the
+:class:`Outcome`: refused with an error, or completed. Silently ignoring the number is neither.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def around(low: int, high: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class NumberField:
-    """A number in a frame that clients send: where it stands, and what its type can hold."""
+    """A number in a client's frame: its position, and the range of its type."""
 
     frame: str
     name: str
@@ -91,8 +90,8 @@ class NumberField:
 def fields(
     frame: str, table: Iterable[tuple[str, str]], ranges: Mapping[str, tuple[int, int]]
 ) -> tuple[NumberField, ...]:
-    """The numbers among the (name, type) pairs of ``table``, those included that may be missing
-    (a type with a ``?``)."""
+    """The numbers among the (name, type) pairs of ``table``, including optional ones (a type with a
+    ``?``)."""
     return tuple(
         NumberField(frame, name, *ranges[kind.rstrip("?")])
         for name, kind in table
@@ -102,7 +101,7 @@ def fields(
 
 @dataclass(frozen=True)
 class Replaced:
-    """A conversation's one number that differs from what it should be."""
+    """The one replaced number of a conversation."""
 
     field: NumberField
     value: int
@@ -111,7 +110,7 @@ class Replaced:
         return f"{self.field}={self.value}"
 
     def inside(self, frame: str, right: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The fields of ``frame``: as they should be, but for the number that is replaced."""
+        """The fields of ``frame``, with the replaced number if it is one of them."""
         return {
             **(right or {}),
             **({self.field.name: self.value} if frame == self.field.frame else {}),

@@ -1,8 +1,8 @@
-"""Combinations of what a frame can carry, drawn so that every pair of values meets.
+"""Combinations of a frame's fields that cover every pair of values.
 
-A :class:`Table` lists the fields of a step, each with the values that are tried. :meth:`Table.rows`
-is a covering array: each pair of values of two fields that may meet is in one of its rows. Faults
-that need two options at once are in reach then, with far fewer rows than there are combinations.
+A :class:`Table` lists the fields of a step, each with its values. :meth:`Table.rows` is a covering
+array: each compatible pair of values of two fields is in one of its rows. So faults that need two
+options at once are reachable with far fewer rows than combinations.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def pairs_of(row: Row) -> set[Pair]:
 
 @dataclass(frozen=True)
 class Table:
-    """What a step can carry. ``excluded`` are pairs of values that may not meet: a broker may
-    refuse them, or the text says nothing of them."""
+    """The fields of a step. ``excluded`` are incompatible pairs: a broker may refuse them, or the
+    text does not define them."""
 
     frames: str
     fields: Mapping[str, tuple[str | None, ...]]
@@ -37,7 +37,7 @@ class Table:
         return not pairs_of(row) & self.excluded
 
     def pairs(self) -> set[Pair]:
-        """All pairs of values of two fields that may meet."""
+        """All compatible pairs of values of two fields."""
         values = [[(name, value) for value in values] for name, values in self.fields.items()]
         return {
             frozenset((one, other))
@@ -47,7 +47,7 @@ class Table:
         } - self.excluded
 
     def rows(self) -> list[dict[str, str | None]]:
-        """Rows in which each of :meth:`pairs` meets, the same ones each time."""
+        """Rows that cover each of :meth:`pairs`; deterministic."""
         left = self.pairs()
         order = sorted(left, key=lambda pair: sorted(map(str, pair)))
         rows = []
@@ -59,7 +59,7 @@ class Table:
         return rows
 
     def covered(self, rows: Iterable[Row]) -> int:
-        """How many of :meth:`pairs` meet in ``rows``."""
+        """How many of :meth:`pairs` occur in ``rows``."""
         return len(self.pairs() & {pair for row in rows for pair in pairs_of(row)})
 
     def drawn(self) -> st.SearchStrategy[dict[str, str | None]]:
@@ -67,7 +67,7 @@ class Table:
         return st.fixed_dictionaries(fields).filter(self.is_legal)
 
     def _completed(self, row: dict[str, str | None], wanted: set[Pair]) -> dict[str, str | None]:
-        """Give ``row`` its other values, those that bring most of ``wanted``."""
+        """Complete ``row`` with the values that cover most of ``wanted``."""
         for name, values in self.fields.items():
             if name not in row:
                 able = [value for value in values if self.is_legal({**row, name: value})]

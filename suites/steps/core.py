@@ -1,9 +1,8 @@
-"""Clients over CORE that do what the manual's own client does about windows, and what their cases
-share.
+"""CORE clients that manage windows like the manual's own client, and common steps of their cases.
 
-The raw peer asks for nothing and gives nothing by itself. These two do: a consumer with a window
-gives back what it has consumed, a producer with a window asks for more as its credit runs low
-(manual, chapter on flow control).
+The raw peer requests and grants nothing by itself. These two do: a consumer with a window grants
+credit for consumed messages, a producer with a window requests more as its credit runs low (manual,
+chapter on flow control).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def queue(
 
 
 def sized(address: str, number: int, cost: int = 0) -> Message:
-    """A message that tells its number and costs ``cost`` bytes, or as few as it can."""
+    """A message that contains its number and costs ``cost`` bytes, or as few as possible."""
     label = b"%d." % number
     least = Message(address, label).cost
     return Message(address, label + b"." * max(0, cost - least))
@@ -43,19 +42,19 @@ def number_of(delivered: Packet) -> int:
 
 
 def numbers(delivered: Sequence[Packet]) -> list[int]:
-    """The numbers that messages tell."""
+    """The numbers in messages."""
     return [number_of(message) for message in delivered]
 
 
 def publish(peer: CorePeer, address: str, costs: Sequence[int]) -> None:
-    """Messages of these costs, numbered, one after the other, all of them taken in."""
+    """Send numbered messages of these costs, one after the other; all must be accepted."""
     for number, cost in enumerate(costs):
         peer.publish(sized(address, number, cost), wait=number == len(costs) - 1)
 
 
 def take(target: Bench, peer: CorePeer, count: int, consumer: int = 0) -> list[Packet]:
-    """The next ``count`` messages, fewer when they do not come, and what comes a little longer
-    besides."""
+    """The next ``count`` messages, fewer if they do not arrive, and any that arrive shortly
+    afterwards."""
 
     def here() -> int:
         return sum(delivery(consumer).accepts(received) for received in peer.inbox)
@@ -78,8 +77,8 @@ class Window:
     """A consumer with a window of ``size`` bytes, as the manual's client keeps it; -1 and 0 as
     there.
 
-    Above 0 what was consumed is given back when it comes to half a window. At 0 each :meth:`wants`
-    asks for one message.
+    Above 0, credit for consumed messages is granted once they make half a window. At 0 each
+    :meth:`wants` requests one message.
     """
 
     def __init__(self, peer: CorePeer, name: str, size: int, consumer: int = 0) -> None:
@@ -90,16 +89,15 @@ class Window:
             peer.credit(size, consumer)
 
     def wants(self) -> None:
-        """Ask for a message: without a buffer a waiting caller asks for one."""
+        """Request a message: without a buffer, each waiting caller requests one."""
         if self.size == 0:
             self.peer.credit(1, self.consumer)
 
     def consumed(self, delivered: Packet) -> None:
-        """A message was taken out of the buffer; it is acknowledged, and its bytes given back in
-        time.
+        """A message was taken out of the buffer: acknowledge it, and grant its bytes when due.
 
-        Without a buffer the bytes are given back too, so that the next 1 is not eaten up by what
-        this one cost.
+        Without a buffer the bytes are granted too, so that the next credit of 1 is not used up by
+        this message's overdraft.
         """
         self.peer.acknowledge(delivered, one=True)
         self._consumed += delivered.size - (self.size == 0)
@@ -118,7 +116,7 @@ class Producer:
         self.refused = False
 
     def look(self) -> None:
-        """Takes what has been granted or refused."""
+        """Process grants and refusals."""
         for name in ("producer-credits", "producer-credits-refused"):
             while (answer := self.peer.take(packet(name, address=self.address))) is not None:
                 self.balance += answer["credits"]
@@ -126,7 +124,7 @@ class Producer:
                 self.refused = self.refused or name != "producer-credits"
 
     def ask(self, cost: int) -> None:
-        """Asks for what is missing to a message of that cost, or to half a window if that is
+        """Request the credit missing for a message of that cost, or for half a window if that is
         more."""
         needed = max(cost, self.size // 2)
         if self.balance + self.arriving < needed:
@@ -135,7 +133,7 @@ class Producer:
             self.peer.request_credits(self.address, missing)
 
     def offer(self, message: Message, *, wait: bool = True) -> bool:
-        """Sends ``message`` if there is credit for it, asking for more where it runs low."""
+        """Send ``message`` if there is credit for it, and request more if it runs low."""
         cost = message.cost
         self.look()
         self.ask(cost)

@@ -1,8 +1,8 @@
 """Hindrances of a broker while a property is judged: other clients that misbehave or wait, and
 links that are slow or wrapped.
 
-A property that takes hindrances as a parameter holds during them and after them. Each is a context:
-the hindrance lasts inside, and ends in its own way after it.
+A property with hindrances as a parameter must hold during and after them. Each is a context: the
+hindrance lasts inside, and ends in its own way after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_WINDOW = {"consumer-window-size": "-1"}
 
 @contextmanager
 def _stalled_reader(target: Bench, to: Destination) -> Iterator[None]:
-    """A consumer of another queue stops reading when its link is full; in the end it gets all."""
+    """A consumer of another queue stops reading when its link is full; at the end it gets all."""
     other = target.destination()
     reader, producer = target.stomp(), target.stomp()
     reader.subscribe(other, headers=NO_WINDOW)
@@ -43,7 +43,7 @@ def _stalled_reader(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _closed_window(target: Bench, to: Destination) -> Iterator[None]:
-    """A consumer of another queue acknowledges nothing, and its window is shut."""
+    """A consumer of another queue acknowledges nothing, so its window is closed."""
     other = target.destination()
     reader, producer = target.stomp(), target.stomp()
     reader.subscribe(other, ack="client", headers={"consumer-window-size": "1"})
@@ -76,7 +76,7 @@ def _open_transaction(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _partial_frame(target: Bench, to: Destination) -> Iterator[None]:
-    """A SEND to the same queue has begun, and its connection breaks off within it."""
+    """A SEND to the same queue begins, and its connection ends within it."""
     producer = target.stomp()
     headers = [("destination", to.name), *to.send_headers, ("content-length", str(LARGE))]
     head = "".join(f"{name}:{value}\n" for name, value in headers)
@@ -110,7 +110,7 @@ def _paging_neighbour(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _slow_link(target: Bench, to: Destination) -> Iterator[None]:
-    """Connections that begin meanwhile have latency, and their bytes arrive in small pieces."""
+    """New connections have latency, and their bytes arrive in small pieces."""
     target.disturb(SLOW)
     yield
     target.disturb(PERFECT)
@@ -118,7 +118,7 @@ def _slow_link(target: Bench, to: Destination) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Hindrance:
-    """``needs`` is the capability without which a target cannot be hindered so."""
+    """``needs`` is the capability that this hindrance requires."""
 
     context: Callable[[Bench, Destination], AbstractContextManager[None]]
     needs: str = "stomp-1.2"

@@ -1,7 +1,7 @@
-"""Addresses that went to disk: fill them, see that they did, take everything out again.
+"""Paging addresses: fill them, check that they page, consume everything.
 
-That an address did page is asked of its broker's management; where it did not, a case has shown
-nothing (it stays unjudged).
+The broker's management tells whether an address paged; if it did not, the case proves nothing (it
+stays unjudged).
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ def send(
     size: int = SIZE,
     headers: dict[str, str] | None = None,
 ) -> None:
-    """Messages that tell their numbers, in order; the receipt of the last says that the broker has
-    them all."""
+    """Send messages that contain their numbers, in order; the receipt of the last confirms all."""
     for number in numbers:
         peer.publish(
             to, small_addresses.body(number, size), headers or {}, receipt=number == numbers[-1]
@@ -36,7 +35,7 @@ def send(
 
 
 def paged(target: Bench, admin: Admin, name: str) -> bool:
-    """True if the address went into page mode and has pages, so that the rest of the case can be
+    """True if the address entered page mode and has pages, so that the rest of the case can be
     judged."""
     state, reached = admin.until(name, lambda status: status.paging and status.pages > 0)
     if not reached:
@@ -53,8 +52,8 @@ def left(target: Bench, admin: Admin, name: str) -> bool:
 
 
 def everywhere(target: Target) -> list[Where]:
-    """Return the usual acceptor, and where the broker can be configured one whose addresses keep
-    all of their messages on pages."""
+    """Return the usual acceptor, and, if the broker can be configured, one whose addresses keep all
+    their messages on pages."""
     acceptor = target.identity.default_amqp_acceptor
     usual = Where(acceptor)
     if not {RECONFIGURABLE, "paging"} <= target.identity.capabilities:
@@ -68,8 +67,7 @@ def places_of_all(target: Target) -> st.SearchStrategy[Where]:
 
 
 class Taker:
-    """A STOMP subscription that acknowledges each message as it comes, and remembers their
-    numbers."""
+    """A STOMP subscription that acknowledges each message on arrival, and records their numbers."""
 
     def __init__(
         self,
@@ -87,8 +85,8 @@ class Taker:
         self.peer.subscribe(to, ack="client-individual", headers=more)
 
     def take(self, count: int, *, within: Duration = PATIENCE) -> list[int]:
-        """Acknowledges until ``count`` messages have come in all, or nothing comes for so long;
-        returns all numbers."""
+        """Acknowledge until ``count`` messages have arrived in all, or nothing arrives for this
+        long; return all numbers."""
         while len(self.found) < count and self._some(within):
             self._acknowledge(count - len(self.found))
         return self.found
@@ -126,13 +124,13 @@ class Taker:
             self.peer.ack(message)
 
     def all(self, count: int) -> list[int]:
-        """``count`` messages, and what comes besides."""
+        """``count`` messages, and any surplus."""
         self.take(count)
         return self.rest()
 
 
 def brief(numbers: Sequence[int]) -> str:
-    """Numbers for a sentence: runs are drawn together."""
+    """Numbers for a sentence, with runs abbreviated."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

@@ -12,7 +12,7 @@ class Settles(Protocol):
     """A peer that can tell whether its session works."""
 
     def settle(self) -> None:
-        """Has something answered."""
+        """Wait for an answer to something."""
 
 
 P = TypeVar("P", bound=Settles)

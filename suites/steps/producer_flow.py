@@ -1,8 +1,8 @@
-"""Places of an ActiveMQ that are full soon (fixtures/brokers/activemq), and producers that find out
-over any protocol.
+"""Small destinations of ActiveMQ (fixtures/brokers/activemq), and producers over any protocol that
+fill them.
 
-What a message is charged is the broker's own affair, so it is weighed first, by asking the broker.
-Then limits can be aimed at to the byte.
+The charge of a message is the broker's own choice, so it is measured first, by querying the broker.
+Then limits can be hit to the byte.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) 
 
 
 def _stated(target: Bench, kind: str) -> Policy:
-    """The policy of a broker that somebody else configured, as its target file states it."""
+    """The policy of a broker that somebody else configured, from its target file."""
     if not kind:
         return Policy()
     cursor = kind if kind in ("vm", "file") else ""
@@ -108,7 +108,7 @@ def broker_limit(target: Bench, kind: str) -> int:
 
 
 class Producer:
-    """One connection that sends, to any number of places, and hears what became of it."""
+    """One connection that sends to any number of places, and gets the answers."""
 
     protocol: ClassVar[str]
     peer: Conversation[Any]
@@ -118,12 +118,12 @@ class Producer:
 
     @abstractmethod
     def offer(self, to: Place, data: bytes, *, persistent: bool = False) -> Any:
-        """Sends a message whose answer is wanted, and waits for nothing. Returns what
-        :meth:`answer` is asked with."""
+        """Send a message with a requested answer, without waiting. Return the argument for
+        :meth:`answer`."""
 
     @abstractmethod
     def answer(self, offered: Any) -> Answer | None:
-        """Return the answer to a send, None while there is none."""
+        """Return the answer to a send; None while there is none."""
 
     @abstractmethod
     def answers(self, offered: Any, command: str, fields: Mapping[str, str]) -> bool:
@@ -134,7 +134,7 @@ class Producer:
         return self.peer.conn
 
     def answered_at(self, offered: Any) -> Instant:
-        """When its answer arrived, however much later it is asked for. It has to have come."""
+        """When its answer arrived, even if this is called much later. It must have arrived."""
         return next(
             event.at_ns
             for event in reversed(self.target.events)
@@ -185,8 +185,8 @@ class Producer:
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant
     ) -> bool:
-        """It has to be taken, because there was room ``early`` before its time was up; it was sent
-        at ``since``. A host that was late by a good part of that proves nothing."""
+        """It must be accepted, because there was room ``early`` before its time-out; it was sent at
+        ``since``. If the host was late by a large part of that, nothing is proved."""
         received = self.heard(offered)
         busy = self.target.world.lateness(since) > early // 4
         detail = (
@@ -198,7 +198,7 @@ class Producer:
         )
 
     def waits(self, offered: Any, proves: Requirements, why: str) -> bool:
-        """No answer is due, and the connection must stay."""
+        """There must be no answer, and the connection must stay open."""
         received = self.heard(offered, QUIET)
         held = received is None and not self.ended()
         what = "was not answered" if received is None else f"was {received}"
@@ -222,7 +222,7 @@ class StompProducer(Producer):
         return receipt
 
     def push(self, to: Place, data: bytes) -> None:
-        """A SEND for which nothing is asked."""
+        """A SEND without a receipt."""
         self.peer.publish(to.to, data, receipt=False)
 
     def answer(self, offered: str) -> Answer | None:
@@ -271,8 +271,7 @@ class AmqpProducer(Producer):
 
 
 class OpenWireProducer(Producer):
-    """Asks for a Response to each message; ``window`` is that of each of its producers, 0 for
-    none."""
+    """Requests a Response to each message; ``window`` is that of each of its producers, 0: none."""
 
     protocol = "openwire"
 
@@ -300,7 +299,7 @@ class OpenWireProducer(Producer):
         return self.peer.publish(self.message(to, data, persistent=persistent), response=True)
 
     def push(self, to: Place, data: bytes) -> None:
-        """A message for which no Response is asked."""
+        """A message without a requested Response."""
         self.peer.publish(self.message(to, data))
 
     def answer(self, offered: int) -> Answer | None:
@@ -316,7 +315,7 @@ class OpenWireProducer(Producer):
         return fields.get("correlationId") == str(offered)
 
     def reason(self, offered: int) -> str:
-        """With which exception it was refused."""
+        """The exception with which it was refused."""
         return str(self._answers[offered]["exception"].name)
 
 
@@ -329,7 +328,7 @@ PRODUCERS: dict[str, type[Producer]] = {
 
 
 class Consumer:
-    """Takes what a place has, and acknowledges each message as it comes."""
+    """Consumes a place's messages, and acknowledges each on arrival."""
 
     def __init__(self, target: Bench) -> None:
         self.target = target
@@ -338,10 +337,10 @@ class Consumer:
 
     @abstractmethod
     def next(self, within: Duration = PATIENCE) -> int | None:
-        """The number of the next message; None when none comes."""
+        """The number of the next message; None if none arrives."""
 
     def take(self, count: int, within: Duration = PATIENCE) -> list[int]:
-        """The next ``count`` messages, fewer where they do not come."""
+        """The next ``count`` messages, fewer if they do not arrive."""
         received: list[int] = []
         while len(received) < count and (number := self.next(within)) is not None:
             received.append(number)
@@ -349,14 +348,15 @@ class Consumer:
         return received
 
     def rest(self, count: int) -> list[int]:
-        """All that came, when ``count`` messages should, and what comes a little later besides."""
+        """All messages, of which ``count`` should arrive, and any that arrive shortly
+        afterwards."""
         self.take(count - len(self.numbers))
         self.take(1, QUIET)
         return self.numbers
 
 
 class StompConsumer(Consumer):
-    """A subscription; ``prefetch`` messages may be out at a time."""
+    """A subscription with up to ``prefetch`` unacknowledged messages."""
 
     def __init__(self, target: Bench, at: Place, *, prefetch: int = 1000) -> None:
         super().__init__(target)
@@ -373,8 +373,7 @@ class StompConsumer(Consumer):
 
 
 class AmqpConsumer(Consumer):
-    """A link of an AMQP connection: of ``peer``, or one of its own. It gives one credit at a
-    time."""
+    """A link of an AMQP connection: of ``peer``, or a new one. It grants one credit at a time."""
 
     def __init__(self, target: Bench, at: Place, *, peer: AmqpPeer | None = None) -> None:
         super().__init__(target)
@@ -450,8 +449,8 @@ class Scale:
 
 
 def filled(target: Bench, producer: Producer, statistics: Statistics, to: Place, size: int) -> int:
-    """Sends messages of ``size`` bytes, each of which has to be taken, until the broker says that
-    the place is full. Returns how many there were; that it gets full is a control."""
+    """Send messages of ``size`` bytes, each of which must be accepted, until the broker reports
+    that the place is full. Return their number; that it gets full is a control."""
     count, most = 0, 2 + to.policy.memory_limit // size
     while count == 0 or not statistics.destination(to.name, to.routing).memory.full:
         target.control(count < most, f"{count} messages of {size} bytes did not fill {to.name}")

@@ -1,8 +1,8 @@
-"""Clients of one queue that look alike whatever protocol they speak: they send messages, each
-confirmed, and receive, settle and leave.
+"""Clients of one queue with the same interface for every protocol: they send confirmed messages,
+receive, settle and leave.
 
 Cases about whole histories use them, so that one history runs over every protocol of a target, and
-from any protocol to any other.
+between any two.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FRAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message at a consumer; ``handle`` is what its client settles it by."""
+    """A message at a consumer; its client settles it by ``handle``."""
 
     handle: Any
     body: bytes
@@ -79,20 +79,20 @@ class QueueClient(ABC):
 
     @abstractmethod
     def join(self, window: int | None = None) -> None:
-        """Consume: at most ``window`` messages unsettled, None for no limit."""
+        """Consume with at most ``window`` unsettled messages; None: no limit."""
 
     @abstractmethod
     def taken(self) -> list[Arrived]:
-        """Return what arrived since the last call, taken out of the inbox."""
+        """Take the messages that arrived since the last call out of the inbox."""
 
     @abstractmethod
     def waiting_here(self) -> int:
-        """Return how many messages lie in the inbox."""
+        """Return how many messages are in the inbox."""
 
     @abstractmethod
     def settle(self, count: int) -> None:
-        """Settle the oldest ``count`` of what is held by one cumulative settlement, and wait until
-        the broker has carried it out."""
+        """Settle the oldest ``count`` held messages by one cumulative settlement, and wait until
+        the broker has processed it."""
 
     def _confirmed(self, confirmed: int, sent: int) -> None:
         detail = f"{confirmed} of {sent} messages were confirmed; {self.peer.instead()}"
@@ -119,11 +119,11 @@ class QueueClient(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop consuming and give back what is held; wait until the broker has confirmed it."""
+        """Stop consuming and return held messages; wait for the broker's confirmation."""
 
     def leave(self, lost: bool) -> list[bytes]:
-        """Cut the connection, or stop consuming and close it. Return the bodies of what was
-        held."""
+        """Reset the connection, or stop consuming and close it. Return the bodies of held
+        messages."""
         if not lost:
             self.stop()
             self.held += self.taken()

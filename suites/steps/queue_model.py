@@ -1,7 +1,7 @@
-"""A queue as a model knows it: which messages wait, in which order, and which were delivered.
+"""A model of a queue: which messages wait, in which order, and which were delivered.
 
-Messages are numbered in the order in which they were published. What comes back takes its old
-place. So whatever was settled, and by whom, the next deliveries are the lowest numbers that wait.
+Messages are numbered in order of publication. A returned message takes its old place. So the next
+deliveries are always the lowest waiting numbers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class QueueModel:
         self.waiting = sorted([*self.waiting, *numbers])
 
     def strangers(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers that do not wait, or arrived twice."""
+        """Return the numbers that were not waiting, or arrived twice."""
         waiting = set(self.waiting)
         return [
             number
@@ -75,9 +75,9 @@ class QueueModel:
         return bool(self._arrived)
 
     def disorder(self) -> str:
-        """Return the fault in the order of what arrived since this was asked last, empty if there
-        is none. To be asked when nothing more is under way: of what a broker hands to consumers on
-        several connections, later messages may be read first."""
+        """Return the fault in the order of messages that arrived since the last call, empty if
+        there is none. Call it when nothing more is in transit, because messages to several
+        connections may be read out of order."""
         arrivals = list(self._arrived.values())
         self._arrived.clear()
         numbers = sorted(number for arrived in arrivals for number in arrived)

@@ -58,8 +58,8 @@ def receive(
 
 
 def receive_and_acknowledge(target: Bench, peer: StompPeer, count: int) -> list[Frame]:
-    """Like :func:`receive`, from a subscription that acknowledges: however few messages the broker
-    lets it hold at a time, it gets them all."""
+    """Like :func:`receive`, from a subscription that acknowledges, so that it gets all of them even
+    with a small window."""
     messages: list[Frame] = []
     while len(messages) < count:
         arrived = receive(target, peer, 1)
@@ -125,8 +125,8 @@ def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str
 def unsettled_comes_back(target: Bench, version: str, ack: str) -> bool:
     """True if a message that a lost consumer never settled reaches the next consumer.
 
-    Where it does not, a missing message may have been lost with its consumer, and is no evidence
-    that an ACK or NACK covered it.
+    Otherwise a missing message may have been lost with its consumer, and does not prove that an ACK
+    or NACK covered it.
     """
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"unsettled")
@@ -157,9 +157,8 @@ def subscribed_again(
 ) -> StompPeer:
     """Return a connection that subscribed to a durable subscription whose last consumer is gone.
 
-    SUBSCRIBE is repeated on new connections while it is refused: no document says how soon a broker
-    notices the end of the connection that had the subscription. That it is confirmed within
-    PATIENCE is a control.
+    A refused SUBSCRIBE is repeated on new connections, because no document says how soon a broker
+    notices the end of the old connection. Its confirmation within PATIENCE is a control.
     """
     until = target.now() + PATIENCE
     while True:

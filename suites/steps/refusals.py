@@ -3,9 +3,9 @@ connection was harmed.
 
 The specifications differ in how much they promise. After a failed SEND or SUBSCRIBE, 1.1 and 1.2
 demand an ERROR and the end of the connection (STOMP11-SEND-07, STOMP12-SEND-07, …). For every other
-frame ERROR is a MAY; what stays firm is that a frame which was not processed is not confirmed
-(STOMP11-RCPT-01, STOMP12-RCPT-01). Where a reset may have swallowed the ERROR (STOMP11-CONNECT-05,
-STOMP12-LINGER-02) the bench reports no violation.
+frame ERROR is a MAY, but a frame that was not processed must not be confirmed (STOMP11-RCPT-01,
+STOMP12-RCPT-01). If a reset may have discarded the ERROR (STOMP11-CONNECT-05, STOMP12-LINGER-02)
+the bench reports no violation.
 """
 
 from __future__ import annotations

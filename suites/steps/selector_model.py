@@ -1,10 +1,9 @@
-"""The meaning of selectors, written down a second time: expressions as small trees, their text, and
-their value.
+"""An independent model of selectors: expressions as small trees, with their text and value.
 
-Drawn expressions say the same to every reader of SQL-92: truth has three values, comparing with
-what is not there is unknown, strings and numbers are never equal. They keep away from what
-documents leave open (division, strings that are added) and from shapes that have cases of their
-own: NOT stands before parentheses, and what may be absent on the left.
+Drawn expressions are unambiguous in SQL-92: logic has three values, comparing with a missing header
+is unknown, strings and numbers are never equal. They avoid what documents leave open (division,
+adding strings) and shapes with their own cases: NOT precedes parentheses, and headers that may be
+missing are on the left.
 """
 
 from __future__ import annotations
@@ -194,7 +193,7 @@ class Between:
 
 @dataclass(frozen=True)
 class Unlike:
-    """A string header against a number: false, whatever the string looks like; unknown without the
+    """A string header against a number: false, whatever the string contains; unknown without the
     header."""
 
     name: str
@@ -326,7 +325,7 @@ def expressions() -> st.SearchStrategy[Any]:
 
 
 def spelled(text: str, choice: int) -> str:
-    """``text`` with its words in capitals, in small letters or mixed: it means the same. Strings
+    """``text`` with its keywords in upper, lower or mixed case, which has the same meaning. Strings
     and names stay."""
     words = {"AND", "OR", "NOT", "IN", "IS", "LIKE", "NULL", "BETWEEN", "ESCAPE", "TRUE", "FALSE"}
     spell = (str, str.lower, str.title)[choice % 3]

@@ -1,11 +1,10 @@
-"""Settlements in combinations in which every two options meet: of several deliveries, beside a
-selector and another subscription, inside a transaction, and up to an end that may be a refused
-frame.
+"""Settlements in combinations that cover every pair of options: several deliveries, a selector,
+another subscription, a transaction, and an end that may be a refused frame.
 
 A consumer holds messages of a queue and settles some of them, perhaps in a transaction that also
 sends to a second queue. Then the transaction ends, or the connection does: it is lost, or a frame
-is refused. What later consumers find in both queues shows what had an effect: all that was settled
-and no more, the transaction as a whole or not at all, and of a refused frame nothing.
+is refused. Later consumers of both queues show the effects: exactly the settled messages are gone,
+the transaction took effect completely or not at all, and a refused frame had no effect.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Scene:
         return "blue" if number % 3 == 1 else "red"
 
     def open(self) -> None:
-        """Subscribe, and receive all that may be received."""
+        """Subscribe, and receive as much as allowed."""
         mode, beside = self.mode, self.row[BESIDE]
         chosen = self.row[SELECTOR] is not None
         self.peer.subscribe(self.queue, "0", ack=mode, headers={"selector": RED} if chosen else {})
@@ -141,7 +140,7 @@ class Scene:
         return refused
 
     def judge(self) -> None:
-        """Judge what is left in the queue, and in that of the other subscription."""
+        """Judge the remaining messages of the queue, and of the other subscription's queue."""
         taken, record = set(self.taken), self.target.record_finding
         rest = set(self.sent) - taken
         has_effect = not self.within or self.row[END] == COMMIT
@@ -173,7 +172,7 @@ class Scene:
             record(KEPT[self.version], beside == [b"beside"], f"{words}, and beside: {beside!r}")
 
     def judge_result(self) -> None:
-        """Judge what was sent to the second queue."""
+        """Judge the messages sent to the second queue."""
         commits = self.row[END] == COMMIT
         result = left_in(self.target, self.result, self.version, 1 + commits)
         words = f"{self.words}: the second queue has {result!r}"
@@ -193,7 +192,7 @@ class Scene:
         self.target.record_not_applicable(tuple(judged), detail)
 
     def _keeps(self) -> str:
-        """The sentence by which a message stays that was named, if at all, by a refused frame."""
+        """The requirement that keeps a message named only by a refused frame, or not at all."""
         return (ACKS if "ACK in no" in str(self.row[END]) else KEPT)[self.version]
 
     def _ends(self) -> str:

@@ -1,5 +1,5 @@
-"""The close of a silent connection: awaited a little longer than its interval, and judged on both
-sides of it; of several connections also by what they show of the broker's timers."""
+"""The close of a silent connection, awaited slightly beyond its interval and judged against both
+bounds; several connections also reveal the broker's timers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRACE: Duration = seconds(3)
 
 
 def unread_for(target: Bench, peer: Conversation[Any]) -> Duration:
-    """Return how long a broker may have left our last bytes unread: a busy one admits a client
+    """Return how long a broker may have left our last bytes unread: a busy one accepts a client
     seconds after its login, and counts its silence from then. In virtual time none is busy."""
     return 0 if target.virtual else peer.answered_after
 

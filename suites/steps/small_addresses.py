@@ -1,9 +1,8 @@
-"""Addresses that are soon full, by their kind (harness/targets/full_addresses.py), and what a
-message weighs there.
+"""Small addresses, by kind (harness/targets/full_addresses.py), and the charge of a message there.
 
-What a broker charges for a message is its own affair, so it is measured first: by asking the
-broker's management, or, where there is none, by looking for the largest message after which another
-one is still taken. Then thresholds can be aimed at to the byte.
+The charge of a message is the broker's own choice, so it is measured first: by querying its
+management, or, if there is none, by searching for the largest message after which another one is
+still accepted. Then thresholds can be hit to the byte.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def destination(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Des
 
 
 def same(to: Destination) -> Node:
-    """An address that was made for STOMP, as AMQP names it."""
+    """The AMQP name of an address created for STOMP."""
     kind = "topic" if any("MULTICAST" in value for _, value in to.send_headers) else "queue"
     return Node(to.name, (kind,))
 
@@ -97,8 +96,8 @@ def producer(target: Bench, to: Node, acceptor: str | None = None) -> tuple[Amqp
 
 
 def send(target: Bench, peer: AmqpPeer, link: Link, data: bytes) -> str | None:
-    """Sends one message and waits for its outcome: the name of the state, None when it was settled
-    without one."""
+    """Send one message and wait for its outcome: the name of the state, None if settled without
+    one."""
     granted(target, peer, link)
     return peer.confirmed(link.session, peer.post(link, data), None).kind("state")
 
@@ -122,8 +121,8 @@ def _asked(target: Bench) -> int:
 
 
 def _searched(target: Bench) -> int:
-    """By bisection: the largest body after which an address under FAIL still takes a message weighs
-    one byte less than the limit."""
+    """By bisection: the largest body after which an address under FAIL still accepts a message
+    weighs one byte less than the limit."""
 
     def room_is_left(size: int) -> bool:
         peer, link = producer(target, node(target, "fail"))

@@ -1,8 +1,8 @@
-"""Peers that stop reading in the middle of a plan, and read on.
+"""Peers that stop reading in the middle of a plan, and later resume.
 
-Behind the first messages of a filler, a queue of its own with large bodies, the link of each peer
-is full. So nothing of the plan is on its way meanwhile, and a model need not know who would have
-got it: what is due is due when the peers read again.
+A filler, a separate queue with large bodies, fills the link of each peer first. So no message of
+the plan is in transit meanwhile, and a model need not know its receiver: deliveries become due when
+the peers read again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ def _not_reading(
     arrived: Callable[[int], int],
     proves: Requirements,
 ) -> Iterator[list[Any]]:
-    """Let ``peers`` read nothing inside; who breaks off meanwhile is taken out of the list.
-    ``fill`` publishes to one of them, by place; ``arrived``
-    counts what it got of that."""
+    """Let ``peers`` read nothing inside; peers that disconnect meanwhile are removed from the list.
+    ``fill`` publishes to one of them, by place; ``arrived`` counts what it got of that."""
     target.record_note("the consumers stop reading")
     for place, peer in enumerate(peers):
         peer.channel.hold_reading(True)
@@ -64,7 +63,8 @@ def _not_reading(
 def stomp(
     target: Bench, peers: Sequence[StompPeer], proves: Requirements
 ) -> Iterator[list[StompPeer]]:
-    """Let STOMP peers read nothing inside; who breaks off meanwhile is taken out of the list."""
+    """Let STOMP peers read nothing inside; peers that disconnect meanwhile are removed from the
+    list."""
     producer, fillers = target.stomp(), [target.destination() for _ in peers]
     for peer, to in zip(peers, fillers, strict=True):
         peer.subscribe(to, FILLER, headers={"consumer-window-size": "-1"})
@@ -160,7 +160,7 @@ def openwire(target: Bench, peers: Sequence[OpenWirePeer], proves: Requirements)
 
 @contextmanager
 def core(target: Bench, peers: Sequence[CorePeer], proves: Requirements) -> Iterator[None]:
-    """Let CORE peers read nothing inside. What they get of the filler goes back to its queue, which
+    """Let CORE peers read nothing inside. Their messages of the filler return to its queue, which
     is not used again."""
     producer, names = target.core(), [target.fresh_name() for _ in peers]
     for peer, name in zip(peers, names, strict=True):

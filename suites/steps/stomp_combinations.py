@@ -1,9 +1,9 @@
 """One STOMP subscription with drawn options, the messages that it should get, and a neighbour on
 the same connection that names no option.
 
-The subscription gets each confirmed message that it selects and that has not expired, once and no
-more at a time than its window allows, whatever the options of SUBSCRIBE and SEND. The neighbour
-gets all of its own as if it were alone.
+Whatever the options of SUBSCRIBE and SEND, the subscription gets each confirmed, unexpired message
+that it selects once, within its window. The neighbour gets all of its own messages as if it were
+alone.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ class Play:
         return True
 
     def _stall_sentence(self, subscription: Subscription) -> str:
-        """The sentence that a subscription breaks to which messages are due that do not arrive."""
+        """The requirement that a subscription breaks if due messages do not arrive."""
         if subscription is self.second:
             return self.sentences.windows.get(None, self.sentences.arrives)
         return self._window_sentence() or self.sentences.arrives
@@ -333,7 +333,7 @@ class Play:
         self.first.window.held.clear()
 
     def _judge_surplus(self) -> None:
-        """Judge what arrived in all: each message that is due, once, and no other."""
+        """Judge all arrivals: each due message once, and no other."""
         if self.first.mode != AUTO:
             self._acknowledge()
         self.peer.settle()

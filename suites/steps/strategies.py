@@ -157,8 +157,8 @@ def some_kinds(
     """Draw a list of steps of the ``usual`` kinds and of one to three of the ``others``, with a
     length within ``sizes``.
 
-    A history of few kinds goes deeper into each than one of all kinds (swarm testing: Groce and
-    others, ISSTA 2012).
+    A history of few kinds exercises each more deeply than one of all kinds (swarm testing: Groce
+    and others, ISSTA 2012).
     """
     few = st.lists(st.sampled_from(range(len(others))), min_size=1, max_size=3, unique=True)
     return few.flatmap(

@@ -1,4 +1,4 @@
-"""What cases read in their trace: findings of oracles, and signs of life."""
+"""Reads a case's trace: findings of oracles, and signs of life."""
 
 from __future__ import annotations
 

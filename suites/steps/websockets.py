@@ -42,8 +42,8 @@ def padded_send(to: Destination, size: int) -> bytes:
 
 
 class Victim:
-    """A STOMP session over a WebSocket that is about to be wronged, and a queue that would tell if
-    it were served."""
+    """A STOMP session over a WebSocket that will violate the protocol, and a queue that shows
+    whether it is served."""
 
     def __init__(self, target: Bench, *, acceptor: str | None = None) -> None:
         self.target = target
@@ -56,7 +56,7 @@ class Victim:
         self._witness.message(body=b"before")
 
     def drain(self, count: int) -> None:
-        """So many messages have been served by now; they must have arrived."""
+        """This many messages have been served by now, and must have arrived."""
         for _ in range(count):
             self._witness.message()
 
@@ -96,7 +96,7 @@ class Victim:
 
 
 def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
-    """Holds everything a server sent against :data:`SERVER_RULES`, as far as the case cites
+    """Check everything a server sent against :data:`SERVER_RULES`, as far as the case cites
     them."""
 
     def judge(requirement: str, bad: list[WsFrame], what: str) -> None:
@@ -129,7 +129,7 @@ def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
 
 
 def _out_of_order(frames: list[WsFrame]) -> Iterator[WsFrame]:
-    """Continuations of nothing, and new messages before the last one was complete."""
+    """Continuations without a message, and new messages before the last one was complete."""
     open_ = False
     for ws_frame in frames:
         if not ws_frame.is_control:

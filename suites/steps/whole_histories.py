@@ -1,8 +1,8 @@
 """Histories of one queue of any length, over any protocol, and their books.
 
 Producers send, in one write and in transactions; consumers come, settle cumulatively, and go with
-messages that they hold. In the end one consumer takes all there is, and the books of
-:mod:`brokerproof.harness.oracles.accounting` say what was lost, doubled or out of order.
+messages that they hold. At the end one consumer receives everything, and the books of
+:mod:`brokerproof.harness.oracles.accounting` show losses, duplicates and reordering.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ positions = st.integers(0, amounts.POSITIONS)
 
 @dataclass(frozen=True)
 class Sentences:
-    """The requirements that the books prove: each message is had once; it is gone when it is
-    settled; messages of one producer are in order; what was held comes back."""
+    """The requirements that the books prove: each message is delivered once; a settled one is gone;
+    messages of one producer are in order; held ones return."""
 
     once: str
     gone: str
@@ -118,8 +118,8 @@ class History:
         self._batches = self._consumers = 0
 
     def send(self, count: int, end: str = "") -> list[Key]:
-        """Send ``count`` messages of a producer of their own, in a transaction that ``end``
-        (``commit``, ``abort``) ends if there is one."""
+        """Send ``count`` messages of a new producer, if ``end`` is given in a transaction that it
+        ends (``commit``, ``abort``)."""
         self._batches += 1
         keys = [b"%d/%d" % (self._batches, number) for number in range(count)]
         for key in keys:
@@ -141,21 +141,20 @@ class History:
         return f"consumer {self._consumers}", client
 
     def take(self, name: str, client: QueueClient, count: int) -> int:
-        """Receive ``count`` messages and whatever has arrived with them; return how many that
-        were."""
+        """Receive ``count`` messages and any that arrived with them; return their number."""
         arrived = client.receive(count)
         for body in arrived:
             self.ledger.update(Delivered(body, name, None))
         return len(arrived)
 
     def settle(self, client: QueueClient, count: int) -> None:
-        """Settle the oldest ``count`` of what ``client`` holds."""
+        """Settle the oldest ``count`` messages that ``client`` holds."""
         keys = tuple(message.body for message in client.held[:count])
         client.settle(count)
         self.ledger.update(Settled(keys))
 
     def leave(self, name: str, client: QueueClient, lost: bool) -> None:
-        """End a consumer, with what it holds."""
+        """End a consumer with its held messages."""
         known = {message.body for message in client.held}
         for message in client.taken():
             client.held.append(message)
@@ -247,8 +246,8 @@ def judge(history: History, books: Books, what: str) -> None:
 
 
 def premise(history: History) -> bool:
-    """That one message can be sent, had and settled at the queue is a control. Return False if no
-    sentence owes that it comes again after its consumer is lost, and it did not."""
+    """Control that one message can be sent, received and settled at the queue. Return False if no
+    requirement demands its redelivery after its consumer is lost, and it was not redelivered."""
     target, owed = history.target, history.sentences.returns
     history.send(1)
     for lost in (False,) if owed else (True, False):
@@ -297,9 +296,9 @@ def course(
 def corners(
     protocols: Callable[[Target], list[str]], ends: int, **others: object
 ) -> Callable[[Target], list[dict[str, object]]]:
-    """The histories that are played always: each protocol at either end, settled at once and in
-    parts, before a consumer ends in order or is lost. Each protocol has one of the greatest amount,
-    a single one has two, and the others are of a few hundred messages."""
+    """The histories that are always played: each protocol at either end, settled at once and in
+    parts, before a consumer ends in order or is lost. Each protocol has one with the largest
+    amount, a single one has two, and the others have a few hundred messages."""
 
     def always(target: Target) -> list[dict[str, object]]:
         names = protocols(target)
