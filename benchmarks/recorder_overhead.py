@@ -146,7 +146,9 @@ def measured(
     slices = list(bench.pairs(pairs, slice_ms * NS_PER_MS))
     name = target.identity.name
     if 2 * len(slices) < pairs:
-        raise SystemExit(f"{protocol} on {name}: nothing passed in most slices: nothing measured")
+        raise SystemExit(
+            f"{protocol} on {name}: no messages passed in most slices, so nothing was measured"
+        )
     without, with_ = (
         statistics.median(part.driver for part in side) for side in zip(*slices, strict=True)
     )

@@ -210,7 +210,7 @@ class PairTrial:
     def _act(self, what: str, *, waits: bool = False, **values: Any) -> None:
         """Let the client do it; its commands are done in order, and a refusal is seen later."""
         if what not in self._speech:
-            raise _End("the drivers of this protocol have no command for it", Cell.CANNOT)
+            raise _End("the drivers of this protocol lack this command", Cell.CANNOT)
         known = {name: json.dumps(value) for name, value in (self._values | values).items()}
         for line in self._speech[what]:
             step = json.loads(Template(line).substitute(known))
@@ -249,7 +249,10 @@ class PairTrial:
         self._keeps = mode != "auto"
         self._mode = mode if mode in modes or self._keeps else "each"
         if self._mode not in modes:
-            raise _End("the drivers of this protocol have no command for it", Cell.CANNOT)
+            raise _End(
+                "the drivers of this protocol lack this acknowledgement mode",
+                Cell.CANNOT,
+            )
         self._act("consume", waits=True, mode=modes[self._mode], window=window)
 
     def do_send(self, count: int, size: int = 10) -> None:

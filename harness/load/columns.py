@@ -118,7 +118,7 @@ def concatenate_rows(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
 
 
 def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, int]]) -> Frames:
-    """Frames decoded one by one: command, headers, body, its size, size."""
+    """Frames decoded one by one: command, headers, body, body size, frame size."""
     headers: list[list[dict[str, Any]]] = [
         [{"name": name, "value": value} for name, value in frame[1]] for frame in frames
     ]

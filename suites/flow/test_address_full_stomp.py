@@ -94,8 +94,9 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
 def test_fail_refuses_from_the_very_octet(
     target: Bench, gap: int, sizes: list[int], receipt: bool
 ) -> None:
-    """An address under FAIL is filled to its limit or one byte below or above. Below, one more SEND
-    is accepted; from the limit on it is answered with ERROR and not queued."""
+    """An address under FAIL is filled to its limit or one byte below or above. Below its limit, the
+    address accepts one more SEND; from the limit on it answers SEND with ERROR and drops the
+    message."""
     to, admin = small_addresses.destination(target, "fail"), target.admin()
     with bystander(target, "1.2"):
         peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes)

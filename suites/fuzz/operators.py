@@ -1,7 +1,7 @@
 """Mutation operators on bytes, texts, JSON and length fields, for every fuzzer.
 
 An operator is a function of a random source and a seed (and of the corpus, to splice). It knows
-boundaries rather than formats; a format's own operators stand with its reader.
+boundaries rather than formats; operators for a format are next to its reader.
 """
 
 import json

@@ -81,7 +81,9 @@ def of_erlang(rate: int) -> Iterator[Wait]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=int, default=10, help="how many times as fast (default 10)")
+    parser.add_argument(
+        "--rate", type=int, default=10, help="speed relative to the host clock (default 10)"
+    )
     rate = parser.parse_args().rate
     kept = True
     for language, found in (("Java", of_java(rate)), ("Erlang", of_erlang(rate))):

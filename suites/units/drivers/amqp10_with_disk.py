@@ -1,4 +1,4 @@
-"""An AMQP desk whose broker has a disk, in memory, that answers when it is told to."""
+"""An AMQP test bench whose broker has a disk in memory that answers on command."""
 
 from brokerproof.harness.model.broker_io import Effect, LoadFile, StoreFiles
 from brokerproof.harness.model.time import NS_PER_MS

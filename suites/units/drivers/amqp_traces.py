@@ -1,4 +1,4 @@
-"""AMQP traces made by hand, for tests of oracles, and what an oracle says of them."""
+"""AMQP traces written by hand, for tests of oracles, and their verdicts."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,5 +1,5 @@
-"""Conversations as captured packets: built with dpkt, so that what reads them shares no code with
-what made them."""
+"""Conversations as captured packets: built with dpkt, so that their reader and writer share no
+code."""
 
 from __future__ import annotations
 

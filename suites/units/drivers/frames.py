@@ -1,4 +1,4 @@
-"""Frames as traces have them, written by hand, for tests of what reads traces."""
+"""Frames of traces, written by hand, for tests of readers of traces."""
 
 from collections.abc import Mapping
 from typing import Any

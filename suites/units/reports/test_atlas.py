@@ -1,4 +1,4 @@
-"""The atlas: what is run and what is not run again, and what its pages say of releases."""
+"""The atlas: which releases are run or skipped, and its pages about them."""
 
 import csv
 import json

@@ -1,5 +1,5 @@
-"""What a specification allows or leaves open, in a broker that is else the reference: no case
-accuses it."""
+"""The reference broker with legal variations: no case accuses what a specification allows or leaves
+open."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scenarios of many smallest legal frames on one connection, for what a byte costs.
+"""Scenarios of many smallest legal frames on one connection, to measure the cost of a byte.
 
 A scenario registers itself in ``SCENARIOS`` of :mod:`.feed` when its module is imported.
 """

@@ -1,4 +1,4 @@
-"""The index of cases: it has what pytest collects, and it is made again only after a change."""
+"""The index of cases: it contains what pytest collects, and is rebuilt only after a change."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A requirement holds by what was observed; nothing observed is nothing judged."""
+"""A requirement is judged by observations; without any, it is not judged."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Deviations that a family's list names, and what they hide: themselves alone."""
+"""Listed deviations of a family hide only themselves."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A periodic sender is held to its period in each gap, widened by what the host was late by in that
+"""A periodic sender must keep its period in each gap, widened by the host's delay during that
 gap."""
 
 import itertools

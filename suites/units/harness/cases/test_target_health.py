@@ -1,4 +1,4 @@
-"""The sentence about a target that serves one protocol no longer; what that means for verdicts."""
+"""The sentence about a target that stopped serving one protocol, and the effect on verdicts."""
 
 import threading
 from collections.abc import Iterator

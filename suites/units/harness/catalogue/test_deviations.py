@@ -1,4 +1,4 @@
-"""Known deviations: what an entry covers, and the sentence for one that is wrong."""
+"""Known deviations: the coverage of an entry, and the sentence for a wrong one."""
 
 from pathlib import Path
 

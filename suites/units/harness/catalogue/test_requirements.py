@@ -1,5 +1,4 @@
-"""The catalogue's loader: what it accepts, and the sentence with which it refuses everything
-else."""
+"""The catalogue's loader: accepted input, and the sentences that refuse everything else."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""The browser client, as far as it can be tested without a browser: what is missing is said, the
-page is served."""
+"""The browser client, as far as it can be tested without a browser: sentences about missing parts,
+and the page."""
 
 import json
 import queue

@@ -1,5 +1,5 @@
-"""stomp.py as a peer: what it says and when in virtual time, what its frames look like in the
-trace, how it ends."""
+"""stomp.py as a peer: its frames and their times in virtual time, their events in the trace, and
+its end."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Without python-qpid-proton its cases are skipped, and say what installs it."""
+"""Without python-qpid-proton its cases are skipped, and say how to install it."""
 
 import json
 from pathlib import Path

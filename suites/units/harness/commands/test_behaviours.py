@@ -1,4 +1,4 @@
-"""Behaviours: what cases may record, and how brokers are compared by it."""
+"""Behaviours: the values that cases may record, and the comparison of brokers."""
 
 from __future__ import annotations
 

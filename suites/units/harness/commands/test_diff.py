@@ -1,5 +1,5 @@
-"""``brokerproof diff`` from outside: what is listed, what is said beforehand, exit codes, one
-sentence for bad input."""
+"""``brokerproof diff`` from outside: its list and introduction, exit codes, one sentence for bad
+input."""
 
 import json
 from pathlib import Path

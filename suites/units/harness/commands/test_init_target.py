@@ -1,5 +1,5 @@
-"""``brokerproof init-target``: what is detected of a broker, the file that is written, and the text
-to paste into a broker's configuration."""
+"""``brokerproof init-target``: detection of a broker, the written file, and the text to paste into
+a broker's configuration."""
 
 import tomllib
 from collections.abc import Iterator

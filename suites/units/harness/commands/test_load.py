@@ -1,5 +1,5 @@
-"""``brokerproof load`` against the reference broker over sockets: small loads, and what they
-leave."""
+"""``brokerproof load`` against the reference broker over sockets: small loads, and the files that
+they write."""
 
 import errno
 import json

@@ -1,5 +1,5 @@
-"""The brokerproof command from outside: a run end to end, its exit codes, and one sentence for what
-is wrong."""
+"""The brokerproof command from outside: a run end to end, its exit codes, and one sentence for each
+error."""
 
 import contextlib
 import io

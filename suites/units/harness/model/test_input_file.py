@@ -1,4 +1,4 @@
-"""Files and JSON from elsewhere: what cannot be read is refused with a reason."""
+"""Files and JSON from elsewhere: unreadable input is refused with a reason."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The oracles of credit in bytes over CORE, on traces made by hand: what is sound holds, each
+"""The oracles of credit in bytes over CORE, on traces written by hand: correct ones pass, each
 single fault is found."""
 
 import itertools

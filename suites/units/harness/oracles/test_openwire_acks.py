@@ -1,4 +1,4 @@
-"""The oracle of OpenWire's ProducerAcks: what is acknowledged against what was sent."""
+"""The oracle of OpenWire's ProducerAcks: acknowledged against sent bytes."""
 
 from brokerproof.harness.model.finding import combine
 from brokerproof.harness.model.verdicts import Seen

@@ -1,4 +1,4 @@
-"""The run folder: header and footer, resuming, and what is said about folders that are none."""
+"""The run folder: header and footer, resuming, and sentences about other folders."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""pytest-xdist beside our plugin: cases in virtual time and against an address may be spread, and
-what its processes could not share is refused."""
+"""pytest-xdist beside our plugin: cases in virtual time and against an address may be distributed,
+and everything its processes cannot share is refused."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
-"""Names that --target accepts, and what is known of a target before it is started.
-commands/test_run.py has refused ones."""
+"""Names that --target accepts, and facts about a target before it is started. commands/test_run.py
+has refused ones."""
 
 import json
 import tomllib

@@ -1,4 +1,5 @@
-"""Credentials leave no record: by place, by value, in pieces, and what is left stays true."""
+"""No record contains credentials, found by place, by value, or in pieces; everything else stays
+unchanged."""
 
 import base64
 import os

@@ -1,5 +1,5 @@
-"""How late a host is: what the kernel counts of a broker's threads widens an interval, as the
-canary's own lateness does."""
+"""The lateness of a host: the kernel's count of waits of a broker's threads widens an interval,
+like the canary's own lateness."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Clocks that run faster than the host's: what a world, its canary and its limits make of them."""
+"""Clocks that run faster than the host's: their effect on a world, its canary and its limits."""
 
 import threading
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Messages that expire: by which header, at which instant, and what they leave behind."""
+"""Messages that expire: by which header, at which instant, and with which remains."""
 
 import pytest
 

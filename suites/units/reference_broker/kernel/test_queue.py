@@ -1,5 +1,5 @@
-"""Addresses and queues: routing, round robin, order of what comes back, attempts and dead letters,
-deletion."""
+"""Addresses and queues: routing, round robin, order of returned messages, attempts and dead
+letters, deletion."""
 
 import pytest
 

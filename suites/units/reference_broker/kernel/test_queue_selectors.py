@@ -1,5 +1,5 @@
-"""Selectors in queues: what stays, who is next, what comes back, and queues with filters of their
-own."""
+"""Selectors in queues: remaining messages, turns, returned messages, and queues with their own
+filters."""
 
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st

@@ -1,4 +1,5 @@
-"""Records of a file: what was written is read, and damage costs no more than what it touches."""
+"""Records of a file: written records are read back, and damage loses only the records that it
+touches."""
 
 from hypothesis import given
 from hypothesis import strategies as st

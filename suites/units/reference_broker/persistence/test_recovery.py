@@ -1,5 +1,5 @@
-"""The process ends at every point of every batch of a history, and another broker looks at what is
-there then."""
+"""The process ends at every point of every batch of a history, and another broker reads the
+remaining files."""
 
 import copy
 import random

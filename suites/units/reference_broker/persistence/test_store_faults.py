@@ -1,5 +1,5 @@
-"""A disk that fails: producers are told, nothing receipted is lost, and the broker goes on when it
-can."""
+"""A disk that fails: producers get an error, no confirmed message is lost, and the broker continues
+when it can."""
 
 import pytest
 

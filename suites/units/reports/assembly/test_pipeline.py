@@ -1,4 +1,4 @@
-"""The whole report on a run that nobody ran: what is written, and that it stays small, escaped and
+"""The whole report on an artificial run: its files, and that it stays small, escaped and
 readable."""
 
 import ast

@@ -1,5 +1,5 @@
-"""AMQP 0-9-1 and CORE on recordings that nobody made: what the oracles see the summaries do not
-miss, and what is read again of a recording tells the same as all of it."""
+"""AMQP 0-9-1 and CORE on artificial recordings: summaries miss nothing that the oracles find, and
+rereading a part gives the same result as reading everything."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence

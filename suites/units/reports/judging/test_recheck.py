@@ -1,4 +1,4 @@
-"""The recheck in this process finds what the oracles find, message by message."""
+"""The recheck in this process has the oracles' results, message by message."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,4 @@
-"""The parts of the judges one by one, on small recordings of which it is known what has to come
-out."""
+"""The parts of the judges one by one, on small recordings with known results."""
 
 import pickle
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""How often a failure is seen in its recording, and how long nothing came before it."""
+"""How often a failure occurs in its recording, and the silence before it."""
 
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen

@@ -1,4 +1,4 @@
-"""Charts of measured quantities: what is drawn of which measurement, and where."""
+"""Charts of measured quantities: which measurements are drawn, and where."""
 
 import json
 from typing import Any

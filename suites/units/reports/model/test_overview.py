@@ -1,4 +1,4 @@
-"""The first screen: what is wrong in which area, since when, and how certain that is."""
+"""The first screen: the violations in each area, since when, and how certain they are."""
 
 import json
 from collections.abc import Mapping

@@ -1,5 +1,4 @@
-"""Several runs in one report: order, columns, and what is said of each target over time. Without
-Spark."""
+"""Several runs in one report: order, columns, and each target's history. Without Spark."""
 
 from pathlib import Path
 from typing import Any

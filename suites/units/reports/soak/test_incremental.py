@@ -1,4 +1,4 @@
-"""Suspicions while a recording grows, and what raises none."""
+"""Suspicions while a recording grows, and input that raises none."""
 
 import pickle
 from types import SimpleNamespace

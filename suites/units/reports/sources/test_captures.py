@@ -1,5 +1,5 @@
-"""Captures as a source of Spark: a connection is in one part whole, and what is judged is what the
-oracles say."""
+"""Captures as a source of Spark: each connection is completely in one part, and the verdicts are
+those of the oracles."""
 
 from collections import Counter
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""Run folders: what is read, and the sentence for everything that is none."""
+"""Run folders: reading them, and the sentences for everything else."""
 
 import json
 from pathlib import Path

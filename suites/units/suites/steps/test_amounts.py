@@ -1,4 +1,4 @@
-"""Amounts that cases draw, and what a run reports of them."""
+"""Amounts that cases draw, and a run's report of them."""
 
 import json
 from pathlib import Path

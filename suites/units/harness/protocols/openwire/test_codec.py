@@ -1,5 +1,5 @@
-"""The harness's codec of OpenWire: against what ActiveMQ's own library writes, and on bytes that
-lie."""
+"""The harness's codec of OpenWire: against the output of ActiveMQ's own library, and on
+inconsistent bytes."""
 
 import json
 from importlib.resources import files

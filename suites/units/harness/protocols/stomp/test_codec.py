@@ -1,5 +1,5 @@
-"""The harness's dumb STOMP codec: writes what it is told, reads whatever split, names what it
-cannot read."""
+"""The harness's dumb STOMP codec: writes any given values, reads any fragmentation, reports
+unreadable bytes."""
 
 import pytest
 from hypothesis import strategies as st

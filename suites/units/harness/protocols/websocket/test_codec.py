@@ -1,4 +1,4 @@
-"""The harness's dumb WebSocket codec: writes what it is told, reads whatever split, and wsproto
+"""The harness's dumb WebSocket codec: writes any given values, reads any fragmentation, and wsproto
 understands it."""
 
 import pytest

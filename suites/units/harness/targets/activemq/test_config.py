@@ -1,4 +1,4 @@
-"""activemq.xml as the harness reads it: connectors, policies, limits, and what is refused."""
+"""activemq.xml as the harness reads it: connectors, policies, limits, and refusals."""
 
 from pathlib import Path
 

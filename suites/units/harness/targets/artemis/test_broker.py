@@ -1,4 +1,4 @@
-"""Artemis as a process, without Artemis: a script stands in for java."""
+"""Artemis as a process, without Artemis: a script replaces java."""
 
 import json
 import os

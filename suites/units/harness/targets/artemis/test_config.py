@@ -1,4 +1,4 @@
-"""broker.xml as the harness reads it: acceptors, their ports, and what is refused."""
+"""broker.xml as the harness reads it: acceptors, their ports, and refusals."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""Brokers as containers: what is sent to Docker, what is said when there is none, and how it
-ends."""
+"""Brokers as containers: requests to Docker, the sentence when there is none, and the end."""
 
 import gc
 import json

@@ -1,5 +1,4 @@
-"""Proton's example brokers: what is fetched, how it is built, and what is said where that cannot be
-done."""
+"""Proton's example brokers: download, build, and the sentences when one of them is impossible."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
-"""RabbitMQ as a process, without RabbitMQ: a small script stands in for the release's launcher and
-for epmd."""
+"""RabbitMQ as a process, without RabbitMQ: a small script replaces the release's launcher and
+epmd."""
 
 import re
 import sys

@@ -1,5 +1,5 @@
-"""Queues that have to be there before a link is: what is asked of the management API, and what is
-made of its answers."""
+"""Queues that must exist before a link attaches: requests to the management API, and handling of
+its answers."""
 
 import json
 import threading

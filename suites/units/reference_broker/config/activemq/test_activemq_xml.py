@@ -1,4 +1,4 @@
-"""activemq.xml: what the reader makes of it, and what it says about what it does not accept."""
+"""activemq.xml: the resulting settings, and the sentences about unaccepted input."""
 
 from importlib.resources import files
 from pathlib import Path

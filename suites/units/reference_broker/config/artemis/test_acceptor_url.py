@@ -1,5 +1,4 @@
-"""Acceptor URLs: parameters, their arithmetic limits, and what is refused; and the ports that
-replace them."""
+"""Acceptor URLs: parameters, their arithmetic limits, refusals, and replacement of their ports."""
 
 from dataclasses import replace
 from pathlib import Path

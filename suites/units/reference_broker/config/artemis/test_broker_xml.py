@@ -1,5 +1,4 @@
-"""Reading broker.xml: what a real file says is understood, and nothing is ignored without a
-word."""
+"""Reading broker.xml: real files are understood, and nothing is silently ignored."""
 
 import re
 from importlib.resources import files

@@ -1,5 +1,5 @@
-"""Classic rabbitmq.config files: Erlang terms, what they mean, and that broker and harness read the
-same."""
+"""Classic rabbitmq.config files: Erlang terms, their meaning, and that broker and harness read them
+alike."""
 
 from pathlib import Path
 

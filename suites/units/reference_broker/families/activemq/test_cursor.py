@@ -1,5 +1,4 @@
-"""Where messages of a queue wait in the profile of ActiveMQ, and what they are charged
-meanwhile."""
+"""Where messages of a queue wait in ActiveMQ's profile, and their charge meanwhile."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

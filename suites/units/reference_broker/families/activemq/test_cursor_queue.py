@@ -1,5 +1,5 @@
-"""Messages that ActiveMQ's cursors put aside leave memory and come back in order, after a restart
-too."""
+"""Messages that ActiveMQ's cursors move to disk leave memory and return in order, even after a
+restart."""
 
 from collections.abc import Sequence
 

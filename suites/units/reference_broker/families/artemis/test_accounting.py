@@ -1,5 +1,4 @@
-"""The memory of addresses: what a message is charged, when it is given back, and when an address is
-full."""
+"""The memory of addresses: the charge of a message, its release, and when an address is full."""
 
 from dataclasses import dataclass, field
 

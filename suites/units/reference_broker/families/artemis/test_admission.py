@@ -1,4 +1,5 @@
-"""Full addresses over STOMP: who waits, who is told, what is lost, and how it goes on."""
+"""Full addresses over STOMP: who waits, who gets an error, what is dropped, and how producers
+continue."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Memory and disk alarms: when they are raised, and what they do to connections (RABBITMQ-FLOW)."""
+"""Memory and disk alarms: when they are raised, and their effect on connections (RABBITMQ-FLOW)."""
 
 from brokerproof.harness.model.broker_io import LimitsSet, PeerGone, ResourcesRead
 from brokerproof.harness.model.enums import CloseHow

@@ -1,4 +1,4 @@
-"""Links on which the broker receives: credit, transfers, outcomes, and what it refuses."""
+"""Links on which the broker receives: credit, transfers, outcomes, and refusals."""
 
 from dataclasses import replace
 from typing import Any

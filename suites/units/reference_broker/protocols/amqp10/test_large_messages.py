@@ -1,5 +1,5 @@
-"""Large AMQP messages: their bodies go to files and leave as they came, and STOMP sees what is
-inside."""
+"""Large AMQP messages: their bodies go to files and are sent unchanged, and STOMP sees their
+content."""
 
 from dataclasses import replace
 

@@ -1,5 +1,4 @@
-"""Full addresses over AMQP: credit that is not given, and outcomes of what comes on credit that
-was."""
+"""Full addresses over AMQP: no new credit, and outcomes of messages sent on earlier credit."""
 
 from typing import Any
 

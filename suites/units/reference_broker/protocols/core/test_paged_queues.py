@@ -1,4 +1,4 @@
-"""CORE consumers and pages: what may be read ahead is limited, and what is settled makes room."""
+"""CORE consumers and pages: reading ahead is limited, and settled messages make room."""
 
 import dataclasses
 import struct

@@ -1,5 +1,5 @@
-"""The management API of the reference broker, as the harness asks it: what a real RabbitMQ says to
-the same is noted beside."""
+"""The management API of the reference broker, queried by the harness; comments give the answers of
+a real RabbitMQ."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""Sessions, commands and refusals in the three versions: bytes in, effects compared as they come
-out."""
+"""Sessions, commands and refusals in the three versions: bytes in, effects compared."""
 
 import re
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The heartbeat arithmetic: worked examples, boundaries, and what is malformed."""
+"""The heartbeat arithmetic: worked examples, boundaries, and malformed headers."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""STOMP over WebSocket in the broker: the upgrade, the states of the connection, and what it never
-keeps."""
+"""STOMP over WebSocket in the broker: the upgrade, the states of the connection, and its bounded
+memory."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""The tables of messages and of waiting, on a handful of frames: what is expected stands first."""
+"""The tables of messages and of waiting, on a handful of frames: the expected result comes
+first."""
 
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual

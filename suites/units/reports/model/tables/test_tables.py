@@ -1,4 +1,4 @@
-"""The tables, one small frame each: what is expected stands first."""
+"""The tables, one small frame each: the expected result comes first."""
 
 from typing import Any
 
