@@ -163,8 +163,9 @@ def _undue_end(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
         asked = Side.OURS in closes
         if isinstance(end, ConnectionClosed) and end.how is CloseHow.EOF:
             # When the peer was silent for too long, 2.4.5 only recommends a close (IDLE-03).
-            last = max(frame.at for frame in own.frames if frame.side is Side.OURS)
-            if asked or end.at_ns - last + linger.jitter < time_out:
+            ours = [frame.at for frame in own.frames if frame.side is Side.OURS]
+            pauses = (later - at for at, later in pairwise([*ours, end.at_ns]))
+            if asked or max(pauses) + linger.jitter < time_out:
                 why = "the client's close" if asked else "the last frame"
                 detail = f"behind {why} the broker ended the connection without a close"
                 yield from _violated(CLOSE_FIRST, detail)

@@ -81,6 +81,7 @@ BYE = [we("close", 5), broker("close", 6), closed(7)]
         [*promised(30_000), failing("detach", 5, handle=0), failing("end", 6), FORCED],
         [*promised(15_000), SILENT],
         [*promised(15_000), closed(20_000)],
+        [*promised(15_000), beat(16_000, ours=True), closed(20_000)],
         [*opened(), closed(20_000)],
         [*promised(15_000), beat(4000, ours=True), SILENT],
         [*opened(), FORCED],
