@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -58,7 +59,7 @@ def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
         target.control(False, detail)
 
 
-def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:
+def fill(target: Bench, node: Node, bodies: Sequence[bytes], **sections: Any) -> AmqpPeer:
     """Send messages with these bodies in order over a separate connection, each accepted (a
     control); return that peer."""
     peer = target.amqp()
@@ -66,7 +67,7 @@ def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:
     waiting = []
     for body in bodies:
         granted(target, peer, link)
-        waiting.append(peer.post(link, body))
+        waiting.append(peer.post(link, body, sections=sections))
     for delivery_id in waiting:
         peer.confirmed(link.session, delivery_id)
     return peer
@@ -289,6 +290,15 @@ def again(
     got = collect(target, peer, link, count)
     peer.flow(link, link_credit=0)
     return peer, link, got
+
+
+def returns_by_default(link: Link) -> bool:
+    """True if the default-outcome of the broker's attach lets others have what the link holds when
+    it closes."""
+    assert link.answer is not None
+    default = codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
+    back = codec.name_of(default) in ("released", "modified")
+    return back and not codec.fields_of(default).get("undeliverable-here")
 
 
 def is_over(peer: AmqpPeer) -> bool:

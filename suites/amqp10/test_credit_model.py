@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import QUIET, control_whole, granted
+from brokerproof.suites.amqp10.steps import QUIET, control_whole, granted, returns_by_default
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, at_the_end, wrapping
 from brokerproof.suites.api import (
     PATIENCE,
@@ -111,7 +111,14 @@ class Stall:
     drained: Drain | None = None
 
 
-Step = Send | Grant | Drain | Open | Settle | Stall
+@dataclass(frozen=True)
+class Reattach:
+    """One of the two links is closed with what it holds, and another one attached."""
+
+    queue: int
+
+
+Step = Send | Grant | Drain | Open | Settle | Reattach | Stall
 QUEUES = st.integers(0, 1)
 SEND = st.builds(Send, QUEUES, st.integers(1, 5))
 GRANT = st.builds(Grant, QUEUES, st.integers(0, 6), st.booleans())
@@ -129,7 +136,7 @@ STALL = st.builds(
     st.lists(st.one_of(SEND, GRANT, OPEN, SETTLE), min_size=1, max_size=5).map(tuple),
     st.one_of(st.none(), DRAIN),
 )
-STEPS = st.one_of(SEND, GRANT, GRANT, DRAIN, OPEN, SETTLE, STALL)
+STEPS = st.one_of(SEND, GRANT, GRANT, DRAIN, OPEN, SETTLE, st.builds(Reattach, QUEUES), STALL)
 
 
 @dataclass
@@ -175,7 +182,8 @@ class Model:
             waiting = sorted(self.waiting[queue])
             return {RELEASED_AVAILABLE: f"{body!r} arrived on queue {queue}, where {waiting} wait"}
         self.waiting[queue].discard(body)
-        self.held[queue].append(delivery)
+        if not delivery.settled:
+            self.held[queue].append(delivery)
         self.credit[queue] -= 1
         self.window -= 1
         left = {
@@ -195,9 +203,10 @@ class Run:
 
     target: Bench
     place: str
+    mode: int | None
     nodes: tuple[Node, Node]
     peer: AmqpPeer
-    links: tuple[Link, Link]
+    links: list[Link]
     producer: AmqpPeer
     senders: tuple[Link, Link]
     model: Model = field(default_factory=Model)
@@ -273,7 +282,7 @@ class Run:
             self.target.reached(DRAINED_UNREAD)
             self._end_drain(drained)
 
-    def _carry_out(self, step: Send | Grant | Drain | Open | Settle) -> None:
+    def _carry_out(self, step: Send | Grant | Drain | Open | Settle | Reattach) -> None:
         model, peer = self.model, self.peer
         match step:
             case Send(queue, count):
@@ -295,6 +304,8 @@ class Run:
                 model.window = window
             case Settle(queue, which, outcome, all_):
                 self._settle(queue, which, outcome, all_)
+            case Reattach(queue):
+                self._reattach(queue)
 
     def _takes_back(self, queue: int, credit: int) -> bool:
         """True if messages wait for the credit that ``credit`` withdraws. A real broker may have
@@ -334,8 +345,22 @@ class Run:
             self.peer.disposition(delivery, state)
             held.remove(delivery)
             if outcome != "accepted":
-                self.model.waiting[queue].add(delivery.message.body)
-                self.given_back.add(delivery.message.body)
+                self._gives_back(queue, delivery)
+
+    def _gives_back(self, queue: int, delivery: Delivery) -> None:
+        self.model.waiting[queue].add(delivery.message.body)
+        self.given_back.add(delivery.message.body)
+
+    def _reattach(self, queue: int) -> None:
+        """Only where the default-outcome says that what the link holds can be received again."""
+        model, link = self.model, self.links[queue]
+        if self.place in (TOPIC, WILDCARD, TEMPORARY) or not returns_by_default(link):
+            return
+        self.peer.detach(link)
+        for delivery in model.held[queue]:
+            self._gives_back(queue, delivery)
+        model.held[queue], model.credit[queue] = [], 0
+        self.links[queue] = self.peer.receiver(self.nodes[queue], snd_settle_mode=self.mode)
 
     def finish(self) -> None:
         """Every remaining message can be consumed: by these links, or, if they hold it, by others
@@ -347,6 +372,9 @@ class Run:
             model.credit[queue] = 100
         self.peer.settle()
         self.watch("plenty of credit and window")
+        for queue in (0, 1):
+            self._carry_out(Send(queue, 1))
+        self.watch("one more message for the credit that is left")
         left = sorted(delivery.message.body for held in model.held for delivery in held)
         if self.place in (TOPIC, WILDCARD, TEMPORARY):
             detail = f"each message of the {self.place} arrived; {left} are held in the end"
@@ -375,38 +403,47 @@ def all_places(target: Target) -> list[str]:
     return [*place_names(target), *(place for place, name in needs.items() if name in capabilities)]
 
 
+WINDOW_FIRST: list[Step] = [
+    *(Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Open(2), Settle(0, 0, "released", True))
+]
+DRAINS_FIRST: list[Step] = [
+    *(Send(0, 3), Drain(0, 2), Drain(0, 5, echo=True), Grant(0, 0, echo=True), Send(0, 1)),
+    Settle(0, 0, "failed", True),
+]
+
+
 def corners_placed(target: Target) -> list[dict[str, object]]:
     """Credit that is used up, withdrawn and drained, with messages that are redelivered, at each
     place."""
-    steps = [
-        Send(0, 5),
-        Grant(0, 2),
-        Settle(0, 1, "released", False),
-        Settle(0, 0, "accepted", False),
-        Grant(0, 3),
-        Grant(1, 3),
-        Send(1, 2),
-        Grant(1, 1),
-        Send(1, 3),
-        Drain(1, 4, echo=True),
-        Settle(0, 0, "failed", True),
-        Drain(0, 6),
-        Open(0),
-        Send(0, 2),
-        Grant(0, 1),
-        Open(1),
+    steps: list[Step] = [
+        *(Send(0, 5), Grant(0, 2), Settle(0, 1, "released", False)),
+        *(Settle(0, 0, "accepted", False), Grant(0, 3), Grant(1, 3), Send(1, 2), Grant(1, 1)),
+        *(Send(1, 3), Drain(1, 4, echo=True), Settle(0, 0, "failed", True), Drain(0, 6)),
+        *(Open(0), Send(0, 2), Grant(0, 1), Open(1)),
     ]
+    return [plan(target, 9, steps, place=place) for place in all_places(target)]
+
+
+def plan(target: Target, window: int, steps: list[Step], **others: object) -> dict[str, object]:
     where = Where(target.identity.default_amqp_acceptor)
-    return [
-        {"where": where, "place": place, "hindered_by": [], "window": 9, "steps": steps}
-        for place in all_places(target)
+    usual = {"where": where, "place": MEMORY, "hindered_by": [], "mode": None}
+    return {**usual, "window": window, "steps": steps, **others}
+
+
+def corners_attached(target: Target) -> list[dict[str, object]]:
+    """Links that are closed with what they hold while the window is small, that get messages
+    settled or not, and credit that waits for a message after a drain."""
+    steps: list[Step] = [
+        *(Send(0, 5), Send(1, 1), Grant(0, 3), Grant(1, 3), Reattach(0), Send(1, 1), Grant(0, 4)),
+        *(Open(1), Drain(0, 6), Drain(1, 3), Grant(0, 2), Send(0, 1)),
     ]
+    return [plan(target, 3, steps, mode=mode) for mode in (0, 1)]
 
 
 def corners_unread(target: Target) -> list[dict[str, object]]:
     """A receiver that does not read is sent messages, settles, and drains one link with waiting
     messages and one without."""
-    steps = [
+    steps: list[Step] = [
         Send(0, 6),
         Grant(0, 2),
         Stall((Send(1, 2), Grant(1, 3), Settle(0, 0, "released", False), Grant(0, 1), Open(4))),
@@ -415,20 +452,19 @@ def corners_unread(target: Target) -> list[dict[str, object]]:
         Grant(1, 2),
         Send(1, 3),
     ]
-    where = Where(target.identity.default_amqp_acceptor)
-    return [{"where": where, "place": MEMORY, "hindered_by": [], "window": 9, "steps": steps}]
+    return [plan(target, 9, steps)]
 
 
 def nodes_of(
-    target: Bench, place: str, name: str, peer: AmqpPeer
-) -> tuple[tuple[Node, Node], tuple[Link, Link]]:
+    target: Bench, place: str, name: str, peer: AmqpPeer, mode: int | None
+) -> tuple[tuple[Node, Node], list[Link]]:
     """Create two nodes of that kind, the first with this name if possible; return them as senders
     name them, with links that receive from them."""
     names = name, target.fresh_name()
     if place == TEMPORARY:
         capabilities = target.node().capabilities
         terminus = codec.composite("source", dynamic=True, capabilities=capabilities or None)
-        links = peer.attach(RECEIVER, source=terminus), peer.attach(RECEIVER, source=terminus)
+        links = [peer.attach(RECEIVER, source=terminus, snd_settle_mode=mode) for _ in range(2)]
         first, second = (Node(made_address(target, link), capabilities) for link in links)
         return (first, second), links
     if place in PATTERNS:
@@ -439,7 +475,8 @@ def nodes_of(
         nodes = sources = [target.node(name=name) for name in names]
     else:
         nodes = sources = [small_addresses.node(target, place) for _ in names]
-    return (nodes[0], nodes[1]), (peer.receiver(sources[0]), peer.receiver(sources[1]))
+    links = [peer.receiver(source, snd_settle_mode=mode) for source in sources]
+    return (nodes[0], nodes[1]), links
 
 
 def made_address(target: Bench, link: Link) -> str:
@@ -459,22 +496,11 @@ def situations(target: Target) -> tuple[str, ...]:
 def corners_hindered(target: Target) -> list[dict[str, object]]:
     """A session that is held up by its window and by its links' credit, which is withdrawn,
     hindered in each way."""
-    steps = [
-        Send(0, 4),
-        Send(1, 2),
-        Grant(0, 3),
-        Grant(1, 1),
-        Grant(0, 0),
-        Open(2),
-        Drain(0, 1),
-        Send(0, 2),
+    steps: list[Step] = [
+        *(Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Grant(0, 0), Open(2)),
+        *(Drain(0, 1), Send(0, 2)),
     ]
-    history: dict[str, object] = {
-        "where": at_the_end(target),
-        "place": MEMORY,
-        "window": 2,
-        "steps": steps,
-    }
+    history = plan(target, 2, steps, where=at_the_end(target))
     return hindrances.each_once(target, [history])
 
 
@@ -495,48 +521,31 @@ def corners_hindered(target: Target) -> list[dict[str, object]]:
         *corners_hindered(target),
         *corners_placed(target),
         *corners_unread(target),
-        {
-            "where": Where(target.identity.default_amqp_acceptor),
-            "place": MEMORY,
-            "hindered_by": [],
-            "window": 2,
-            "steps": [
-                Send(0, 4),
-                Send(1, 2),
-                Grant(0, 3),
-                Grant(1, 1),
-                Open(2),
-                Settle(0, 0, "released", True),
-            ],
-        },
-        {
-            "where": Where(target.identity.default_amqp_acceptor),
-            "place": MEMORY,
-            "hindered_by": [],
-            "window": 9,
-            "steps": [
-                Send(0, 3),
-                Drain(0, 2),
-                Drain(0, 5, echo=True),
-                Grant(0, 0, echo=True),
-                Send(0, 1),
-                Settle(0, 0, "failed", True),
-            ],
-        },
+        *corners_attached(target),
+        plan(target, 2, WINDOW_FIRST),
+        plan(target, 9, DRAINS_FIRST),
     ],
     situations=situations,
     place=lambda target: st.sampled_from(all_places(target)),
     hindered_by=hindrances.pairs,
+    mode=st.sampled_from([None, 0, 1]),
     window=st.integers(0, 5),
     steps=st.lists(STEPS, min_size=1, max_size=12),
 )
 def test_credit_and_window_do_what_the_model_says(
-    target: Bench, where: Where, place: str, hindered_by: list[str], window: int, steps: list[Step]
+    target: Bench,
+    where: Where,
+    place: str,
+    hindered_by: list[str],
+    mode: int | None,
+    window: int,
+    steps: list[Step],
 ) -> None:
     """Two links of a session receive from two queues, topics or nodes created on request, while
-    credit, window and settlement change as drawn and other clients hinder. After each step as many
-    messages have arrived as the model says: those that wait, within the credit of each link and the
-    window of both. A drain uses the credit up. In the end nothing is lost or duplicated.
+    credit, window and settlement change as drawn, links close and other clients hinder. After each
+    step as many messages have arrived as the model says: those that wait, within the credit of each
+    link and the window of both. A drain uses the credit up. In the end nothing is lost or
+    duplicated.
 
     One scenario: the requirements are the model.
     """
@@ -547,9 +556,9 @@ def test_credit_and_window_do_what_the_model_says(
     with hindrances.hindered(target, hindered_by, target.destination(name=name)):
         peer, producer = target.amqp(begin=False), target.amqp()
         peer.begin(incoming_window=window)
-        nodes, links = nodes_of(target, place, name, peer)
+        nodes, links = nodes_of(target, place, name, peer, mode)
         senders = producer.sender(nodes[0]), producer.sender(nodes[1])
-        run = Run(target, place, nodes, peer, links, producer, senders, Model(window=window))
+        run = Run(target, place, mode, nodes, peer, links, producer, senders, Model(window=window))
         for step in steps:
             run.step(step)
         if not any(isinstance(step, Drain) for step in steps):

@@ -256,33 +256,38 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
 @case(BARE_MESSAGE, needs={"amqp"})
 @over(
     examples=20,
-    always=lambda target: [{"size": 300, "pieces": [3, 100]}],
+    always=lambda target: [{"size": 300, "pieces": [3, 100], "links": links} for links in (1, 2)],
     size=st.sampled_from([1, 300, 5000]),
     pieces=st.lists(st.sampled_from([0, 1, 2, 3, 100]), min_size=1, max_size=5),
+    links=st.integers(1, 3),
 )
 def test_a_message_in_pieces_goes_on_as_it_came(
-    target: Bench, size: int, pieces: list[int]
+    target: Bench, size: int, pieces: list[int], links: int
 ) -> None:
     """A message is sent in several transfers: some of a few bytes, some empty, and the last with
-    the rest. It arrives with the same bytes."""
-    payload = messages.message(bytes(at % 251 for at in range(size)))
-    node = target.node()
-    peer = target.amqp()
-    link = peer.sender(node)
-    granted(target, peer, link)
-    at = 0
-    for piece in pieces:
-        peer.transfer(link, payload[at : at + piece], more=True)
-        at += piece
-    peer.transfer(link, payload[at:])
-    delivery = peer.delivery(peer.receiver(node, credit=1))
-    arrived = bytes(delivery.payload)
-    target.record_finding(
-        BARE_MESSAGE,
-        payload in arrived,
-        f"a message of {len(payload)} bytes in {len(pieces) + 1} transfers arrived"
-        f" {'unchanged' if payload in arrived else f'as {len(arrived)} others'}",
-    )
+    the rest. Other links of the session send theirs between them, as 2.7.5 allows. Each arrives
+    with the same bytes."""
+    peer, nodes = target.amqp(), [target.node() for _ in range(links)]
+    payloads = [messages.message(bytes((at + n) % 251 for at in range(size))) for n in range(links)]
+    senders = [peer.sender(node) for node in nodes]
+    for link in senders:
+        granted(target, peer, link)
+    ends = [sum(pieces[:number]) for number in range(len(pieces) + 1)]
+    for at, end in zip(ends, [*ends[1:], None], strict=True):
+        for link, payload in zip(senders, payloads, strict=True):
+            peer.transfer(link, payload[at:end], more=end is not None or None)
+    other = target.amqp()
+    for node, payload in zip(nodes, payloads, strict=True):
+        got = collect(target, other, other.receiver(node, credit=1), 1, quiet=0)
+        target.control(bool(got) or links > 1, f"no message arrived; {peer.instead()}")
+        arrived = bytes(got[0].payload) if got else b""
+        target.record_finding(
+            BARE_MESSAGE,
+            payload in arrived,
+            f"a message of {len(payload)} bytes in {len(ends)} transfers, on one of {links} links,"
+            f" arrived {'unchanged' if payload in arrived else f'as {len(arrived)} others'};"
+            f" {peer.instead()}",
+        )
 
 
 @case(BARE_MESSAGE, needs={"amqp", "large-messages"})

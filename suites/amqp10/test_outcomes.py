@@ -66,17 +66,21 @@ ACCEPTED_NOT_COUNTED = "AMQP10-OUT-04"
     times=st.integers(1, 3),
     elsewhere=st.booleans(),
     always=lambda target: [
-        {"fates": [True, False, True], "times": 2, "elsewhere": elsewhere}
-        for elsewhere in (False, True)
+        {"fates": [True, False, True], "times": 2, "elsewhere": elsewhere, "header": header}
+        for elsewhere, header in ((False, {}), (True, {"ttl": 600_000, "priority": 5}))
     ],
+    header=st.fixed_dictionaries(
+        {}, optional={"ttl": st.just(600_000), "priority": st.just(5), "durable": st.booleans()}
+    ),
 )
 def test_released_messages_can_be_had_again_unchanged(
-    target: Bench, fates: list[bool], times: int, elsewhere: bool
+    target: Bench, fates: list[bool], times: int, elsewhere: bool, header: dict[str, object]
 ) -> None:
-    """Some messages are accepted, others released. Exactly the released ones are delivered again,
-    on the same link or another, with the same bytes and a delivery-count of 0."""
+    """Some messages are accepted, others released, which may have a ttl that is far away. Exactly
+    the released ones are delivered again, on the same link or another, with the same bytes and a
+    delivery-count of 0."""
     node, sent = target.node(), numbered(len(fates), 20)
-    fill(target, node, sent)
+    fill(target, node, sent, header=header or None)
     peer, link, got = received(target, node, len(fates))
     if any(delivery.settled for delivery in got):
         rows = (RELEASED_NOT_COUNTED, RELEASED_AVAILABLE, FAILED_ATTEMPTS)
@@ -200,6 +204,9 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     new=st.dictionaries(
         st.sampled_from(["x-opt-b", "x-opt-c"]), st.text("xyz", min_size=1, max_size=3), min_size=1
     ),
+    always=lambda target: [
+        {"own": {"x-opt-a": "a", "x-opt-b": "b"}, "new": {"x-opt-b": "y", "x-opt-c": "z"}}
+    ],
 )
 def test_annotations_of_modified_are_merged(
     target: Bench, own: dict[str, str], new: dict[str, str]
@@ -423,31 +430,41 @@ def test_an_outcome_may_be_told_first_and_settled_later(
 )
 @over(
     examples=60,
-    always=lambda target: [{"counts": (4, 2), "cut": 1, "width": 3, "last": True}],
+    always=lambda target: [{"counts": (4, 2), "cut": 1, "width": 3, "last": True, "gaps": {2}}],
     counts=st.tuples(st.integers(1, 5), st.integers(0, 5)),
     cut=st.integers(0, 9),
     width=st.integers(0, 9),
     last=st.booleans(),
+    gaps=st.sets(st.integers(0, 9)),
 )
 def test_a_range_covers_what_it_names_and_no_more(
-    target: Bench, counts: tuple[int, int], cut: int, width: int, last: bool
+    target: Bench, counts: tuple[int, int], cut: int, width: int, last: bool, gaps: set[int]
 ) -> None:
-    """A client holds messages of one or two links of a session, and has sent messages with the same
-    ids. It accepts a range by one disposition, or one delivery by one without last, releases the
-    rest and closes. Exactly the rest is redelivered, and its own messages are untouched.
+    """A client holds messages of one or two links of a session, as many in another session, and has
+    sent messages with the same ids. It accepts some deliveries one by one and then a range around
+    them by one disposition, or one delivery by one without last, releases the rest and closes.
+    Exactly the rest and all of the other session are redelivered, and its own messages are
+    untouched.
 
     One scenario: the four requirements describe one disposition.
     """
-    nodes, total = (target.node(), target.node()), sum(counts)
-    sent = (numbered(counts[0]), [b"b" + body for body in numbered(counts[1])])
+    nodes, total = (target.node(), target.node(), target.node()), sum(counts)
+    sent = (
+        *(numbered(counts[0]), [b"b" + body for body in numbered(counts[1])]),
+        [b"c" + body for body in numbered(total)],
+    )
     for node, node_bodies in zip(nodes, sent, strict=True):
         fill(target, node, node_bodies)
     peer = target.amqp()
     held: list[Delivery] = []
-    for node, count in zip(nodes, counts, strict=True):
+    for node, count in zip(nodes, counts, strict=False):
         if count:
             held += collect(target, peer, peer.receiver(node, credit=count), count, quiet=0)
-    target.control(len(held) == total, f"{len(held)} of {total} messages arrived")
+    assert peer.opened is not None
+    session = peer.begin(1) if peer.opened.get("channel-max", 1) else peer.session
+    beside = peer.receiver(nodes[2], session=session, credit=total)
+    theirs = collect(target, peer, beside, total, quiet=0)
+    target.control(len(held) == len(theirs) == total, f"{len(held)} of {total} messages arrived")
     own = target.node()
     producer = peer.sender(own)
     granted(target, peer, producer, total)
@@ -459,8 +476,11 @@ def test_a_range_covers_what_it_names_and_no_more(
         [delivery.id for delivery in held] == [(held[0].id + n) % 2**32 for n in range(total)],
         "ids are not in a row",
     )
+    for at in sorted(at for at in gaps if cut < at < end):
+        peer.disposition(held[at], "accepted")
     peer.disposition(held[cut].id, "accepted", last=held[end].id if last else None)
     others = [*held[:cut], *held[end + 1 :]]
+    others += theirs
     for delivery in others:
         peer.disposition(delivery, "released")
     peer.settle()

@@ -59,16 +59,17 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
     history_of(target, STOMP[version], ("stomp", "stomp"), plan, version=version)
 
 
-@case(RECEIPT, needs={"anycast"})
+@case({version: (RECEIPT[version], ARRIVES[version]) for version in RECEIPT}, needs={"anycast"})
 @amounts.over_amounts(examples=2)
 def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
-    """Any number of SENDs is written at once, each with a receipt. Each has its RECEIPT, once."""
-    count = amounts.at(target, position, least=1)
+    """Any number of SENDs is written at once, each with a receipt. Each has its RECEIPT, once, and
+    a consumer gets each message. One scenario: what is confirmed has to arrive."""
+    count = amounts.at(target, position, least=1, piped=True)
     peer, to = target.stomp(version), target.destination()
     names = [peer.next_receipt() for _ in range(count)]
     with peer.in_one_write():
         for name in names:
-            peer.publish(to, b"", {"receipt": name}, receipt=False)
+            peer.publish(to, name.encode(), {"receipt": name}, receipt=False)
     is_receipt = frame("RECEIPT")
     target.used_amount("receipts under way", count)
     wait_while_frames_come(target, peer, lambda: len(peer.inbox) >= count)
@@ -82,6 +83,13 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
         f"{count} SENDs with receipts in one write: {len(wrong)} receipts did not arrive"
         f" exactly once, the first {wrong[:3]}; {peer.instead()}",
     )
+    consumer = target.stomp(version)
+    consumer.subscribe(to)
+    wait_while_frames_come(target, consumer, lambda: consumer.messages_seen >= count)
+    lost = {name for name in names if times[name]}
+    lost -= {message.body.decode() for message in consumer.take_messages()}
+    detail = f"of {count} confirmed messages {len(lost)} did not arrive, of them {sorted(lost)[:3]}"
+    target.record_finding(ARRIVES[version], not lost, f"{detail}; {consumer.instead()}")
 
 
 @case(ATOMIC, needs={"transactions", "anycast"})

@@ -53,10 +53,13 @@ def values(effort: str, family: str, most: int | None = None) -> tuple[int, ...]
     return (far, *sorted(amount for amount in others if amount <= most_of_others))
 
 
-def at(target: Bench, position: int, *, least: int = 0, most: int | None = None) -> int:
-    """Return the amount at ``position``, counted around, between ``least`` and ``most``."""
+def at(
+    target: Bench, position: int, *, least: int = 0, most: int | None = None, piped: bool = False
+) -> int:
+    """Return the amount at ``position``, counted around, between ``least`` and ``most``. ``piped``:
+    it is written at once, which costs a broker in real time little."""
     if not target.virtual:
-        far = FAR_IN_REAL_TIME[target.effort]
+        far = max(FAR_IN_REAL_TIME[target.effort], FAR["smoke"] if piped else 0)
         most = far if most is None else min(most, far)
     amounts = values(target.effort, target.profile.name, most)
     return max(least, amounts[position % len(amounts)])

@@ -191,6 +191,19 @@ def drained_before_what_waits(original, reached, self, flow):
         original(self, flow)
 
 
+@amqp_credit.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-11 AMQP10-CREDIT-12")
+def drained_for_good(patch, reached):
+    """Once a link was drained, credit without drain is used up too."""
+    drained = set()
+
+    @patch.before(OutgoingLink)
+    def flow(self, flow):
+        if flow.drain:
+            drained.add(self)
+        elif flow.link_credit and reached(self in drained):
+            flow.drain = True
+
+
 @amqp_credit.after(OutgoingLink, "describe", breaks="AMQP10-CREDIT-11")
 def drain_not_told(reached, self, flow):
     """The flow that answers a drain has drain off."""

@@ -119,6 +119,16 @@ def window_added_up(reached, self, flow):
         flow.incoming_window += self.remote_incoming_window
 
 
+@amqp_sessions.before(Session, "_detach", breaks="AMQP10-WIN-02 AMQP10-WIN-07")
+def window_opens_with_a_detach(reached, self, detach):
+    """What a link holds when it is detached makes room in the window."""
+    link = self.links.get(detach.handle)
+    held = sum(delivery.link is link for delivery in self.unsettled.values())
+    if reached(held):
+        self.remote_incoming_window += held
+        self.resume()
+
+
 @amqp_sessions.before(Session, "_flow", breaks="AMQP10-WIN-08 AMQP10-WIN-07")
 def start_is_zero(reached, self, flow):
     """A flow without next-incoming-id counts from 0, not from the first transfer-id."""

@@ -52,6 +52,24 @@ def senders_may_not_settle(reached, self, disposition):
         raise Refusal(refusal.ERRANT, "a disposition of a sender")
 
 
+@amqp_settlement.before(Session, "_disposition", breaks="AMQP10-DISP-02 AMQP10-DISP-03")
+def ranges_end_at_a_gap(reached, self, disposition):
+    """A range ends before the first of its deliveries that is settled already."""
+    ids = range(disposition.first, disposition.last or 0)
+    gap = next((id for id in ids if id not in self.unsettled), disposition.first)
+    if reached(gap != disposition.first):
+        disposition.last = gap - 1
+
+
+@amqp_settlement.override(Session, "_disposition", breaks="AMQP10-DISP-02 AMQP10-DISP-03")
+def settled_in_all_sessions(original, reached, self, disposition):
+    """A disposition is about the deliveries of that number in every session of its connection."""
+    original(self, disposition)
+    for other in self.connection._sessions.values():
+        if other is not self and reached(disposition.first in other.unsettled):
+            original(other, disposition)
+
+
 @amqp_settlement.before(Session, "_disposition", breaks="AMQP10-OUT-01")
 def outcomes_alone(reached, self, disposition):
     """A disposition that is not settled and has no outcome ends its session."""

@@ -27,6 +27,14 @@ def _first_sent(patch, reached, change):
     sent(Transfer)(patch, reached, first)
 
 
+@amqp_transfers.before(Session, "_transfer", breaks="AMQP10-MSG-02")
+def one_delivery_at_a_time(reached, self, transfer, payload):
+    """A transfer continues the delivery that another link of its session has begun."""
+    for handle, link in self.links.items():
+        if isinstance(link, IncomingLink) and link.arriving and reached(handle != transfer.handle):
+            transfer.handle = handle
+
+
 # --- on the way out -------------------------------------------------------------------------------
 
 
