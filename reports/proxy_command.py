@@ -43,7 +43,7 @@ PLAIN_EVERY_S = 5.0
 @click.option(
     "--target", required=True, metavar="HOST:PORT|URL", help="The broker; with TLS a URL."
 )
-@click.option("--certificate", metavar="FILE", help="Offer TLS to the application: PEM.")
+@click.option("--certificate", metavar="FILE", help="PEM file: offer TLS to the application.")
 @click.option("--key", metavar="FILE", help="The certificate's key, if it is in another file.")
 @click.option("--profile", metavar="NAME", help="Judge by this broker family's documents too.")
 @click.option("--for", "lasts", metavar="TIME", help="End after this time. Default: end at Ctrl-C.")

@@ -19,7 +19,7 @@ from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
 
 
 class BadSetting(OneSentence):
-    """A setting cannot be accepted: one sentence with file, line, name and what would be right."""
+    """A refused setting: one sentence with file, line, name and the correct form."""
 
 
 @dataclass(frozen=True, slots=True)

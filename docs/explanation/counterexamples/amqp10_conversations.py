@@ -320,7 +320,7 @@ def bad_open(*fields: bytes) -> Callable[[Peer, str], bool | None]:
 
 
 def main() -> int:
-    """Run one of the conversations; return what to exit with."""
+    """Run one of the conversations; return the exit code."""
     ours = sized(0xB1, b"counterexample")
     checks: dict[str, Callable[[Peer, str], bool | None]] = {
         "resumed": resumed,

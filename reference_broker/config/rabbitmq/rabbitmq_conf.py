@@ -161,7 +161,7 @@ def _byte_size(text: str, where: Where) -> int:
     match = _AMOUNT.fullmatch(text)
     if match is None or match["unit"].lower() not in _UNITS:
         raise where.bad(
-            f"{text} is not an amount of bytes",
+            f"{text} is not a number of bytes",
             "write a number, or one with kB, MB, GB, KiB, MiB or GiB",
         )
     return int(match["count"]) * _UNITS[match["unit"].lower()]

@@ -31,8 +31,8 @@ HISTORY = pa.schema(
 
 
 def history(cases: pa.Table, runs: Sequence[str]) -> pa.Table:
-    """``target, case, first, last, verdicts, course, runs`` of the table of cases, by target and
-    case; the argument ``runs`` has names in order of start.
+    """``target, case, first, last, verdicts, course, runs``, from the table of cases, by target and
+    case; the argument ``runs`` has their names in order of start.
 
     ``first`` and ``last`` are the verdicts of the first and the last run that judged the case,
     ``verdicts`` the number of different ones, ``course`` the change from first to last (in the

@@ -94,7 +94,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         ("listeners.tcp.1 = 70000", "is not an endpoint"),
         ("web_stomp.ws_frame = both", "'both' is unknown; write one of text, binary"),
         ("listeners.tcp.1 = 1\nlisteners.tcp.2 = 2", "is a second listener"),
-        ("disk_free_limit.absolute = 5 parsecs", "is not an amount of bytes"),
+        ("disk_free_limit.absolute = 5 parsecs", "is not a number of bytes"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, text: str, told: str) -> None:
