@@ -41,7 +41,7 @@ SCENARIOS: dict[str, dict[str, Any]] = KNOWN["scenario"]
 SIDES = (CLIENT, BROKER)
 INTERVAL: Duration = NS_PER_S
 TICK: Duration = ms(100)
-LATE: Duration = seconds(1)
+LATE: Duration = ms(500)
 TRIES = 3
 
 
@@ -323,9 +323,11 @@ class PairTrial:
             self._returns[body] += self._mode != "auto" and number not in self._settled
 
     def do_mute(self, on: int) -> None:
-        """Keep all connections open and pass nothing on."""
+        """Keep the connection open and pass nothing on, or let it break."""
         self.is_mute = bool(on)
         self._give_up()
+        for side in (0, 1):
+            self.lines[-1].end(side)
 
     def do_notice(self) -> None:
         """Check that each side ends a connection without the signs of life that it was promised:

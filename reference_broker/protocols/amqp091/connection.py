@@ -318,7 +318,7 @@ class Amqp091Connection:
             )
         self.check_quota("sessions", len(self.channels))
         self.channels[number] = Channel(self, number)
-        self.tell(commands.Channel.OpenOk(), number)
+        self.tell(methods.make(commands.Channel.OpenOk, ""), number)
 
     def _command(self, now: Instant, method: base.Frame) -> None:
         match self._state, method:

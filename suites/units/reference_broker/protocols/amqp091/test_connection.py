@@ -37,6 +37,12 @@ def test_topics(key: str, fitting: list[str], others: list[str]) -> None:
     assert not any(tree.fitting(pattern) for pattern in fitting)
 
 
+def test_the_reserved_text_of_channel_open_ok_is_empty_as_with_rabbitmq() -> None:
+    driver, conn = with_queue()
+    driver.send(conn, "channel.open", {}, channel=2)
+    assert driver.got(conn)[0].fields == {"reserved-1": b""}
+
+
 def test_messages_expire_at_the_head_of_their_queue() -> None:
     driver, conn = with_queue(x_message_ttl=1000, x_dead_letter_exchange="amq.fanout")
     driver.declare(conn, "dead")
