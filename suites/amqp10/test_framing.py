@@ -305,6 +305,7 @@ def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None
 )
 @over(
     examples=40,
+    always=lambda target: [{"limit": SMALLEST, "sizes": [60_000, 10], "before": 0}],
     limit=st.sampled_from([SMALLEST, SMALLEST + 1, 1000, 4096]),
     sizes=st.lists(
         st.one_of(near([400, 512, 900, 1000, 4096], low=0), st.integers(0, 10_000)),

@@ -295,11 +295,8 @@ def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, posit
     reader = target.amqp()
     taking = reader.receiver(node, credit=count, snd_settle_mode=UNSETTLED)
     got = {*bodies(collect(target, reader, taking, count - len(without), quiet=0))}
-    accepted = [
-        number
-        for number, delivery in enumerate(sent)
-        if (told := outcomes[delivery]) is not None and told.kind("state") == "accepted"
-    ]
+    told = {id: reply.kind("state") for id, reply in outcomes.items() if reply is not None}
+    accepted = [number for number, id in enumerate(sent) if told.get(id) == "accepted"]
     lost = [number for number in accepted if b"%d" % number not in got]
     detail = f"of {count} messages {len(lost)} were accepted and not delivered, first {lost[:5]}"
     target.record_finding(KEPT, not lost, f"{detail}; {reader.instead()}")
