@@ -102,7 +102,7 @@ class Line:
                     self.refusal = self.refusal or f"{event.command} ({words[:200]})"
 
     def pass_on(self, side: int, data: bytes) -> None:
-        size, gap = self._trial.pace
+        size, gap = self._trial.pace[side]
         now = self._world.now()
         if self._trial.is_mute:
             return
@@ -130,7 +130,7 @@ class PairTrial:
         self.world = broker.world(0, None, lambda _: None)
         self.lines: list[Line] = []
         self.drivers: list[Driver] = []
-        self.pace, self.is_mute, self._is_blocked = (0, 0), False, False
+        self.pace, self.is_mute, self._is_blocked = [(0, 0)] * 2, False, False
         self._faults: list[str] = []
         self._tick_due = self.world.now()
         self._sent: list[bytes] = []
@@ -298,8 +298,8 @@ class PairTrial:
     def do_wait(self, intervals: int) -> None:
         self.world.wait_until(lambda: False, self.world.now() + intervals * INTERVAL)
 
-    def do_pace(self, size: int, gap_ms: int) -> None:
-        self.pace = (size, ms(gap_ms))
+    def do_pace(self, to: int, size: int, gap_ms: int) -> None:
+        self.pace[to] = (size, ms(gap_ms))
 
     def do_block(self, held: int) -> None:
         self._is_blocked = bool(held)
