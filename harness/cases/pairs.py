@@ -5,7 +5,6 @@ passes afterwards."""
 
 from __future__ import annotations
 
-import base64
 import json
 import tomllib
 from collections import Counter
@@ -24,7 +23,7 @@ from brokerproof.harness.clients.driver import Driver, body_of, ready
 from brokerproof.harness.model.enums import CloseHow, RoutingType
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, ms, seconds
 from brokerproof.harness.oracles.pairs import BROKER, CLIENT, Pair
-from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Judge
+from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Judge, either
 from brokerproof.harness.targets.client.target import ClientTarget
 from brokerproof.harness.targets.endpoint import Endpoint
 from brokerproof.harness.targets.external import queues
@@ -43,6 +42,7 @@ INTERVAL: Duration = NS_PER_S
 TICK: Duration = ms(100)
 LATE: Duration = ms(500)
 TRIES = 3
+END = either(event_named("disconnected"), event_named("error"))
 
 
 class Cell(StrEnum):
@@ -258,8 +258,8 @@ class PairTrial:
     def do_send(self, count: int, size: int = 10) -> None:
         for _ in range(count):
             body = b"%d " % len(self._sent)
-            self._sent.append((body + bytes(range(256)) * (size // 256 + 1))[:size])
-            self._act("send", body=base64.b64encode(self._sent[-1]).decode())
+            self._sent.append((body + b"0123456789abcdef" * (size // 16 + 1))[:size])
+            self._act("send", body=self._sent[-1].decode())
 
     def do_receive(self, count: int, pause_ms: int = 0) -> None:
         """Wait for so many more messages; with a pause acknowledge each after it."""
@@ -314,7 +314,7 @@ class PairTrial:
         self._give_up()
         for side in (0, 1):
             self.lines[-1].end(side)
-        if self.drivers[-1].watch_for(event_named("disconnected")) is None:
+        if self.drivers[-1].watch_for(END) is None:
             raise _End("the client does not report that its connection was reset")
 
     def _give_up(self) -> None:
@@ -344,7 +344,7 @@ class PairTrial:
                 raise _End(f"{SIDES[side]} keeps {silent}; it was promised beats")
 
     def _has_ended(self, line: Line, side: int) -> bool:
-        return side in line.ends or (not side and bool(self.drivers[-1].reports("disconnected")))
+        return side in line.ends or (not side and any(map(END.accepts, self.drivers[-1].inbox)))
 
     def do_leave(self) -> None:
         self._give_up()
