@@ -293,7 +293,7 @@ def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, posit
     detail = f"of {count} messages {len(without)} got no outcome, first {without[:5]}"
     target.record_finding(SETTLES, not without, f"{detail}; {peer.instead()}")
     reader = target.amqp()
-    taking = reader.receiver(node, credit=count, snd_settle_mode=UNSETTLED)
+    taking = reader.receiver(node, credit=2 * count, snd_settle_mode=UNSETTLED)
     got = {*bodies(collect(target, reader, taking, count - len(without), quiet=0))}
     told = {id: reply.kind("state") for id, reply in outcomes.items() if reply is not None}
     accepted = [number for number, id in enumerate(sent) if told.get(id) == "accepted"]
