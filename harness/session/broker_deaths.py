@@ -9,6 +9,7 @@ If the broker stays down, the run ends."""
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ class BrokerDeaths:
         self._run, self._target, self._health = run, run.target, run.health
         self._restart, self._logs, self._keep = restart, logs, keep
         self._number = self._unexplained = 0
+        self._tag = run.target.identity.tag
 
     def explain(self, death: BrokerDied, suspects: Sequence[Call]) -> list[Result]:
         """Return the results of those ``suspects`` that kill the broker, once it serves again.
@@ -100,6 +102,10 @@ class BrokerDeaths:
             self._number += 1
             self._health = self._run.health.in_fork(f"d{self._number}")
             if self._health.serves:
+                # It may have kept what interrupted cases left in queues of these names.
+                self._target.identity = dataclasses.replace(
+                    self._target.identity, tag=f"{self._tag}-{self._number}"
+                )
                 return
             if HOST_CLOCK.now() > deadline:
                 raise RunStopped(f"{death}; it did not return{self._hint(suspects)}")
