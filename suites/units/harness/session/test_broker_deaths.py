@@ -1,3 +1,5 @@
+"""What a run does once a broker that died serves again."""
+
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
