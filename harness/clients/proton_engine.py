@@ -428,11 +428,10 @@ class ProtonPeer(Conversation[ProtonEvent]):
         self, sent: Sent, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Sent:
         """Wait until the broker has settled all sent messages."""
-
-        def ready() -> bool:
-            return sent.settled or self.ended is not None or any(map(self.fatal, self.inbox))
-
-        self.world.wait_until(ready, self.world.now() + within)
+        failed = self.arrival(self.fatal)
+        self.world.wait_until(
+            lambda: sent.settled or self.ended is not None or failed(), self.world.now() + within
+        )
         if not sent.settled:
             self._unmet(f"expected a message to be settled, {self.instead()}", proves)
         if proves is not None:

@@ -165,10 +165,8 @@ def _send(bench: Bench, node: Node, body: bytes) -> None:
 
 
 def _await_credit(bench: Bench, peer: AmqpPeer, link: Link) -> None:
-    bench.wait_until(
-        lambda: link.credit > 0 or peer.ended is not None or any(map(peer.fatal, peer.inbox)),
-        ANSWER,
-    )
+    failed = peer.arrival(peer.fatal)
+    bench.wait_until(lambda: link.credit > 0 or peer.ended is not None or failed(), ANSWER)
 
 
 def _receiver(bench: Bench, node: Node, **fields: object) -> tuple[AmqpPeer, Link]:

@@ -93,10 +93,8 @@ def collect(
     def arrived() -> int:
         return sum(delivery.link is link for delivery in peer.deliveries)
 
-    def enough() -> bool:
-        return peer.ended is not None or arrived() >= count or any(map(peer.fatal, peer.inbox))
-
-    target.wait_until(enough, within)
+    failed = peer.arrival(peer.fatal)
+    target.wait_until(lambda: peer.ended is not None or arrived() >= count or failed(), within)
     if quiet:
         target.wait_until(lambda: peer.ended is not None or arrived() > count, quiet)
     return peer.take_deliveries(link)
