@@ -143,7 +143,7 @@ class FollowedConnection:
                 remote=remote,
             )
         else:
-            guessed = "; client and server were told apart by their ports" if guess else ""
+            guessed = "; ports distinguished client and server" if guess else ""
             yield self.factory.noted(
                 self.began,
                 f"{remote} and the broker {self.broker}: the capture begins in the middle{guessed}",

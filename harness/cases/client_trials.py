@@ -27,7 +27,7 @@ from brokerproof.harness.worlds.world import Channel, Receiver, World
 TRIALS = frozenset({"stomp-client", "amqp091-client", "amqp10-client"})
 """Capabilities that only clients have: a case that needs one puts a client on trial."""
 LOGIN, PASSCODE = "ann", "a:b\\c"
-"""What clients are told to log in with."""
+"""The login of clients on trial."""
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ class ExampleRecord:
     held: set[tuple[str, str]] = field(default_factory=set)
     """Requirement and detail of findings that held, each of which is one event."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
-    """By label. Of several, the one nearest to a bound."""
+    """By label: of several measurements, the one nearest to a bound."""
     wire: ByteLog = field(default_factory=ByteLog)
     failing: list[ExampleRecord] = field(default_factory=list)
     """The records of the examples of a property that violated something."""
@@ -45,7 +45,7 @@ class ExampleRecord:
     unmet: ControlFailed | None = None
     """The premise of the kind of place that the example drew, which this broker does not meet."""
     late: Duration = 0
-    """By how much the host was late, at worst, until the example broke off; 0 if it did not."""
+    """The host's worst lateness until the example broke off; 0 if it did not break off."""
 
     def measure(self, label: str, measurement: Measurement) -> bool:
         """Keep ``measurement`` unless the previous one with its label is nearer to a bound; return

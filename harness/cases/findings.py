@@ -60,7 +60,7 @@ class CaseRecord(Judge):
     target: Target
     cited: tuple[str, ...]
     unbound: frozenset[str] = frozenset()
-    """Those of them that bind brokers of other vendors: nothing is recorded for them."""
+    """Cited requirements that bind only other vendors' brokers: nothing is recorded for them."""
     example_record: ExampleRecord
     world: World
     _inconclusive: str | None = None

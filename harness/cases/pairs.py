@@ -351,7 +351,7 @@ class PairTrial:
         line, goodbye = self.lines[-1], self._speech["goodbye"]
         self.drivers[-1].do("disconnect")
         if not self.world.wait_until(lambda: bool(line.ends), self.world.now() + PATIENCE):
-            raise _End("the connection is open 10 s after the client was told to end it")
+            raise _End("the connection is open 10 s after the client was asked to end it")
         if (0, goodbye) not in line.said:
             raise _End(f"the client ended the connection without {goodbye}")
 

@@ -162,7 +162,7 @@ class PlainMessageProbe:
                 return ProbeFailure(name, Fault.CLOSES, closed)
             received = bench.world.bounds.frames
             if received > _MANY_FRAMES:
-                flooded = f"{unanswered}, in which {received} frames came"
+                flooded = f"{unanswered}, in which {received} frames arrived"
                 return ProbeFailure(name, Fault.FLOODS, flooded)
             return ProbeFailure(name, Fault.SILENT, unanswered)
         except Exception as problem:  # our codec failed on what the target sent

@@ -63,7 +63,7 @@ _VENDOR = re.compile("^(ARTEMIS|RABBITMQ|ACTIVEMQ)-")
 CORES: dict[Area, Sequence[Core]] = {
     area: tuple(Core(*core) for core in _TABLE[area]["core"]) for area in Area
 }
-"""What each area cannot do without, by protocol."""
+"""The core of each area by protocol, without which the area is not "kept"."""
 
 
 def rule_of(requirement: str) -> str:

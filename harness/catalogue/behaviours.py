@@ -33,9 +33,9 @@ class Behaviour:
     values: tuple[str, ...]
     """All that a broker may do; empty if a value is a number of ``unit``."""
     unit: str
-    """What a number counts; ``text`` if it is the broker's own words."""
+    """The unit of a number; ``text`` if the value is the broker's own words."""
     impact: Impact
-    """What an application notices if the value is not the one that it was written for."""
+    """The effect on an application that was written for another value."""
     source: str
     """The text that leaves it open, or that is silent."""
 

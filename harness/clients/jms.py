@@ -65,6 +65,6 @@ def run(
             return (late.stdout or b"").decode().split(), f"it was not done within {_WITHIN_S} s"
     lines = ended.stderr.decode("utf-8", "replace").splitlines()
     wrong = next(
-        (line for line in lines if line.startswith(("Exception", "error"))), "it said nothing"
+        (line for line in lines if line.startswith(("Exception", "error"))), "it printed nothing"
     )
     return ended.stdout.decode().split(), "" if ended.returncode == 0 else wrong[:300]

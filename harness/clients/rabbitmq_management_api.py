@@ -54,7 +54,7 @@ class Answer:
             return json.loads(self.body)
         except ValueError:
             raise ControlFailed(
-                f"the management API should answer in JSON, it said {self.body[:200]!r}"
+                f"the management API should answer in JSON, it sent {self.body[:200]!r}"
             ) from None
 
 

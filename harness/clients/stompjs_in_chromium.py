@@ -105,7 +105,7 @@ class StompJsPeer(Conversation[ClientEvent]):
         if loaded is None:
             lines = console.read_text(errors="replace").strip().splitlines()
             raise ControlFailed(
-                f"{browser} did not load the page ({lines[-1] if lines else 'it said nothing'})"
+                f"{browser} did not load the page ({lines[-1] if lines else 'it printed nothing'})"
             )
         self.agent = str(loaded.detail["agent"])
         self.judge.record(
@@ -221,7 +221,7 @@ def _key_of(host: str, port: int) -> str:
             ssl.get_server_certificate((host, port), timeout=10).encode()
         )
     except OSError as problem:
-        raise ControlFailed(f"{host}:{port} shows no certificate ({problem})") from None
+        raise ControlFailed(f"{host}:{port} presents no certificate ({problem})") from None
     key = shown.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )

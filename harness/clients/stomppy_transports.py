@@ -175,7 +175,7 @@ class _Rounds:
     def __init__(self) -> None:
         self.stopped = False
         self.slept: float | None = None
-        """For how many seconds the loop wanted to sleep in this round; None when it did not."""
+        """Seconds that the loop wanted to sleep in this round; None if it did not."""
         self._left = 0
 
     def one(self) -> None:

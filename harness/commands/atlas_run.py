@@ -44,10 +44,10 @@ LIST = click.option(
 @click.option("--for", "text", metavar="DURATION", help="Stop after this time, such as 2h.")
 @LIST
 def run_(out: Path, only: str, text: str | None, listed: Path | None) -> None:
-    """Judge the releases of which these suites have no result yet.
+    """Judge the releases that have no result from these suites yet.
 
-    Run it again after an interrupt, and it goes on where it was. A release that cannot be judged to
-    its end is a sentence in the atlas, and is tried again the next time.
+    Run it again after an interrupt to continue. If a release cannot be judged completely, the atlas
+    says why, and the next run tries it again.
     """
     limit = (lasting(text) or 0) / NS_PER_S
     try:

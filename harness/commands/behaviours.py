@@ -1,4 +1,4 @@
-"""``brokerproof behaviours RUN…``: what brokers do where a text leaves it open, side by side."""
+"""``brokerproof behaviours RUN…``: what brokers do where a specification leaves a choice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from brokerproof.harness.results.behaviour_comparison import Row, by_target, sid
 @click.option("--differing", is_flag=True, help="List only behaviours in which the targets differ.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def behaviours(runs: Sequence[Path], differing: bool, as_json: bool) -> None:
-    """Compare what the targets of these runs do where a specification leaves it open.
+    """Compare what the targets of these runs do where specifications leave a choice.
 
     A behaviour is no promise and gets no verdict. What hurts applications most comes first.
     """

@@ -31,7 +31,7 @@ from brokerproof.harness.results.records import LatestResult, UnreadableResults
 from brokerproof.harness.results.run_folder import BadRunFolder
 
 LISTED = 60
-"""So many rows of a table are printed; --json prints all."""
+"""Rows of a table that are printed; --json prints all."""
 
 _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "green", Course.SAME: ""}
 

@@ -15,7 +15,7 @@ from brokerproof.harness.results import records, run_folder
 
 _LOOK_EVERY_S = 0.25
 _PLAIN_EVERY = 50
-"""Without a terminal one line is printed per this many cases."""
+"""Cases per printed line when the output is not a terminal."""
 _ESTIMATE_AFTER = 0.25
 """The fraction of cases after which the time that is left can be estimated by their rate."""
 _BAD = frozenset({Verdict.FAIL, Verdict.ERROR})

@@ -47,7 +47,7 @@ def _frame(expected: Mapping[str, Any], player: Player) -> Decision:
     number = expected["before"] + 1
     return (
         count >= number,
-        f"expected {expected['words']} (number {number} of its kind), {count} came",
+        f"expected {expected['words']} (number {number} of its kind), {count} arrived",
     )
 
 
@@ -55,7 +55,7 @@ def _absence(expected: Mapping[str, Any], player: Player) -> Decision:
     before = expected["before"]
     count = sum(_fits(frame, expected, player) for frame in player.came[expected["conn"]])
     number = f"no more than {before} of" if before else "no"
-    return count <= before, f"expected {number} {expected['words']}, {count} came"
+    return count <= before, f"expected {number} {expected['words']}, {count} arrived"
 
 
 def _silence(expected: Mapping[str, Any], player: Player) -> Decision:

@@ -301,7 +301,7 @@ class Player:
         gone = ", and the broker had ended the connection" if conn in self.ended else ""
         return Diverged(
             f"the conversation took another course at step {self._step}: on connection {conn}"
-            f" {wanted}, unlike when this was recorded; {instead} came{gone}"
+            f" {wanted}, unlike when this was recorded; {instead} arrived{gone}"
         )
 
     def _referred(self, ref: Ref) -> str | None:

@@ -131,7 +131,7 @@ def run_case(
         return Answer(ERROR, f"{unsure.requirement}: {unsure.detail} ({unsure.uncertain})", "case")
     never = sorted(named - findings.keys())
     if never:
-        return Answer(ERROR, f"the case ended before it came to judge {', '.join(never)}", "case")
+        return Answer(ERROR, f"the case ended before it judged {', '.join(never)}", "case")
     return Answer(
         FIXED, "; ".join(f"{name}: {detail.detail}" for name, detail in findings.items()), "case"
     )

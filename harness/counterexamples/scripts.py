@@ -144,7 +144,7 @@ def _exits(expected: Mapping[str, Any]) -> str:
     return (
         "Exit 0: what was violated is met now; 1: it is violated again; 2: the conversation took"
         " another course before the point that decides, or there was none, and the last lines say"
-        f" at which step and what came instead, or what is wrong{near}."
+        f" at which step and what arrived instead, or what is wrong{near}."
     )
 
 

@@ -33,7 +33,7 @@ LARGEST = 1 << 20
 WHOLE = 1 << 16
 """Bytes of the largest body sent: below what brokers take for a large message."""
 SEVERAL = 10
-"""So many times the messages of the first measurement has the second one: the more, the nearer is
+"""The second measurement has this many times the messages of the first: the more, the nearer is
 the overhead known."""
 
 
@@ -219,7 +219,7 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
     large = probes.look([16_384] * 64)
     policy = large.policy
     if policy is None:
-        words = f"{large.accepted} messages of 16384 bytes were accepted, and all came"
+        words = f"{large.accepted} messages of 16384 bytes were accepted, and all arrived"
         return [Estimate("address_full_policy", None, "", words)]
     estimates = [
         Estimate(

@@ -178,7 +178,7 @@ def _unlimited(probes: WindowProbes, mode: str, name: str) -> Estimate:
             f"prefetch ({mode})",
             Range.of(came, came),
             "messages",
-            f"{mode}: {count} waited and {came} came",
+            f"{mode}: {count} waited and {came} arrived",
         )
     return Estimate(
         name,

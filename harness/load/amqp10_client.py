@@ -36,7 +36,7 @@ class AmqpLoadConnection(ClientConnection):
         self._endpoint = Endpoint()
         self._session: Session
         self._links: list[Link] = []
-        """By our handle."""
+        """Links by our handle."""
         self._most = 512
         self._awaited: dict[int, tuple[ProducerState, Instant]] = {}
         self._unfinished: dict[int, int] = {}

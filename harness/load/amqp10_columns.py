@@ -157,7 +157,7 @@ def _together(code: int, data: Bytes, begins: Ints, at: Ints, lengths: Ints, siz
 class _Field(NamedTuple):
     given: Bools
     texts: pa.Array
-    """Of those that are given."""
+    """The texts of the given values."""
     after: Ints
     fits: Bools
 

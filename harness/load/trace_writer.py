@@ -40,7 +40,7 @@ from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.recorder import Recorder
 
 ABOUT = "about.json"
-"""In a tape's folder: what a scribe has to know, see :class:`About`."""
+"""The file in a tape's folder with what a scribe must know, see :class:`About`."""
 CLOSING = "closing.json"
 """In a tape's folder: files that the segment which is written next holds, and which one that is."""
 ROWS_AT_ONCE = 16_384

@@ -15,7 +15,7 @@ MOST_BYTES = 64 << 20
 
 
 MOST_CHARACTERS = 1000
-"""Of a refusal. What it quotes of the file is cut, not the place or what would be right."""
+"""The longest refusal: the quoted part of the file is cut, not the place or the advice."""
 
 
 class OneSentence(Exception):

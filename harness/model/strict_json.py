@@ -20,7 +20,7 @@ from brokerproof.harness.model.input_file import BadInput
 MOST_DEPTH = 64
 """Arrays and objects inside each other. The deepest of ours, drawn arguments, stay below 20."""
 MOST_DIGITS = 100
-"""Of a whole number. The largest of ours, an unsigned long of a wire, has 20."""
+"""The longest whole number. Our largest, an unsigned 64-bit number, has 20 digits."""
 
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 """Strings and brackets. The possessive star keeps a text of many escapes linear."""
@@ -73,7 +73,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
-        raise BadJson(f"has a whole number of {len(digits)} digits; {MOST_DIGITS} are the most")
+        raise BadJson(f"has a whole number of {len(digits)} digits, more than {MOST_DIGITS}")
     return int(digits)
 
 

@@ -196,7 +196,7 @@ class Ledger:
     _unseen_run: int = 0
     _deliveries: int = 0
     _held: dict[str, dict[Key, None]] = field(default_factory=dict)
-    """By consumer, what it holds."""
+    """Unsettled messages by consumer."""
     _doubts: int = 0
     _in_doubt: dict[str, set[Key]] = field(default_factory=dict)
     """Consumers that went unnoticed, with what they held."""

@@ -53,7 +53,7 @@ class _Channel:
     """The state of a channel at the event being read."""
 
     over: str = ""
-    """What the broker said when it closed the channel, or confirmed its close."""
+    """The broker's close or close-ok that ended the channel."""
     closing_at: Instant | None = None
     """Instant of a close of the client that is not answered."""
     consumers: set[str] = field(default_factory=set)
@@ -178,7 +178,9 @@ def _received(connection: _Connection, event: FrameReceived) -> Iterator[Finding
         connection.channels[at] = _Channel()
     elif over and name not in _CLOSES:
         requirement = CHANNEL_ENDED if over.startswith("channel.close ") else BEHIND_CLOSE
-        yield from _violated(requirement, f"behind {over} arrived {event.command} on channel {at}")
+        yield from _violated(
+            requirement, f"after {over} the broker sent {event.command} on channel {at}"
+        )
     match event.command:
         case "connection.open-ok":
             connection.is_open = True
@@ -204,7 +206,7 @@ def _received(connection: _Connection, event: FrameReceived) -> Iterator[Finding
 
 def _delivered(channel: _Channel, tag: str) -> Iterator[Finding]:
     if tag in channel.cancelled:
-        yield from _violated(CANCELLED, "behind cancel-ok arrived a delivery for the consumer")
+        yield from _violated(CANCELLED, "a delivery for the consumer arrived after cancel-ok")
     elif tag not in channel.consumers and not channel.over:
         yield from _violated(CONSUMING, "a delivery arrived for a consumer that does not exist yet")
 
@@ -230,7 +232,7 @@ def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator
     it."""
     main = connection.channels.get(0, _Channel())
     if main.closing_at is not None and not main.over:
-        detail = "behind the client's connection.close the connection ended without close-ok"
+        detail = "after the client's connection.close the connection ended without close-ok"
         yield from _violated(CLOSE_ANSWERED, detail)
     if (
         not connection.is_open
@@ -240,7 +242,7 @@ def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator
     ):
         return
     silent = at - connection.spoke_at
-    detail = f"the connection ended {silent / NS_PER_MS:g} ms behind the client's last byte"
+    detail = f"the connection ended {silent / NS_PER_MS:g} ms after the client's last byte"
     if not connection.interval:
         yield from _violated(NO_HEARTBEATS, f"{detail}, and no heartbeats were agreed on")
     elif max(silent, connection.paused) + linger.jitter < connection.interval:

@@ -48,7 +48,7 @@ class _Channel:
     tags: set[int] = field(default_factory=set)
     consumers: dict[str, _Consumer] = field(default_factory=dict)
     asked: list[tuple[str, bool]] = field(default_factory=list)
-    """Of basic.consume without an answer: the tag, and whether it acknowledges."""
+    """Tag and acknowledgement mode of each unanswered basic.consume."""
 
     def begin(self, tag: str, acknowledges: bool) -> None:
         self.consumers[tag] = _Consumer(self.prefetch, acknowledges)
@@ -182,7 +182,7 @@ class _Waiting:
     """Consumers that acknowledge nothing."""
     asked: list[tuple[str, bool]] = field(default_factory=list)
     getting: list[bool] = field(default_factory=list)
-    """Of basic.get without an answer: whether it is to be acknowledged."""
+    """For each unanswered basic.get: True if its message must be acknowledged."""
     wrong: int | None = None
     """The tag of an acknowledgement that named none of them."""
     since: list[str] = field(default_factory=list)
@@ -223,7 +223,7 @@ def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
         elif waiting.wrong is not None and event.command in waiting.since:
             detail = (
                 f"tag {waiting.wrong} did not wait and was acknowledged; the broker answered"
-                f" {event.command} behind it"
+                f" {event.command} after it"
             )
             findings.append(Finding(UNKNOWN, Seen.VIOLATED, detail))
             waiting.wrong = None

@@ -57,7 +57,7 @@ class _Book:
         self.going_on: dict[Link, _Delivery] = {}
         self.tags: dict[tuple[Link, str], _Delivery] = {}
         self.unclear: set[Side] = set()
-        """Who sent a transfer without a link or an id: its peer may read either from it."""
+        """Sides that sent a transfer without a link or an id, which is ambiguous."""
 
 
 class _Books:

@@ -73,11 +73,11 @@ class MessageContext:
     complete: bool = True
     """True if everything that was sent is known."""
     left: Mapping[tuple[int, str], When] = field(default_factory=dict)
-    """By connection and name of a subscription: when it ended."""
+    """Instant at which a subscription ended, by connection and name."""
     departed: Mapping[str, When] = field(default_factory=dict)
-    """By queue: when the first consumer went without the broker confirming it."""
+    """Instant at which the first consumer left without a confirmation, by queue."""
     came: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """By queue and producer: the greatest number that was delivered."""
+    """The greatest number delivered, by queue and producer."""
     selective: frozenset[str] = frozenset()
     """Queues one of whose subscriptions has a selector."""
     sent_to: frozenset[str] = frozenset()
@@ -204,7 +204,7 @@ class Line:
     ) -> Anomaly | None:
         """Enter the next delivery: message ``name``, its producer's message ``number``."""
         if number < self.latest:
-            what = f"{name} arrived behind a later one of its producer"
+            what = f"{name} arrived after a later one of its producer"
             return Anomaly("disordered", queue, conn, subscription, what, (self.latest_when, when))
         self.latest, self.latest_when = number, when
         return None

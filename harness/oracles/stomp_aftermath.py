@@ -226,7 +226,7 @@ def _sent(connection: _Connection, event: FrameSent) -> None:
 def _received(connection: _Connection, event: FrameReceived, linger: Linger) -> Iterator[Finding]:
     headers = dict(reversed(event.headers))
     if connection.error is not None:
-        detail = f"behind {_words(connection.error)} arrived {_words(event)}"
+        detail = f"after {_words(connection.error)} the server sent {_words(event)}"
         yield from _violated(CLOSED_AFTER_ERROR, connection.version, detail)
     match event.command:
         case "RECEIPT":
@@ -286,7 +286,7 @@ def _message(
     if id is None or connection.has_raw_bytes or connection.has_unnamed_places:
         return
     if id in connection.removed:
-        detail = f"behind the receipt of UNSUBSCRIBE (id:{id}) arrived {_words(event)}"
+        detail = f"after the receipt of UNSUBSCRIBE (id:{id}) the server sent {_words(event)}"
         yield from _violated(NOTHING_ONCE_REMOVED, connection.version, detail)
     elif id not in connection.subscriptions and connection.subscriptions:
         detail = f"{_words(event)} arrived for the subscription {id!r}, which was never made"
@@ -328,7 +328,7 @@ def _undue_end(
     ):
         return
     silent = at - connection.spoke_at
-    since = f"{silent / NS_PER_MS:g} ms behind the client's last byte"
+    since = f"{silent / NS_PER_MS:g} ms after the client's last byte"
     promise = connection.client_interval
     if linger.patience is not None and silent + linger.jitter >= linger.patience:
         return
@@ -353,7 +353,7 @@ def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
     if connection.error is not None:
         open_for = linger.until - connection.error.at_ns
         if ended is None and linger.undisturbed and open_for >= linger.grace:
-            detail = f"behind {_words(connection.error)} the connection stayed open"
+            detail = f"after {_words(connection.error)} the connection stayed open"
             yield from _violated(CLOSED_AFTER_ERROR, connection.version, detail)
         return
     due = connection.server_interval if linger.undisturbed else 0

@@ -15,7 +15,7 @@ class Scripted(Conversation[F]):
     def __init__(self, judge: Judge, conn: int, *about: str) -> None:
         super().__init__(judge, conn, *about)
         self.heard: list[tuple[Instant, bytes]] = []
-        """What arrived in one piece, and when."""
+        """Received pieces and their instants."""
 
     def bytes_arrived(self, at: Instant, data: bytes) -> None:
         self.heard.append((at, data))

@@ -24,7 +24,7 @@ class State(enum.Enum):
     """Every violation is a known deviation or concerns a recommendation."""
     KEPT = "kept"
     PARTLY = "partly judged"
-    """What was judged is kept, and something that the area cannot do without was not judged."""
+    """All that was judged is kept, but part of the area's core was not judged."""
     NOT_JUDGED = "not judged"
 
 

@@ -48,7 +48,7 @@ from brokerproof.harness.worlds.resident_memory import use_few_heaps
 from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 MOST_PROCESSES = 2
-"""With more the run would wait for its longest cases, and the broker for a core."""
+"""With more processes the run would wait for its longest cases, and the broker for a core."""
 LEAST_AT_ONCE = 4
 """Cases at the same time in a process, or it is not worth its start."""
 LEAST_CASES = 32
@@ -120,7 +120,7 @@ class RealTimeWorkers(Workers):
         self._looked_at = HOST_CLOCK.now()
         self._quiet_looks = 0
         self._earlier: dict[int, EarlierAttempts] = {}
-        """Of cases that are to be run again."""
+        """Earlier results of cases that must run again."""
         self._last: list[int] = []
         """Cases whose last attempt waits for a quiet host."""
         self._broker = target
@@ -129,7 +129,7 @@ class RealTimeWorkers(Workers):
         self._stopping = False
         """True if no more results are kept: the run has ended before the case did."""
         self.lateness: list[Lateness] = []
-        """Of each process that has ended in order."""
+        """The lateness of each process that ended regularly."""
         super().__init__(calls, processes, make_run, target.identity.name, keep)
 
     def finish(self) -> None:

@@ -18,7 +18,7 @@ from brokerproof.harness.model.input_file import BadInput, OneSentence
 
 SOURCES = ("passcode_env", "passcode_file")
 MOST_BYTES = 4096
-"""Of a file with a passcode."""
+"""The largest file with a passcode."""
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 

@@ -108,6 +108,6 @@ def _run(what: str, command: list[str | Path]) -> None:
         ] or output[-1:]
         raise SetUpFailed(
             f"{what}: could not be made, {Path(str(command[0])).name} ended with {done.returncode}"
-            f" ({wrong[0] if wrong else 'it said nothing'}); it needs root, mounts and a Debian"
+            f" ({wrong[0] if wrong else 'it printed nothing'}); it needs root, mounts and a Debian"
             " mirror"
         )

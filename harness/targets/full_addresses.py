@@ -43,14 +43,14 @@ class FullAddresses:
 
     prefixes: Mapping[str, str] = field(default_factory=dict)
     max_size_bytes: int = 20_480
-    """Of every address but those limited by messages."""
+    """The limit of every address that is not limited by messages."""
     max_size_bytes_reject_threshold: int = 40_960
-    """Of the kind "reject"."""
+    """The threshold of the kind "reject"."""
     page_size_bytes: int = 10_240
     page_limit_bytes: int = 51_200
-    """Of the kind "pages"."""
+    """The limit of the kind "pages"."""
     memory_limit: int = 20_480
-    """Of the kinds "vm", "file" and "off": ActiveMQ's memoryLimit."""
+    """ActiveMQ's memoryLimit for the kinds "vm", "file" and "off"."""
     stated: frozenset[str] = frozenset()
     """The limits that the target file states; others may be asked for."""
 

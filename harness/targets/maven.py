@@ -115,9 +115,7 @@ def collect(
     def make(scratch: Path) -> Path:
         mvn = shutil.which("mvn", path=environment.get("PATH", ""))
         if mvn is None:
-            raise SetUpFailed(
-                f"{what}: cannot be put together without mvn on the PATH: install Maven"
-            )
+            raise SetUpFailed(f"{what}: cannot be assembled without mvn on the PATH: install Maven")
         (scratch / "pom.xml").write_text(pom, "utf-8")
         jars = scratch / "lib"
         problem = _ran(

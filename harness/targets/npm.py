@@ -34,5 +34,5 @@ def call(arguments: list[str], folder: Path, what: str) -> None:
     if done.returncode != 0:
         words = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         raise SetUpFailed(
-            f"{' '.join(command)} failed ({words[0] if words else 'npm said nothing'})"
+            f"{' '.join(command)} failed ({words[0] if words else 'npm printed nothing'})"
         )

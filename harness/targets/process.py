@@ -106,7 +106,7 @@ class ProcessTarget(SocketTarget):
                 lines = log.read_text(errors="replace").strip().splitlines()
                 raise SetUpFailed(
                     f"target {self.identity.name}: {' '.join(self._command)} did not become ready"
-                    f" ({lines[-1] if lines else 'it said nothing'}); its log is {log}"
+                    f" ({lines[-1] if lines else 'it printed nothing'}); its log is {log}"
                 )
             line += data
         try:

@@ -39,7 +39,7 @@ class _Kind:
     release: Callable[[str | None], str]
     """The release that is started when this one, or none, is named."""
     start: Callable[[str, Path, Path | None, str], RunningBroker]
-    """By release, folder, configuration file and choice of ports."""
+    """Starts the broker, given release, folder, configuration file and choice of ports."""
     stop_s: float
 
 

@@ -137,7 +137,7 @@ class Overrun:
 
     def __str__(self) -> str:
         return (
-            f"a MESSAGE of {self.size} bytes came under a window of {self.window} {self.unit}"
+            f"a MESSAGE of {self.size} bytes arrived under a window of {self.window} {self.unit}"
             f" while {self.count} deliveries of {self.held_bytes} bytes were held"
         )
 

@@ -60,7 +60,7 @@ class RunBounds:
         self.received_at: Instant = 0
         """The instant at which any connection last received bytes."""
         self.bytes_received: dict[CaseBounds, int] = {}
-        """By case that is under way."""
+        """Received bytes by running case."""
         self.frames_received: dict[CaseBounds, int] = {}
         self._actions: deque[Action] = deque(maxlen=_KEPT_ACTIONS)
         self._stopping = threading.Lock()

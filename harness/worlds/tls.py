@@ -33,9 +33,9 @@ class Certificate:
 CERTIFIED = Certificate("client.pem", "brokerproof-client")
 """Belongs to a user of the broker."""
 NOBODY = Certificate("nobody.pem", "nobody")
-"""Of an authority that the broker trusts, but it has no such user."""
+"""A certificate of an authority that the broker trusts, for a user whom it does not know."""
 STRANGER = Certificate("stranger.pem", "stranger")
-"""Of an authority that the broker does not trust."""
+"""A certificate of an authority that the broker does not trust."""
 
 
 class TlsFailed(Exception):

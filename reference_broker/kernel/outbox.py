@@ -55,7 +55,7 @@ class Outbox:
         self._held: dict[int, deque[tuple[int, bytes | None]]] = {}
         self._free: list[Effect] = []
         self._waits_for: dict[int, int] = {}
-        """By connection the last batch that it waits for, of those that are not stored."""
+        """The last unstored batch that each connection waits for."""
         self._concerned: set[int] = set()
         """Connections that this input does something for, whether or not bytes leave to them."""
         self._stored = 0

@@ -20,7 +20,7 @@ from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 _SILENT_MS = 60_000
-"""For how long a connection may say nothing at all where no handshake timeout is set."""
+"""Longest silence of a new connection if no handshake timeout is set."""
 
 Become: TypeAlias = Callable[[int, Acceptor, BrokerContext, Instant], Connection]
 """Makes a connection that was opened at an instant."""

@@ -66,7 +66,7 @@ class Streams:
         self._close = close
         self._layer = layer
         self.lines: dict[int, _Line] = {}
-        """By connection."""
+        """Lines by connection."""
         self._paused: set[int] = set()
         self.watchers: dict[int, Callable[[bool], None]] = {}
         self.broken: list[int] = []

@@ -35,7 +35,7 @@ class Recovered:
     next_segment: int = 0
     pages: dict[str, tuple[str, list[Page]]] = field(default_factory=dict)
     next_page: dict[int, int] = field(default_factory=dict)
-    """By queue: a number that no page of its address had."""
+    """By queue: a page number that its address never used."""
     page_failures: dict[tuple[int, int, int], int] = field(default_factory=dict)
     bodies: dict[int, LargeBody] = field(default_factory=dict)
     """The large bodies of messages, by their numbers."""

@@ -242,7 +242,7 @@ class Store:
         self.done = self.batch - 1
         if self.state is State.AILING:
             self.state = State.HEALTHY if self._has_ballast else State.LOW
-            self.report("what could not be written is written now; messages are taken again")
+            self.report("all delayed writes are done; messages are accepted again")
 
     def _not_written(self, event: FilesStored) -> bool:
         """Write this batch with the next; return False if it has to wait."""
@@ -261,11 +261,11 @@ class Store:
         ):
             self._has_ballast = False
             self.state = State.LOW
-            self.report(f"{self.problem}; no message is taken until there is space again")
+            self.report(f"{self.problem}; no message is accepted until there is space again")
             self._begin(before=(BALLAST,))
             return True
         if self.state is not State.AILING:
-            self.report(f"{self.problem}; no message is taken until this can be written")
+            self.report(f"{self.problem}; no message is accepted until this can be written")
         self.state = State.AILING
         self.large.give_up(self.problem)
         return False
@@ -275,13 +275,13 @@ class Store:
             self._has_ballast = True
             if self.state is State.LOW:
                 self.state = State.HEALTHY
-                self.report("there is space again; messages are taken")
+                self.report("there is space again; messages are accepted")
             return
         if self.state is State.HEALTHY:
             self.state = State.LOW
             self.problem = event.problem
             self.report(
-                f"{event.problem}; no message is taken until there is space for"
+                f"{event.problem}; no message is accepted until there is space for"
                 f" {self.options.ballast} bytes"
             )
         # As much of it as fitted has taken the last of the space: that goes before anything else is

@@ -70,15 +70,15 @@ LINGER_S = 2.0
 """After the broker closed and everything was written, for how long what the peer still sends is
 taken and dropped."""
 FLUSH_S = 30.0
-"""For how long a closed connection may take to accept what was written to it."""
+"""Longest time that a closed connection may take to accept pending output."""
 SHUT_S = 1.0
-"""For how long connections may take what was written to them when the broker itself ends."""
+"""Longest time that connections may take to accept pending output when the broker stops."""
 END_FILES_S = 30.0
-"""For how long what is durable may take to be written when the broker itself ends."""
+"""Longest time that durable data may take to be written when the broker stops."""
 ACCEPT_MOST = 64
 """Connections that one turn of the loop accepts from an acceptor."""
 SILENT_S = 60.0
-"""For how long the handshake of TLS may take where no handshake timeout is set."""
+"""Longest TLS handshake if no handshake timeout is set."""
 
 
 class SansIoBroker(Protocol):

@@ -51,7 +51,7 @@ _SHORT = {
     "domainComponent": "DC",
 }
 MOST_BYTES = 1 << 20
-"""Of a file with keys or certificates."""
+"""The largest file with keys or certificates."""
 _SPECIAL = frozenset(',+=\n<>#;\\"')
 
 

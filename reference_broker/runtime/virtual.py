@@ -222,7 +222,7 @@ class _File:
 
 
 _files: dict[str, _File] = {}
-"""By path, as it was given, what was read last."""
+"""Contents last read, by path as it was given."""
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

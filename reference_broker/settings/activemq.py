@@ -51,7 +51,7 @@ class DestinationPolicy:
     """None: as ``systemUsage`` says."""
 
     def matches(self, name: str) -> bool:
-        """True if the entry speaks about the destination of this qualified name. ``*`` is one word,
+        """True if the entry applies to the destination of this qualified name. ``*`` is one word,
         ``>`` at the end any number of them, also none."""
         kind, _, pattern = self.pattern.partition("://")
         other, _, destination = name.partition("://")

@@ -35,16 +35,16 @@ from brokerproof.reports.view.case_page import CasePages, worst_first
 
 CASES_IN_CHUNK = 50
 UNRECORDED_IN_TASK = 2_000
-"""Cases without a recording that one task packs."""
+"""Unrecorded cases per task."""
 EXAMPLES = 3
-"""Examples of a property that the page of a case shows which did not pass."""
+"""Failed examples that the page of a case shows."""
 EXAMPLES_OF_PASS = 1
-"""Examples where it passed: the one that was nearest to a bound."""
+"""Passed examples that the page shows: those nearest to a bound."""
 MOST_DISPUTED = 5
-"""Sentences of the second judge on one example that a page shows."""
+"""Sentences of the second judge that a page shows for one example."""
 MOST_ANOMALIES = 20_000
 MOST_UNREADABLE = 1_000
-"""Refused bytes that the driver is sent by one task."""
+"""Refused bytes that one task may send to the driver."""
 
 
 Place = tuple[str, str, str]
@@ -70,7 +70,7 @@ class Work:
     target: str
     paths: tuple[str, ...]
     pages: Mapping[tuple[str, str], Page]
-    """By target and case."""
+    """Pages by target and case."""
     superseded: frozenset[str] = frozenset()
 
 

@@ -138,7 +138,7 @@ def judge(
 
 
 _SAME_DUTY = {"STOMP12-HB-07": "STOMP12-HB-09", "AMQP091-HB-02": "AMQP091-HB-07"}
-"""By a duty of brokers that of clients."""
+"""The duty of clients that corresponds to each duty of brokers."""
 
 
 def on_clients(conclusion: Conclusion, catalogue: Mapping[str, Requirement]) -> Conclusion:

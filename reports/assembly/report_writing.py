@@ -33,7 +33,7 @@ the trace leaves the events to Python's workers."""
 WORKERS = "brokerproof.reports.assembly.case_workers"
 _CASES = "brokerproof.reports.assembly.case_data"
 _EARLY_NICENESS = 5
-"""Of a process that starts Spark while others measure times."""
+"""Niceness of a process that starts Spark while others measure times."""
 
 
 def command(

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 MOST = 1_000_000
 LISTED = 100
-"""Up to so many violations of one kind on one connection are listed."""
+"""The most violations of one kind that are listed for a connection."""
 
 ORACLES: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
     "over the credit": amqp_credit.credit,

@@ -160,7 +160,7 @@ class ChannelSummaries:
     def __init__(self) -> None:
         self._connections: Codes[int] = Codes()
         self._channels = Pairs()
-        """Of (place of the connection) and channel."""
+        """Places by (place of the connection) and channel."""
         self._cells = Cells(
             opened=False,
             first=0,

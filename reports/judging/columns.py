@@ -146,14 +146,14 @@ class Columns:
     size: Ints
     sent: Messages
     strange: Bools
-    """Of what was sent: whether a header lets the broker reorder or drop it."""
+    """True if a header of the sent message lets the broker reorder or drop it."""
     for_one: Bools
-    """Of what was sent: whether a header says that only one consumer is to get it."""
+    """True if a header of the sent message addresses it to a single consumer."""
     got: Messages
     subscription: Ints
     marked: Bools
     tokens: pa.Array
-    """Of what was got: by which name it is acknowledged; empty for none."""
+    """The name by which a delivery is acknowledged; empty for none."""
     answers: Ints
     answer_tokens: pa.Array
     rare: list[tuple[int, str, Mapping[str, str]]]

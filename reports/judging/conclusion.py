@@ -17,7 +17,7 @@ from brokerproof.reports.judging.small_recordings import SmallJudgement
 from brokerproof.reports.spark.on_demand import F
 
 LISTED = 1_000
-"""Up to so many anomalies are listed one by one. All are counted."""
+"""The most anomalies that are listed one by one. All are counted."""
 _IDENTITY = ("run", "target", "case", "example", "witness", "conn", "queue", "subscription", "what")
 _ORDER = ("kind", "run", "target", "case", "example", "witness")
 

@@ -108,9 +108,9 @@ class DeliveryBitmaps:
         """Queues of which a frame says that each message is for one consumer."""
         self._queues = Pairs()
         self._groups = Pairs()
-        """Of (scope and queue) and producer; producer 0 is for messages without a stamp."""
+        """Groups of (scope and queue) and producer; producer 0 is for messages without a stamp."""
         self._blocks: Codes[int] = Codes()
-        """Of group and block, packed."""
+        """Packed blocks of a group."""
         self._messages: dict[str, list[Ints]] = defaultdict(list)
         """Each message as block code and bit, packed; sorted when the piece ends."""
 

@@ -76,7 +76,7 @@ class EventFilter:
         self._names = Names.none()
         self._rows = 0
         self._connections: list[tuple[bool, bool]] = []
-        """By connection: True if it is read, and True if every message of it is."""
+        """By connection: True if it is read, and True if all its messages are read."""
         self._cumulative: list[frozenset[str]] = []
         self._groups = Pairs()
         self._queues = Pairs()

@@ -100,7 +100,7 @@ class Judgement:
     connections: DataFrame
     """:data:`CONNECTIONS`."""
     groups: Mapping[str, tuple[int, int]]
-    """By :data:`JUDGED_GROUPS`: how many groups there were, and how many were rechecked."""
+    """Numbers of all groups and of rechecked groups, by :data:`JUDGED_GROUPS`."""
     merged: DataFrame
     """The merged summaries (:data:`brokerproof.reports.judging.merge.MERGED`)."""
 

@@ -20,7 +20,7 @@ from brokerproof.reports.judging.summary import Summary
 
 FAR = 2**62
 MOST = 256
-"""So many inversions of one group are named one by one. Of more, only their bounds are kept."""
+"""The most inversions of a group that are named one by one. Beyond that only bounds are kept."""
 NEAR = 4096
 """An inversion that spans no more numbers is named with all between."""
 _LIFT = np.int64(1) << 41
@@ -63,7 +63,7 @@ class OrderSummaries:
         self._subscriptions = Pairs()
         self._flows = Pairs()
         self.groups = Pairs()
-        """Of (connection and subscription) and (queue and producer)."""
+        """Groups of (connection and subscription) and (queue and producer)."""
         self._cells = Cells(least=FAR, greatest=-1)
         self._inversions: dict[int, tuple[Inversion, ...]] = defaultdict(tuple)
 

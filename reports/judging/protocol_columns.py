@@ -187,12 +187,12 @@ SENT = {
     AMQP091: (frozenset({"basic.publish"}), amqp091_fact_reader.ANSWERS),
     CORE: (frozenset({"send"}), frozenset({"acknowledge", "acknowledge-one"})),
 }
-"""By protocol: the frames that carry a message, and those that settle one."""
+"""The frames that carry a message and those that settle one, by protocol."""
 RECEIVED = {
     AMQP091: (amqp091_fact_reader.DELIVERIES, frozenset({"basic.ack", "basic.nack"})),
     CORE: (frozenset({"receive"}), frozenset({"null-response"})),
 }
-"""By protocol: the frames that carry a message, and those that confirm one."""
+"""The frames that carry a message and those that confirm one, by protocol."""
 USUAL = frozenset(
     {
         "protocol-header",

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_IN_PROCESS = 50_000
-"""Up to so many events are judged in this process."""
+"""The most events that are judged in this process."""
 
 _SCOPE_FIELDS = [
     ("run", pa.string()),
@@ -145,7 +145,7 @@ class QueueContext(Generic[Rows]):
     destinations: Rows
     """Queues that somebody sends to, with ``sent_to``."""
     scopes: Rows
-    """With ``complete``: all that was sent there could be read."""
+    """With ``complete``: scopes in which everything sent could be read."""
 
 
 def recheck(

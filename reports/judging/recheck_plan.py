@@ -40,11 +40,11 @@ Group: TypeAlias = tuple[str, str, str, int, str, int]
 ConnectionKey: TypeAlias = tuple[str, str, str, int, int]
 """Scope and connection."""
 MOST = 100_000
-"""Up to so many suspicious groups are named. Of more, everything is read again."""
+"""The most suspicious groups that are named. If there are more, everything is read again."""
 FEW = 200
-"""Up to so many values are part of a query."""
+"""The most values in a query."""
 MOST_NUMBERS = 1_000_000
-"""Up to so many messages are named by their numbers. Of more, all of their groups are read."""
+"""The most messages that are named by number. If there are more, their whole groups are read."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class RecheckPlan:
     connections: frozenset[ConnectionKey] = frozenset()
     """The connections that have to do with any of this."""
     full: frozenset[ConnectionKey] = frozenset()
-    """Those of which every message is read."""
+    """The connections of which every message is read."""
     cumulative: Mapping[ConnectionKey, frozenset[str]] = field(default_factory=dict)
     """The subscriptions that settle all before at once."""
     closed: Mapping[int, Mapping[ConnectionKey, WindowClosed]] = field(default_factory=dict)
-    """By place of the piece: the connections whose window was overrun there."""
+    """The connections whose window was overrun, by place of the piece."""
     unclear: frozenset[ConnectionKey] = frozenset()
     """Connections whose window may have been overrun in any piece."""
 

@@ -104,7 +104,7 @@ class SegmentSummaries:
         self._channels = ChannelSummaries()
         self._connection_queues = Pairs()
         self._queue_uses = Pairs()
-        """Of (connection and queue) and producer."""
+        """Groups of (connection and queue) and producer."""
         self._spoken: dict[int, int] = {}
         """By scope (:func:`brokerproof.reports.judging.protocol_columns.all_known`)."""
         self._other_protocols: set[tuple[int, int]] = set()

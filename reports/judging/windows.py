@@ -77,7 +77,7 @@ class WindowSummary:
 
     place: int = 0
     slices: dict[tuple[int, str], WindowSlice] = field(default_factory=dict)
-    """By number and subscription."""
+    """Slices by number and subscription."""
     unmatched: list[str] = field(default_factory=list)
     """The tokens that settle deliveries of an earlier piece. The n-th precedes slice n + 1."""
     requests: dict[str, WindowRequest] = field(default_factory=dict)

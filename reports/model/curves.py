@@ -26,14 +26,14 @@ from brokerproof.harness.targets.parameters import merged
 from brokerproof.reports.model.tables.addresses import ATTRIBUTES
 
 MOST_POINTS = 240
-"""Of a curve; of more, each stretch keeps its least and its greatest value."""
+"""The most points of a curve; beyond that each stretch keeps its least and greatest value."""
 MOST_CURVES = 6
 MOST_FRAMES = 200_000
-"""Of an example; what comes behind is not drawn."""
+"""The most frames of an example that are drawn."""
 SEEN = 50
 """A curve that moves by less than this part of its greatest value is not drawn."""
 MOST_WINDOW = 10_000
-"""Session windows of more transfers than that bound nothing that is worth a drawing."""
+"""Larger session windows, in transfers, are not drawn: they bound nothing of interest."""
 
 _WINDOWS = ("consumer-window-size", "prefetch-count", "activemq.prefetchSize")
 """Headers by which a subscription asks for its window; only the first is in bytes."""

@@ -15,12 +15,12 @@ from brokerproof.reports.sources.recorded_cases import RecordedCase
 HEAD, TAIL, MARKED = 120, 60, 60
 """Events from the beginning and the end of an example, and judgements and the like from between."""
 HEAD_OF_PASS, TAIL_OF_PASS = 80, 40
-"""Of an example of a case that passed, of which nobody asks why."""
+"""Events shown of an example of a passed case: fewer, as nobody asks why it passed."""
 BODY_BYTES = 200
 HEADERS = 40
 HEADER_LENGTH = 300
 SAFE = 2**53
-"""From here on JavaScript's numbers are not integers: larger values are written as text."""
+"""The largest integer that JavaScript represents: larger values are written as text."""
 
 _MARKED = frozenset(
     {

@@ -40,7 +40,7 @@ VERDICTS: tuple[str, ...] = tuple(verdict.value for verdict in WORST_FIRST)
 """Worst first."""
 
 SHOWN: tuple[str, ...] = tuple(verdict.value for verdict in LISTED)
-"""As verdicts are listed."""
+"""The order in which verdicts are listed."""
 
 MOST_NAMED = 3
 """Targets that the title of a window names."""

@@ -122,9 +122,9 @@ class Overview:
     judged: int
     """Requirements that were judged or left open on a target in its last run."""
     open: int
-    """Those of them that are open on some target."""
+    """The ones that are open on some target."""
     comparisons: Sequence[Comparison] = ()
-    """Of the last run of each target that was compared with a baseline."""
+    """Comparisons with a baseline, of the last run of each target."""
     has_past: bool = False
     """True if it is known of any cause since when it is there."""
 

@@ -15,7 +15,7 @@ from brokerproof.reports.soak.stream import Seen
 
 PLAIN_EVERY: Duration = 5 * NS_PER_S
 SPAN = 8
-"""Rates are those of the last so many looks."""
+"""The number of looks over which rates are averaged."""
 
 
 class Dashboard:

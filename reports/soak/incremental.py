@@ -68,7 +68,7 @@ class Suspicions:
     _delivered: dict[Key, int] = field(default_factory=dict)
     """The greatest number that arrived, by run, target, case, example, queue and producer."""
     _known: dict[Key, Any] = field(default_factory=dict)
-    """By group: the state for which a suspicion was returned."""
+    """The state for which a suspicion was returned, by group."""
 
     def enter(self, rows: Iterable[Mapping[str, Any]], now: Instant) -> list[str]:
         """Merge the summaries of segments, in the order of their places. Returns the new
@@ -175,7 +175,7 @@ _SUSPICIONS: Mapping[str, Callable[[Suspicions, Key, Any], tuple[int, str]]] = {
     CHANNELS: _of_windows,
     CONNECTION: _of_connection,
 }
-"""By kind: a state that is 0 while nothing is suspicious, and the suspicion in words."""
+"""A state that is 0 while nothing is suspicious, and the suspicion in words, by kind."""
 
 
 def _named(key: Key) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Seen:
     suspicion: str = ""
     """The last one."""
     conclusion: Conclusion | None = None
-    """Of the last look at everything that found a violation."""
+    """The last conclusion on everything that found a violation."""
     problem: BaseException | None = None
     judged_until: Instant = 0
 

@@ -100,7 +100,7 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data:
         f"to {data!r} the server answered with AMQP {answered_version}",
     )
     peer.expect_end(proves=proves)
-    target.record_finding(proves, not peer.inbox, f"after the header arrived {peer.instead()}")
+    target.record_finding(proves, not peer.inbox, f"after the header: {peer.instead()}")
 
 
 @case(MECHANISM_NOT_OFFERED, needs={"amqp091"})
@@ -115,7 +115,7 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
     peer.start_ok("NOBODYS", b"")
     peer.expect_end(proves=MECHANISM_NOT_OFFERED)
     target.record_finding(
-        MECHANISM_NOT_OFFERED, not peer.inbox, f"before the end arrived {peer.instead()}"
+        MECHANISM_NOT_OFFERED, not peer.inbox, f"before the end: {peer.instead()}"
     )
 
 
@@ -140,7 +140,7 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
     if understands:
         peer.refused(CONNECTION, 403, proves=LOGIN_REFUSED)
     peer.expect_end(proves=LOGIN_REFUSED)
-    target.record_finding(LOGIN_REFUSED, not peer.inbox, f"after that arrived {peer.instead()}")
+    target.record_finding(LOGIN_REFUSED, not peer.inbox, f"after that: {peer.instead()}")
 
 
 @case(FRAME_MAX_PROPOSED, needs={"amqp091"})
@@ -241,7 +241,7 @@ def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str)
         peer.tune_ok()
     if after != "start":
         peer.send("connection.open", {"virtual-host": peer.virtual_host})
-    never_opens(target, peer, ERROR_BEFORE_OPEN, f"{name} behind {after}")
+    never_opens(target, peer, ERROR_BEFORE_OPEN, f"{name} after {after}")
 
 
 @case(CONNECTION_CLOSE_OK, needs={"amqp091"})
@@ -260,7 +260,7 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
     late = [reply.brief() for reply in peer.inbox if reply.name != "basic.deliver"]
     target.record_finding(
-        CONNECTION_CLOSE_OK, not late, f"with close-ok arrived {late or 'nothing'}"
+        CONNECTION_CLOSE_OK, not late, f"with close-ok the broker sent {late or 'nothing'}"
     )
 
 

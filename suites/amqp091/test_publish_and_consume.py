@@ -294,7 +294,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
         "nothing",
     )
     target.record_finding(
-        NO_DELIVERY_BEFORE_CONSUME_OK, first == "basic.consume-ok", f"first arrived {first}"
+        NO_DELIVERY_BEFORE_CONSUME_OK, first == "basic.consume-ok", f"{first} arrived first"
     )
     peer.send("basic.cancel", {"consumer-tag": "c"}, channel=1)
     peer.watch_for(method("basic.cancel-ok", channel=1))
@@ -402,5 +402,5 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
     target.record_finding(
         GET,
         answer.name == "basic.get-empty",
-        f"with all delivered and none acknowledged arrived {answer.brief()}",
+        f"with all delivered and none acknowledged the broker sent {answer.brief()}",
     )

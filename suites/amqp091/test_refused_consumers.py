@@ -84,7 +84,7 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
         COUNTED,
         (told["consumer-count"], told["message-count"]) == (present, 3 - present),
         f"{words}: {int(present)} consumers and {3 - present} messages are left, and the queue"
-        f" tells {told['consumer-count']} and {told['message-count']}",
+        f" reports {told['consumer-count']} and {told['message-count']}",
     )
     if not present:
         got = bodies(drained(owner, queue))

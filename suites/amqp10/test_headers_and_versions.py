@@ -138,7 +138,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
     peer.send("open", {"container-id": "too late"})
     peer.expect_end(proves=HEADERS_DIFFER)
     frames = [reply.brief() for reply in peer.inbox if reply.name != HEADER]
-    detail = f"after headers that differ arrived {frames or 'nothing'}"
+    detail = f"after headers that differ the broker sent {frames or 'nothing'}"
     target.record_finding(NOTHING_BEHIND_HEADERS, not frames, detail)
 
 

@@ -459,5 +459,5 @@ def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: boo
     target.record_finding(
         NO_EMPTY_FRAME_AFTER_CLOSE,
         not late,
-        f"{late} empty frames arrived in {3 * asked} ms behind the broker's close",
+        f"{late} empty frames arrived in {3 * asked} ms after the broker's close",
     )

@@ -221,11 +221,11 @@ def test_the_bare_message_goes_on_as_it_came(
         peer,
         lambda: bool(peer.deliveries),
         CLOSE_WRITTEN,
-        "a message in good order came in",
+        "a well-formed message arrived",
     )
     received_bare = peer.delivery(receiver).message.bare
     target.record_finding(
-        BARE_MESSAGE, received_bare == bare, f"sent {bare.hex()}, arrived {received_bare.hex()}"
+        BARE_MESSAGE, received_bare == bare, f"sent {bare.hex()}, got {received_bare.hex()}"
     )
 
 
@@ -337,7 +337,7 @@ def test_a_header_that_is_not_there_has_the_defaults(
     target.record_finding(
         HEADER_DEFAULTS,
         have == expected,
-        f"sent the header {header}, arrived {dict(received_header)}; that should mean {expected}",
+        f"sent the header {header}, got {dict(received_header)}; that should mean {expected}",
     )
     target.record_finding(
         HEADER_DEFAULTS,
@@ -369,7 +369,7 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
     target.record_finding(
         ANNOTATIONS_PASSED_ON,
         fine,
-        f"sent the message-annotations {expected}, arrived {dict(have)}",
+        f"sent the message-annotations {expected}, got {dict(have)}",
     )
     target.record_finding(
         OPTIONAL_ANNOTATION_IGNORED,

@@ -140,7 +140,7 @@ def test_close_is_answered_with_close_and_nothing_follows(
     target.record_finding(
         (CLOSE_IS_LAST, NOTHING_AFTER_CLOSE),
         not behind,
-        f"behind the broker's close arrived {behind or 'nothing'}",
+        f"after its close the broker sent {behind or 'nothing'}",
     )
     judge_trace(target, peer, amqp_liveness.order)
 
@@ -194,7 +194,7 @@ def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
         target.record_finding(
             DROPPED_AFTER_ERROR_CLOSE,
             not peer.inbox,
-            f"behind the broker's close arrived {[reply.brief() for reply in peer.inbox]}",
+            f"after its close the broker sent {[reply.brief() for reply in peer.inbox]}",
         )
 
 
@@ -215,7 +215,9 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
         if isinstance(event, FrameReceived) and event.conn == peer.conn
     )
     target.record_finding(
-        AGREED_LIMITS, largest <= 512, f"with a max-frame-size of 512 arrived {largest} bytes"
+        AGREED_LIMITS,
+        largest <= 512,
+        f"max-frame-size is 512, {largest} bytes arrived",
     )
     target.record_finding(
         PEERS_CHANNEL_MAX,

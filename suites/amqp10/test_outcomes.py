@@ -175,12 +175,12 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     target.record_finding(
         UNDELIVERABLE_HERE,
         barred not in bodies(back),
-        f"undeliverable here is {barred!r}, again arrived {bodies(back)}",
+        f"undeliverable here is {barred!r}, {bodies(back)} arrived again",
     )
     target.record_finding(
         RELEASED_AVAILABLE,
         sorted(bodies(back)) == others,
-        f"others {others}, again arrived {bodies(back)}",
+        f"others {others}, {bodies(back)} arrived again",
     )
     for delivery in back:
         peer.disposition(delivery)
@@ -231,7 +231,7 @@ def test_annotations_of_modified_are_merged(
     target.record_finding(
         ANNOTATIONS_MERGED,
         fits,
-        f"{own} merged with {new} should be {own | new}; arrived {dict(have)}",
+        f"{own} merged with {new} should be {own | new}; got {dict(have)}",
     )
 
 

@@ -230,7 +230,7 @@ def test_another_spelling_of_a_mechanism_is_refused(target: Bench, name: str) ->
             OTHER_SPELLING_REFUSED,
             not logged_in,
             f"the mechanism {name!r}, not of {mechanisms(offer)},"
-            f" was {'taken' if logged_in else 'refused'}",
+            f" was {'accepted' if logged_in else 'refused'}",
         )
         peer.close_socket()
 
@@ -253,7 +253,7 @@ def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
             target.record_finding(
                 SASL_EMPTY_FRAME,
                 outcome is None or outcome.get("code") != 0,
-                "the broker recovered: a login behind the empty frame was answered with"
+                "the broker recovered: a login after the empty frame was answered with"
                 f" {peer.instead() if outcome is None else outcome.brief()}",
             )
         peer.close_socket()

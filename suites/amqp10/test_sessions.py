@@ -172,7 +172,7 @@ def test_a_session_that_failed_drops_what_still_comes(
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
         not late,
-        f"after the end of a session that failed arrived {late or 'nothing'}",
+        f"after the end of a session that failed the broker sent {late or 'nothing'}",
     )
     bodies_received = bodies(collect(target, peer, receiver, 1, within=QUIET))
     target.record_finding(
@@ -575,7 +575,7 @@ def test_a_flow_says_where_the_transfer_ids_are(
         next_incoming_id = answer.get("next-incoming-id")
         expected = session.next_outgoing_id
         detail = (
-            f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker tells"
+            f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker reports"
             f" {next_incoming_id}"
         )
         target.record_finding(

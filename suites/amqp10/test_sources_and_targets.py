@@ -121,7 +121,7 @@ def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> 
     target.record_finding(
         TERMINUS_PROPERTIES,
         untold,
-        f"asked for an unknown {kind}, the broker told {'none' if untold else 'that it has it'}",
+        f"asked for an unknown {kind}, the broker claims {'none' if untold else 'to have it'}",
     )
 
 

@@ -287,7 +287,7 @@ def judge_aborted(
     peer.publish(link, b"whole", proves=proves)
     peer.settle()
     word = spoken_of(target, peer, aborted)
-    target.require(proves, not word, f"of the aborted delivery {len(word)} dispositions spoke")
+    target.require(proves, not word, f"{len(word)} dispositions covered the aborted delivery")
     received = [
         _carried(delivery) for delivery in collect(target, peer, peer.receiver(node, credit=5), 1)
     ]

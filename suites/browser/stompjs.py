@@ -130,7 +130,7 @@ def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
     lines = [step.detail["line"] for step in page.inbox if step.step == "beat"]
     ended = [step.brief() for step in page.inbox if page.fatal(step)]
     arrived, sent = (sum(word in line for line in lines) for word in ("PONG", "PING"))
-    detail = f"in 6 s {arrived} beats arrived and {sent} went; {ended or 'the connection stands'}"
+    detail = f"in 6 s {arrived} beats arrived, {sent} were sent; {ended or 'it is open'}"
     # At least every other beat that was agreed: a page has no more than the timers of its browser.
     target.record_finding(
         SERVER_HEARTBEATS, not ended and arrived >= seconds(6) // ms(2 * INCOMING_MS), detail

@@ -71,7 +71,7 @@ def test_what_proton_sends_it_gets_again(
         target.record_finding(
             BARE_MESSAGE,
             have == body and got.message.subject == subject,
-            f"sent {body!r}, arrived {have!r}",
+            f"sent {body!r}, got {have!r}",
         )
         other.settle(got)
     target.record_finding(

@@ -136,7 +136,7 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     target.record_finding(
         NO_TRANSFER_WITHOUT_CREDIT,
         not late,
-        f"beyond {len(sent) - 1} credits arrived {late or 'nothing'}",
+        f"beyond {len(sent) - 1} credits the broker sent {late or 'nothing'}",
     )
 
 

@@ -462,7 +462,7 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
     target.record_finding(
         ATOMIC[version],
         received == [b"outside"],
-        f"after ABORT of three messages and one outside arrived {received!r}",
+        f"after ABORT of three messages and one outside {received!r} arrived",
     )
 
 

@@ -127,7 +127,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     )
     frames = other.take_messages()
     mine = {frame.body: frame for frame in frames if frame.body != b"last"}
-    detail = f"{', '.join(fates)}: by STOMP arrived {[frame.body for frame in frames]}"
+    detail = f"{', '.join(fates)}: {[frame.body for frame in frames]} arrived by STOMP"
     target.record_finding(
         RELEASED_AVAILABLE, set(mine) == set(expected) and len(mine) == len(frames) - 1, detail
     )

@@ -284,7 +284,7 @@ def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) 
         total = sum(frame.size for frame in frames)
         detail = (
             f"round {number + 1}, a window of {window} bytes: {len(frames)} messages of {total}"
-            " bytes came"
+            " bytes arrived"
         )
         last = frames[-1].size if frames else 0
         target.require("ARTEMIS-STOMP-window-3", total >= window and total - last < window, detail)
@@ -319,7 +319,7 @@ def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, posi
         "ARTEMIS-STOMP-window-3",
         total >= window and total - last < window,
         f"after {settlements} settlements, a window of {window} bytes: {len(frames)} messages of"
-        f" {total} bytes came",
+        f" {total} bytes arrived",
     )
 
 

@@ -90,7 +90,7 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
         consumer.ack(message, receipt=True)
     received += bodies(receive(target, consumer, 10))
     expected = numbered(10, "old") + numbered(10, "new")
-    target.record_finding(FIFO, received == expected, f"sent {expected!r}, arrived {received!r}")
+    target.record_finding(FIFO, received == expected, f"sent {expected!r}, got {received!r}")
 
 
 @case(FIFO, needs={"queue-semantics", "transactions"})

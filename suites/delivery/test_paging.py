@@ -291,10 +291,10 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
     target.record_finding(
         SELECTS,
         red.found == expected,
-        f"red should be {brief(expected)}, arrived {brief(red.found)}",
+        f"red should be {brief(expected)}, got {brief(red.found)}",
     )
     target.record_finding(
-        KEEPS, blue.found == others, f"blue should be {brief(others)}, arrived {brief(blue.found)}"
+        KEEPS, blue.found == others, f"blue should be {brief(others)}, got {brief(blue.found)}"
     )
 
 

@@ -144,13 +144,13 @@ def test_a_transaction_across_the_limit_is_whole(
     target.record_finding(
         KEEPS,
         received[0] == mine,
-        f"{words} {brief(mine)} should arrive, arrived {brief(received[0])}",
+        f"{words} {brief(mine)} should arrive, got {brief(received[0])}",
     )
     others = list(range(1000, 1030))
     target.record_finding(
         KEEPS,
         received[1] == others,
-        f"of another producer {brief(others)} should arrive, arrived {brief(received[1])}",
+        f"of another producer {brief(others)} should arrive, got {brief(received[1])}",
     )
     taker.peer.settle()
     state, gone = admin.until(to.name, lambda status: not status.paging and status.pages == 0)

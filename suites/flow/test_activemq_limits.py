@@ -172,7 +172,7 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     stalled.waits(
         behind,
         (STALLS, ANSWERED),
-        f"behind {pushed} messages to a full queue, for which nothing was asked",
+        f"after {pushed} messages to a full queue, for which nothing was asked",
     )
     owner.send(other, body(2, 10), proves=STALLS)
     delivered = StompConsumer(target, to).rest(count + 1 + pushed)
@@ -226,7 +226,7 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     target.record_finding(
         WAITS,
         by_producer == expected,
-        f"{per_producer} from each of {producers} were sent, by producer arrived {by_producer}",
+        f"each of {producers} producers sent {per_producer}; {by_producer} arrived",
     )
 
 

@@ -181,9 +181,7 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     )
     target.advance(2 * early)
     late = producer.peer.inbox if isinstance(producer, StompProducer) else []
-    target.record_finding(
-        AFTER_A_WHILE, not late, f"after it was accepted arrived {producer.instead()}"
-    )
+    target.record_finding(AFTER_A_WHILE, not late, f"after it was accepted: {producer.instead()}")
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count + 1)),
@@ -207,7 +205,7 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
     producer.expect(
         behind,
         "taken",
-        f"behind {pushed} messages for which there was no room a message",
+        f"after {pushed} messages for which there was no room, a message",
         AFTER_A_WHILE,
     )
     bounds = (pushed * wait, pushed * (wait + slack(target, wait)))

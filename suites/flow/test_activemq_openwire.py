@@ -181,7 +181,7 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
         books.outstanding > 0 if window else later is not None and producer.answer(later) is None
     )
     target.record_finding(
-        ONE_BY_ONE, still, "room at one queue does not let who waits at the other one go on"
+        ONE_BY_ONE, still, "room at one queue does not release the producer that waits at the other"
     )
     StompConsumer(target, second).rest(counts[1] + 1)
     if later is not None:
@@ -215,7 +215,7 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
     stalled.waits(
         behind,
         (STALLS, ANSWERED),
-        f"behind {pushed} messages to a full queue, for which nothing was asked",
+        f"after {pushed} messages to a full queue, for which nothing was asked",
     )
     target.record_finding(
         ANSWERED,

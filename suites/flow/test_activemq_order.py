@@ -33,7 +33,7 @@ def out_of_place(numbers: list[int]) -> str:
     """Describe the first message that arrived after a later one."""
     for before, after in itertools.pairwise(numbers):
         if after < before:
-            return f"message {after} arrived behind message {before}"
+            return f"message {after} arrived after message {before}"
     return "all arrived in order"
 
 

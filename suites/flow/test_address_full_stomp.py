@@ -255,7 +255,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     by_producer = [
         [number for number in received if number // 1000 == who] for who in range(producers)
     ]
-    detail = f"{per_producer} from each of {producers} were sent, by producer arrived {by_producer}"
+    detail = f"each of {producers} producers sent {per_producer}; {by_producer} arrived"
     target.record_finding(BLOCKS, by_producer == expected, detail)
     if receipts:
         for peer in peers:

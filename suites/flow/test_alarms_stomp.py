@@ -93,7 +93,9 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
                 continue
             consumer.ack(received[0], receipt=True)
             target.record_finding(
-                CONNECTION_BLOCKED, consumer.ended is None, "who only consumes should go on"
+                CONNECTION_BLOCKED,
+                consumer.ended is None,
+                "a pure consumer should go on",
             )
             received = receive(target, consumer, 2, within=QUIET * 2)
             target.record_finding(
@@ -104,7 +106,9 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             )
             idle.settle()
             target.record_finding(
-                CONNECTION_BLOCKED, idle.ended is None, "who sends no message should go on"
+                CONNECTION_BLOCKED,
+                idle.ended is None,
+                "a client that sends no message should go on",
             )
         if early is None:
             confirmed(publisher, first, proves)

@@ -250,7 +250,7 @@ def test_a_producer_with_a_rate_gets_rid_of_everything(
     target.record_finding(
         PRODUCES,
         received == sent,
-        f"of {count} messages sent at {rate} a second arrived {received[:30]}",
+        f"of {count} messages sent at {rate} a second, {received[:30]} arrived",
     )
 
 
@@ -273,7 +273,7 @@ def test_a_sender_with_a_rate_gets_rid_of_everything(
     target.record_finding(
         PRODUCES,
         received == sent,
-        f"of {count} messages sent at {rate} a second arrived {received[:30]}",
+        f"of {count} messages sent at {rate} a second, {received[:30]} arrived",
     )
 
 

@@ -100,7 +100,7 @@ def test_a_burst_does_not_get_past_the_limit(
     target.record_finding(
         UNBLOCKS,
         by_producer == expected,
-        f"{per_producer} from each of {producers} were sent, by producer arrived {by_producer}",
+        f"each of {producers} producers sent {per_producer}; {by_producer} arrived",
     )
 
 

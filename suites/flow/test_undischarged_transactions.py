@@ -86,7 +86,7 @@ def test_their_messages_are_not_charged_when_their_connections_have_ended(target
         state, free = admin.until(node.address, lambda state: state.size == 0, left)
         target.control(free or state.messages == 0, f"messages are left: {state}")
         charged[end] += not free
-    counts = ", ".join(f"{count} behind {end}" for end, count in charged.items())
+    counts = ", ".join(f"{count} after {end}" for end, count in charged.items())
     target.record_finding(
         FREE_AGAIN,
         not charged.total(),

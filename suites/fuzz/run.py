@@ -27,7 +27,7 @@ from brokerproof.suites.fuzz import operators
 from brokerproof.suites.fuzz.file_readers import READERS, Reader, try_one
 
 MOST_SECONDS = 10
-"""Of processor time for one input; the slowest that is read takes under a second."""
+"""The most processor time for one input; the slowest accepted one takes under a second."""
 MOST_BYTES = 4 << 30
 """The address space of a worker: what asks for more is a finding."""
 BATCH = 500

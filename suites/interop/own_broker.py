@@ -35,7 +35,7 @@ PARENTS = {
     "statisticsBrokerPlugin": "plugins",
     "transportConnector": "transportConnectors",
 }
-"""Where the printed elements belong."""
+"""The parents of the printed elements."""
 SHIPPED = {
     "artemis": ("artemis",),
     "rabbitmq": ("rabbitmq",),

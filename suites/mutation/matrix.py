@@ -47,7 +47,7 @@ class Extent(enum.StrEnum):
     """Which cases are run on a mutant. Survivors are tried with all the others."""
 
     FIRST = "first kill"
-    """Those that cite what it breaks, until one kills it."""
+    """Run the cases that cite what the mutant breaks, until one kills it."""
     CITING = "citing cases"
     """All of those that cite what it breaks: the matrix says through which requirements it can be
     killed."""

@@ -45,7 +45,7 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
     )
     identity = target.target.identity
     peer.connect(identity.login, identity.passcode, proves=COMMAND_SIZE)
-    target.record_finding(COMMAND_SIZE, not peer.inbox, f"after it arrived {peer.instead()}")
+    target.record_finding(COMMAND_SIZE, not peer.inbox, f"after it: {peer.instead()}")
 
 
 @case(LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED, needs={OPENWIRE})

@@ -48,7 +48,7 @@ def test_no_more_than_the_limit_is_out(
         order = [number_of(dispatched) for dispatched in held]
         target.control(
             order == list(range(seen, seen + len(held))),
-            f"the messages {order} arrived behind {seen}",
+            f"the messages {order} arrived after {seen}",
         )
         done = (len(held) + 1) // 2
         if cumulative:

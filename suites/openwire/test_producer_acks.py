@@ -86,7 +86,7 @@ def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, 
     judge_trace(target, peer, acks)
     others = [reply.brief() for reply in peer.inbox if reply.name != "ProducerAck"]
     target.record_finding(
-        ACKS_FOR_WINDOWS_ONLY, not others, f"besides ProducerAcks arrived {others}"
+        ACKS_FOR_WINDOWS_ONLY, not others, f"besides ProducerAcks {others} arrived"
     )
     target.record_finding(PRODUCER_ACKS, peer.ended is None, "the connection ended")
 

@@ -23,7 +23,7 @@ INDIVIDUAL_ACK = "OPENWIRE-MSGACK-3"
 TYPES = {"STANDARD": STANDARD, "INDIVIDUAL": INDIVIDUAL, "DELIVERED": DELIVERED}
 NO_MESSAGE, NO_CONSUMER = "no such message", "no such consumer"
 NO_TRANSACTION, OTHERS = "no such transaction", "another consumer's message"
-BACKWARDS, NO_FIRST, AGAIN = "a first behind the last", "no such first message", "one more time"
+BACKWARDS, NO_FIRST, AGAIN = "a first after the last", "no such first message", "one more time"
 FAULTS = (NO_MESSAGE, NO_CONSUMER, NO_TRANSACTION, OTHERS, BACKWARDS, NO_FIRST, AGAIN)
 NAMES_NOTHING = (NO_MESSAGE, NO_CONSUMER, AGAIN)
 HELD, SENT = 4, 11
@@ -47,7 +47,7 @@ def faulty(peer: OpenWirePeer, fault: str, held: list[Structure], other: Structu
             return {"transactionId": Structure("LocalTransactionId", fields)}
         case "another consumer's message":
             return {"lastMessageId": other["message"]["messageId"]}
-        case "a first behind the last":
+        case "a first after the last":
             ids = [dispatched["message"]["messageId"] for dispatched in held]
             return {"firstMessageId": ids[-1], "lastMessageId": ids[0], "messageCount": 2}
     return {}
@@ -102,4 +102,6 @@ def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind:
         peer.remove(consumer)
     heir = target.openwire()
     got = sorted(map(number_of, take(target, heir, len(rest), heir.open_consumer(place))))
-    target.record_finding(proves, got == rest, f"{words}: {rest} were not acknowledged, {got} came")
+    target.record_finding(
+        proves, got == rest, f"{words}: {rest} were unacknowledged, {got} arrived"
+    )

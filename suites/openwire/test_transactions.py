@@ -84,7 +84,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
     peer.close_socket(CloseHow.RESET)
     heir = target.openwire()
     rest = numbers(take(target, heir, len(left), heir.open_consumer(place)))
-    detail = f"{units}, then a loss: {left} are not acknowledged, {rest} came"
+    detail = f"{units}, then a loss: {left} are not acknowledged, {rest} arrived"
     target.record_finding(COUNTS, sorted(rest) == left, detail)
 
 

@@ -39,8 +39,7 @@ CLOCKS = {
     "reports/exports/ctrf.py": "turns the times of a run's header into the format's milliseconds",
     "reports/spark/gateway.py": "waits for the JVM to be ready",
 }
-"""Where ``time`` or ``datetime`` is imported, and why. Conformance suites and oracles never stand
-here."""
+"""The modules that import ``time`` or ``datetime``, and why. No conformance suite or oracle may."""
 
 SLEEPS = {
     "harness/worlds/wake_up_lateness.py": "the canary wakes on purpose, to see how late",

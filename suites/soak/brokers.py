@@ -219,7 +219,7 @@ class Family:
     naming: Naming
     protocols: tuple[str, ...]
     places: dict[str, tuple[str, ...]]
-    """Where clients send, and the queues that a message arrives in."""
+    """Destinations of clients, each with the queues that its messages reach."""
     disclaimed: frozenset[str] = frozenset()
     """Kinds of :meth:`Ledger.say` that are counted and not held against the broker."""
     starts_s: float = 0.08

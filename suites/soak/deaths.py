@@ -35,7 +35,7 @@ from brokerproof.suites.soak.ledger import Key, Ledger
 MOST = 400
 """Messages in a queue from which on clients send nothing more to it."""
 LENGTHS = (20, 20, 400, 400, 400, 3000, 3000, 150_000)
-"""Of bodies, in bytes. The last is above what both families stream from files of their own."""
+"""Body sizes in bytes. The last exceeds what both families stream from files of their own."""
 WITHIN_S = 60.0
 """How long the broker may take for anything."""
 GOES_ON_WITHIN_S = 120.0
@@ -259,7 +259,7 @@ class Chain:
         self.dice = random.Random(seed)
         self.ledger = Ledger(disclaimed=self.family.disclaimed)
         self.seen: Counter[str] = Counter()
-        """What happened, by kind: deaths, confirmations, what was under way at a kill."""
+        """Counts by kind: deaths, confirmations, operations in progress at a kill."""
         self.producers = self._clients = 0
         self._how: tuple[str, ...] = HOW
         try:

@@ -135,7 +135,7 @@ class Ledger:
             if key.number < last.get(key.producer, -1):
                 self.say(
                     "order",
-                    f"{queue}: {key} is behind number {last[key.producer]} of the same producer",
+                    f"{queue}: {key} is after number {last[key.producer]} of the same producer",
                 )
             last[key.producer] = key.number
         self._judge_groups(queue, before, present)

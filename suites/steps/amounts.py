@@ -38,7 +38,7 @@ BATCHES: Mapping[str, tuple[int, ...]] = {
 }
 """Sizes by family by which brokers batch, cache, prefetch or page, from their sources."""
 POSITIONS = 80
-"""More than there are amounts."""
+"""An upper bound of the number of amounts."""
 FEW, SOME, MORE = 5, 15, 18
 """Positions of an amount of about thirty, of about a hundred, and of a few hundred."""
 

@@ -23,7 +23,7 @@ PLACE, NEIGHBOUR, SENT = "place", "neighbour", "sent"
 PRESETTLED, DURABLE, TTL, PIECES = "transfers", "durable", "ttl", "frames"
 QUEUE, TOPIC = "queue", "topic"
 FIRST, LAST = "attaches first", "attaches last"
-EARLIER, LATER = "before the attach", "behind the attach"
+EARLIER, LATER = "before the attach", "after the attach"
 RED = "colour = 'red'"
 FILTER = "apache.org:selector-filter:string"
 MODES = {"unsettled": 0, "settled": 1, "mixed": 2}
@@ -218,7 +218,7 @@ class Play:
         due = [number for number in range(MESSAGES) if copies or number not in self.due]
         heir = self.peer.receiver(self.node, credit=100)
         left = [*map(_number_of, collect(self.target, self.peer, heir, len(due)))]
-        detail = f"{self.words}: behind the link {due} are due, and {left} are left"
+        detail = f"{self.words}: the link left {left}, should leave {due}"
         self.target.record_finding(self.sentences.arrives, set(due) <= set(left), detail)
         if self.sentences.gone is not None:
             self.target.record_finding(self.sentences.gone, left == due, detail)

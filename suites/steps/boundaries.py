@@ -46,7 +46,7 @@ ANY = (-(2**64) - 1, 2**64 + 1)
 
 
 CORNERS = 6
-"""So many values of :func:`around` are tried always."""
+"""The number of values of :func:`around` that are always tried."""
 
 
 def around(low: int, high: int) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ class Outcome(StrEnum):
 
 
 POSITIONS = 64
-"""More than any type has boundary values."""
+"""An upper bound of a type's boundary values."""
 
 
 def over_boundaries(function: Function) -> Function:

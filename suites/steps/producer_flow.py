@@ -324,7 +324,7 @@ PRODUCERS: dict[str, type[Producer]] = {
     "amqp": AmqpProducer,
     "openwire": OpenWireProducer,
 }
-"""By the name of their protocol."""
+"""Producers by protocol."""
 
 
 class Consumer:

@@ -24,7 +24,7 @@ LENGTH, TYPE = "content-length", "content-type"
 AUTO, CLIENT, INDIVIDUAL = "auto", "client", "client-individual"
 QUEUE, TOPIC, DURABLE = "queue", "topic", "durable subscription"
 FIRST, LAST = "subscribes first", "subscribes last"
-EARLIER, LATER = "before the SUBSCRIBE", "behind the SUBSCRIBE"
+EARLIER, LATER = "before the SUBSCRIBE", "after the SUBSCRIBE"
 RED = "colour = 'red'"
 PAST, FAR = "1000", "4102444800000"
 """Instants of expiry: in 1970 and in 2100."""
@@ -41,7 +41,7 @@ SPECIFIED: Mapping[str, tuple[str | None, ...]] = {
     LENGTH: (None, "given"),
     TYPE: (None, "text/plain"),
 }
-"""What STOMP itself has."""
+"""The options that STOMP itself specifies."""
 UNKEPT = ((PLACE, TOPIC), (SENT, EARLIER))
 """A topic keeps nothing for those who come."""
 ARTEMIS = Table(
@@ -361,5 +361,5 @@ class Play:
         version = self.row.get(VERSION) or "1.2"
         bodies = left_in(self.target, self.first.to, version, len(due))
         left = [int(body.partition(b" ")[0]) for body in bodies]
-        detail = f"{self.words}: behind the subscription {due} are due, and {left} are left"
+        detail = f"{self.words}: the subscription left {left}, should leave {due}"
         self.target.record_finding(self.sentences.arrives, left == due, detail)

@@ -53,7 +53,7 @@ KINDS = (
     Malformation("an unknown command", literally(b"HELLO\n\n\x00")),
     Malformation("a command in small letters", command("send")),
     Malformation("a blank before the command", command(" SEND")),
-    Malformation("a blank behind the command", command("SEND ")),
+    Malformation("a blank after the command", command("SEND ")),
     Malformation("a command with a tail", command("SENDING")),
     Malformation("a command cut short", command("SEN")),
     Malformation("a command that is not UTF-8", literally(b"S\xff\xfeND\n\n\x00")),

@@ -195,7 +195,7 @@ def test_an_ack_behind_unsubscribe_is_refused_or_settles(target: Bench, version:
     target.record_finding(
         ONLY_PROCESSED[version],
         not (confirmed and left),
-        f"an ACK behind UNSUBSCRIBE: {'confirmed' if confirmed else 'refused'}, {left!r} is left",
+        f"an ACK after UNSUBSCRIBE: {'confirmed' if confirmed else 'refused'}, {left!r} is left",
     )
 
 

@@ -189,7 +189,7 @@ def test_a_host_nobody_knows_is_taken_or_turned_away(
     target.record_finding(
         UNKNOWN_HOST[version],
         answered,
-        f"host:{host!r} was {'taken' if taken else f'answered so: {seen}'}",
+        f"host:{host!r} was {'accepted' if taken else f'answered with {seen}'}",
     )
     target.stomp(version)
 

@@ -559,6 +559,4 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
     second = {b"red": "keeps-the-first", b"blue": "takes-the-second"}.get(b"".join(got[1:]))
     if second:
         target.record_behaviour("stomp.durable-with-another-selector", second)
-    target.record_finding(
-        SELECTED, got == [b"red", b"blue"], f"by red and then by blue arrived {got!r}"
-    )
+    target.record_finding(SELECTED, got == [b"red", b"blue"], f"red and then blue selected {got!r}")

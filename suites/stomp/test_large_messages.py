@@ -122,7 +122,7 @@ def test_a_large_body_comes_whole(
     target.record_finding(
         LARGE,
         received[1:] == [b"small"],
-        f"{what}: after it arrived {[body[:20] for body in received[1:]]!r}",
+        f"{what}: after it {[body[:20] for body in received[1:]]!r} arrived",
     )
 
 

@@ -136,7 +136,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
     target.record_finding(
         ANSWERED[version],
         not surplus,
-        f"{len(asked)} frames asked; besides their receipts arrived {surplus!r}",
+        f"{len(asked)} frames asked; besides their receipts {surplus!r} arrived",
     )
 
 
@@ -167,7 +167,7 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
     target.record_finding(
         RECEIPT_ID[version],
         not surplus,
-        f"{len(asked)} receipts were asked for; besides them arrived {surplus!r}",
+        f"{len(asked)} receipts were asked for; besides them {surplus!r} arrived",
     )
 
 

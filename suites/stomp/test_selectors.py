@@ -391,7 +391,7 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
     target.record_finding(
         SELECTOR,
         received == [b"<order><item price='3'/></order>"],
-        f"of three bodies arrived {received!r}",
+        f"of three bodies {received!r} arrived",
     )
 
 

@@ -226,7 +226,7 @@ def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, versi
     peer.write(b"".join(frames))
     received = [peer.message(proves=NUL_AFTER_BODY[version]).body for _ in sent]
     target.record_finding(
-        NUL_AFTER_BODY[version], received == sent, f"sent {sent!r}, arrived {received!r}"
+        NUL_AFTER_BODY[version], received == sent, f"sent {sent!r}, got {received!r}"
     )
 
 
@@ -242,5 +242,5 @@ def test_without_content_length_the_first_nul_ends_the_frame(target: Bench) -> N
     target.record_finding(
         NUL_ENDS_BODY,
         received == [b"first", b"second"],
-        f"sent b'first' and b'second', arrived {received!r}",
+        f"sent b'first' and b'second', got {received!r}",
     )

@@ -321,7 +321,7 @@ def test_a_selector_filters(target: Bench) -> None:
     target.record_finding(
         MAY_FILTER,
         first is not None and first.body == b"red" and peer.ended is None,
-        f"first arrived {'nothing' if first is None else first.brief()}",
+        f"{'nothing' if first is None else first.brief()} arrived first",
     )
 
 

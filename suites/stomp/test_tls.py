@@ -67,7 +67,7 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     target.record_held(
         CERTIFICATE_OPTIONAL,
         peer.connected,
-        f"without a certificate arrived {peer.connected.brief()}",
+        f"without a certificate the client got {peer.connected.brief()}",
     )
     peer.subscribe(back, proves=SSL)
     plain.subscribe(there)

@@ -96,7 +96,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         target.record_finding(
             UNSUBSCRIBED[version],
             not late,
-            f"{len(late)} messages arrived behind the RECEIPT of UNSUBSCRIBE: {late[:3]}",
+            f"{len(late)} messages arrived after the RECEIPT of UNSUBSCRIBE: {late[:3]}",
         )
         target.record_finding(
             NO_ERROR[version],
@@ -215,7 +215,7 @@ def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
     target.record_finding(
         requirements,
         not received,
-        f"after UNSUBSCRIBE by id arrived {received!r}",
+        f"after UNSUBSCRIBE by id {received!r} arrived",
         expectation=expected_arrivals(peer, received, ()),
     )
 
@@ -233,7 +233,7 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     target.record_finding(
         NAMED_IN_1_0,
         not received,
-        f"after UNSUBSCRIBE by destination arrived {received!r}",
+        f"after UNSUBSCRIBE by destination {received!r} arrived",
         expectation=expected_arrivals(peer, received, ()),
     )
 
@@ -252,5 +252,5 @@ def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str
     target.wait_until(_more_than(consumer, seen), QUIET)
     late = consumer.messages_seen - seen
     target.record_finding(
-        UNSUBSCRIBED[version], late == 0, f"behind the RECEIPT of UNSUBSCRIBE {late} arrived"
+        UNSUBSCRIBED[version], late == 0, f"after the RECEIPT of UNSUBSCRIBE {late} arrived"
     )

@@ -83,7 +83,7 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
     socket.ask(key=key, protocols=offered)
     reply = socket.expect(REPLY, proves=STATUS)
     assert isinstance(reply, Reply)
-    target.require(STATUS, reply.status == 101, f"offered {offered}, arrived {reply.brief()}")
+    target.require(STATUS, reply.status == 101, f"offered {offered}, got {reply.brief()}")
     upgrade, connection = (
         reply.values("upgrade"),
         ", ".join(reply.values("connection")).lower().split(", "),

@@ -105,7 +105,7 @@ def main(address: str, *login: str) -> int:
             print(
                 f"round {attempt + 1}: "
                 + "; ".join(
-                    f"message {after} came behind message {before}" for before, after in late
+                    f"message {after} arrived after message {before}" for before, after in late
                 )
             )
             return 1

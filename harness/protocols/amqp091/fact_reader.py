@@ -62,9 +62,9 @@ class _Channel:
     sends: list[Sent] = field(default_factory=list)
     committing: list[Sent] = field(default_factory=list)
     consumers: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """By tag: queue, and whether deliveries have to be acknowledged."""
+    """By tag: the queue, and True if deliveries must be acknowledged."""
     asking: deque[tuple[str, str, bool]] = field(default_factory=deque)
-    """Of basic.consume without an answer: tag, queue, whether to acknowledge."""
+    """Unanswered basic.consume: tag, queue, True if deliveries must be acknowledged."""
     getting: deque[tuple[str, bool]] = field(default_factory=deque)
     declaring: deque[str] = field(default_factory=deque)
     leaving: dict[str, Unsubscribed] = field(default_factory=dict)

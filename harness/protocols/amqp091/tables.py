@@ -38,4 +38,4 @@ BY_NUMBERS: dict[tuple[int, int], MethodTable] = {
 
 BASIC = 60
 PROPERTIES: Fields = _fields(tables(__file__)["properties"]["basic"])
-"""Of class basic, in the order of their flags, the first at bit 15 (4.2.6.1)."""
+"""Properties of class basic in the order of their flags, the first at bit 15 (4.2.6.1)."""

@@ -173,7 +173,7 @@ class Session:
         self.outcomes: dict[int, Frame | None] = {}
         """Dispositions that settled our deliveries, by delivery-id; None while unsettled."""
         self.links: dict[int, Link] = {}
-        """By our handle."""
+        """Links by our handle."""
         self.by_their_handle: dict[int, Link] = {}
 
     def beginning(self, fields: Mapping[str, Any]) -> None:
@@ -307,7 +307,7 @@ class Endpoint:
         self.opened: Frame | None = None
         """The broker's open."""
         self.sessions: dict[int, Session] = {}
-        """By the channel that we use."""
+        """Sessions by our channel."""
         self.deliveries: list[Delivery] = []
         """Complete deliveries that no caller took, oldest first."""
         self._by_their_channel: dict[int, Session] = {}

@@ -53,7 +53,7 @@ COMPOSITES: Mapping[str, Composite] = {
     name: Composite(name, int(code, 16), tuple(map(_field, fields)))
     for name, (code, *fields) in tables(__file__)["composites"].items()
 }
-"""By name."""
+"""Composite types by name."""
 BY_CODE: Mapping[int, Composite] = {composite.code: composite for composite in COMPOSITES.values()}
 BY_SYMBOL: Mapping[str, Composite] = {
     composite.symbol: composite for composite in COMPOSITES.values()

@@ -41,7 +41,7 @@ class Constructor:
     kind: str
     width: int
     form: str = ""
-    """For :mod:`struct`, where that does it."""
+    """The format for :mod:`struct`, if it has one."""
 
 
 _ALL = (
@@ -213,7 +213,7 @@ def item(value: Any) -> Item:
             return Value("list", tuple(item(element) for element in value))
         case Mapping():
             return Value("map", tuple((item(key), item(element)) for key, element in value.items()))
-    raise TypeError(f"{value!r} says not which AMQP type it has; write for example uint({value!r})")
+    raise TypeError(f"{value!r} has no AMQP type; write for example uint({value!r})")
 
 
 def plain(what: Item) -> Any:

@@ -54,7 +54,7 @@ _UNREAD = "packet-"
 class _Consumer:
     queue: str
     held: dict[str, Delivered] = field(default_factory=dict)
-    """By the broker's number of the message, in order of delivery."""
+    """Held messages by the broker's number, in order of delivery."""
     addresses: set[str] = field(default_factory=set)
 
 

@@ -36,4 +36,4 @@ BY_CODE: dict[int, Table] = {definition.code: definition for definition in BY_NA
 MESSAGES = frozenset(name for name in BY_NAME if name.endswith("Message"))
 """The commands that are messages."""
 SINCE = {"MessagePull": 2, "ProducerAck": 3}
-"""From which version on there is a command at all, where not from the first."""
+"""The version that introduced a command, if not the first."""

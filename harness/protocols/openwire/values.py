@@ -40,7 +40,7 @@ def utf(text: str) -> bytes:
     """Text after its length in two bytes. Raises ``ValueError`` for more than 65,535 bytes."""
     data = java_utf8(text)
     if len(data) > 0xFFFF:
-        raise ValueError(f"text of {len(data)} bytes; 65535 are the most")
+        raise ValueError(f"text of {len(data)} bytes; at most 65535 are allowed")
     return len(data).to_bytes(2) + data
 
 

@@ -227,7 +227,7 @@ class Reader:
             if self._pending[end] != 0:
                 return Unreadable(
                     bytes(self._pending),
-                    f"no NUL behind the {length} bytes that content-length announced",
+                    f"no NUL after the {length} bytes that content-length announced",
                 )
         size = end + 1
         if self._pending[size : size + 1] == b"\n":

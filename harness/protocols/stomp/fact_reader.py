@@ -56,7 +56,7 @@ class Subscription:
     anycast: bool | None = None
     held: dict[str, Delivery] = field(default_factory=dict)
     held_bytes: int = 0
-    """Of what is held."""
+    """Size of the held messages."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class StompFactReader:
     _awaiting: dict[str, list[tuple[Sent | Delivered | Unsubscribed, bool]]] = field(
         default_factory=dict
     )
-    """By receipt: facts that it decides, and whether for an ABORT."""
+    """By receipt: the facts that it decides, and True if it answers an ABORT."""
     _transactions: dict[str, list[Sent]] = field(default_factory=dict)
     _went: set[str] = field(default_factory=set)
     _goodbye: When | None = None

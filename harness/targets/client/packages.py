@@ -21,7 +21,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 
 WITHIN_S = 900
 SHARED = {"go": "driver_lines.go", "maven": "DriverLines.java", "crates": "driver_lines.rs"}
-"""By registry whose drivers are built with the release, the file that these drivers share."""
+"""The file that the drivers of a registry share, if they are built with the release."""
 CARGO = """[package]
 name = "driver"
 version = "0.1.0"
@@ -126,4 +126,4 @@ def _run(command: list[str], folder: Path) -> None:
         raise SetUpFailed(f"{shown} took longer than {WITHIN_S} s; try again") from None
     if done.returncode != 0:
         words = [line for line in done.stderr.splitlines() if line.strip()]
-        raise SetUpFailed(f"{shown} failed ({words[-1] if words else 'it said nothing'})")
+        raise SetUpFailed(f"{shown} failed ({words[-1] if words else 'it printed nothing'})")

@@ -146,4 +146,4 @@ RECIPES: Mapping[str, Callable[..., Recipe]] = {
     "artemis": of_artemis,
     "activemq": of_activemq,
 }
-"""By the names of target files."""
+"""Recipes by the name that target files use."""

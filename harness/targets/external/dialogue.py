@@ -16,7 +16,7 @@ from brokerproof.harness.worlds.tls import TlsFailed
 PROBE_TIMEOUT_S = 4.5
 """Seconds for all that is asked of a target before it is judged."""
 _MOST_BYTES = 64 * 1024
-"""Of all answers."""
+"""The size limit of all answers together."""
 
 T = TypeVar("T")
 

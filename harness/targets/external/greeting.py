@@ -21,7 +21,7 @@ FAMILIES = {"artemis": "Artemis", "rabbitmq": "RabbitMQ", "activemq": "ActiveMQ"
 """Shipped targets by a part of the name that their family gives itself, the first that fits, and
 the family's name."""
 OLDER = {"rabbitmq": ("rabbitmq3", 4)}
-"""By family the shipped target for releases before a major one."""
+"""Built-in targets for releases before a major one, by family."""
 _MOST_OF_ANSWER = 200
 """Characters of an answer in a sentence."""
 

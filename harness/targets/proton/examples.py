@@ -159,7 +159,7 @@ def _run(command: Sequence[str], folder: Path, advice: str) -> None:
     if done.returncode != 0:
         words = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         raise SetUpFailed(
-            f"{' '.join(command)[:200]} failed ({words[-1] if words else 'it said nothing'});"
+            f"{' '.join(command)[:200]} failed ({words[-1] if words else 'it printed nothing'});"
             f" {advice}"
         )
 

@@ -21,7 +21,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 SUFFIX = ".config"
 MOST_BYTES = 4 << 20
 MOST_DIGITS = 40
-"""Of a number."""
+"""The longest number."""
 MOST_DEPTH = 50
 """Lists and tuples inside each other. RabbitMQ's own examples need seven."""
 

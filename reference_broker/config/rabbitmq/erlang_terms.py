@@ -39,7 +39,7 @@ MOST_BYTES = 4 << 20
 MOST_DEPTH = 50
 """Lists and tuples inside each other. RabbitMQ's own examples need seven."""
 MOST_DIGITS = 40
-"""Of a number."""
+"""The longest number."""
 _BRACKETS = re.compile(
     r"""%[^\n]*+|\$(?:\\.|[^\\])|"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?|[\[\]{}]""", re.DOTALL
 )

@@ -36,8 +36,7 @@ class Admission(AdmissionControl):
         super().__init__(disk)
         self._accounting = accounting
         self._waiting: dict[str, dict[Callable[[], None], int | None]] = {}
-        """By address who waits, and at which size of the address there was no more for it than it
-        has."""
+        """Waiting producers by address, each with the address size at which it was last refused."""
         self._where: dict[Callable[[], None], str] = {}
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:

@@ -114,7 +114,7 @@ class Exchange:
     internal: bool = False
     arguments: Table = field(default_factory=dict)
     bindings: OrderedDict[Binding, int] = field(default_factory=OrderedDict)
-    """By binding its place in the order in which they were made."""
+    """Bindings, each with its place in the order of creation."""
     by_key: dict[str, OrderedDict[Binding, None]] = field(default_factory=dict)
     tree: KeyTree = field(default_factory=KeyTree)
     made: int = 0

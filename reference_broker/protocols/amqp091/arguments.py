@@ -50,7 +50,7 @@ def _text(value: Any) -> str | None:
 
 
 def _one_of(*words: str) -> Callable[[Any], str | None]:
-    return lambda value: None if value in words else f"is none of {', '.join(words)}"
+    return lambda value: None if value in words else f"is not one of {', '.join(words)}"
 
 
 _CHECKS: dict[str, Callable[[Any], str | None]] = {

@@ -343,7 +343,7 @@ class Amqp091Connection:
                 self.tell(commands.Connection.UpdateSecretOk())
             case _:
                 detail = (
-                    f"{methods.name_of(method)} came on channel 0 while the connection is"
+                    f"got {methods.name_of(method)} on channel 0 while the connection is"
                     f" {self._state.name}"
                 )
                 code = COMMAND_INVALID if methods.numbers_of(method)[0] == 10 else CHANNEL_ERROR

@@ -319,7 +319,7 @@ def _described(allowed: Callable[[], dict[int, type[Composite]]], what: str) -> 
         code, at = descriptor(data, at)
         kind = known.get(code) if code is not None else None
         if kind is None:
-            raise DecodeError(f"its descriptor is none of a {what}")
+            raise DecodeError(f"its descriptor is not a {what}'s")
         return kind.read(data, at, depth - 1)
 
     return read

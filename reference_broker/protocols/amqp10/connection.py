@@ -341,7 +341,7 @@ class AmqpConnection:
             if self._state is State.CLOSING:
                 return
             raise Refusal(
-                refusal.BAD_FRAME_TYPE, f"a frame of type {type} came where only type {AMQP} can"
+                refusal.BAD_FRAME_TYPE, f"got a frame of type {type}, expected type {AMQP}"
             )
         if not body and channel <= self.acceptor.amqp.channel_max:
             return
@@ -358,7 +358,7 @@ class AmqpConnection:
         performative, at = decoded(body, _FRAMES)
         if self._state is State.OPENING:
             if not isinstance(performative, Open):
-                detail = f"{performative.NAME} came where open is due"
+                detail = f"got {performative.NAME}, expected open"
                 raise Refusal(refusal.NOT_OPEN_FIRST, detail)
             self._open(performative, channel)
             return
@@ -376,7 +376,7 @@ class AmqpConnection:
     def _session_frame(self, performative: Any, channel: int, body: bytes, at: int) -> None:
         session = self._sessions.get(channel)
         if session is None:
-            detail = f"{performative.NAME} came on channel {channel}, where no session has begun"
+            detail = f"got {performative.NAME} on channel {channel}, where no session has begun"
             raise Refusal(refusal.NO_SESSION, detail)
         try:
             session.handle(performative, body, at)
@@ -390,7 +390,7 @@ class AmqpConnection:
 
     def _open(self, opened: Open, channel: int) -> None:
         if channel != 0:
-            raise Refusal(refusal.OPEN_ON_CHANNEL, f"open came on channel {channel} instead of 0")
+            raise Refusal(refusal.OPEN_ON_CHANNEL, f"got open on channel {channel} instead of 0")
         if opened.max_frame_size < MIN_MAX_FRAME_SIZE:
             detail = (
                 f"max-frame-size is {opened.max_frame_size}, and every peer must take"
@@ -429,7 +429,7 @@ class AmqpConnection:
         if channel in self._sessions:
             raise Refusal(
                 refusal.CHANNEL_IN_USE,
-                f"begin came on channel {channel}, which already has a session",
+                f"got begin on channel {channel}, which already has a session",
             )
         if begun.remote_channel is not None:
             detail = (

@@ -120,7 +120,7 @@ class CoordinatorLink(IncomingLink):
             and transaction.id in connection.posting
         ):
             self._finish(transaction.roll_back())
-            detail = "a discharge came before the last transfer of a delivery in its transaction"
+            detail = "discharge precedes the last transfer of a delivery in its transaction"
             raise Refusal(refusal.DISCHARGE_TOO_EARLY, detail)
         if discharge.fail or transaction.doomed is not None:
             self._finish(transaction.roll_back())

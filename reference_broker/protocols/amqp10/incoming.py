@@ -289,7 +289,7 @@ class IncomingLink(Link):
     @staticmethod
     def _check_same(arrival: Arrival, transfer: Transfer) -> None:
         if transfer.delivery_id not in (None, arrival.id):
-            detail = f"delivery {transfer.delivery_id} came in the middle of delivery {arrival.id}"
+            detail = f"delivery {transfer.delivery_id} began in the middle of delivery {arrival.id}"
             raise Refusal(refusal.OTHER_DELIVERY_ID, detail)
         if transfer.delivery_tag not in (None, arrival.tag):
             raise Refusal(
@@ -364,7 +364,7 @@ class IncomingLink(Link):
             return state
         if isinstance(state, Rejected) and arrival.settled:
             transaction.doom(
-                "a message that was sent settled was not taken:"
+                "a message that was sent settled was not accepted:"
                 f" {state.error and state.error.description}"
             )
         return TransactionalState(txn_id=transaction.id, outcome=state)
@@ -408,7 +408,7 @@ class IncomingLink(Link):
 
     def _not_taken(self, condition: str, description: str) -> Any:
         """Return rejected, or the outcome that the source uses instead (AMQP10-OUT-16, -18)."""
-        self.session.connection.observe("AMQP10-OUT-01", f"not taken: {description}")
+        self.session.connection.observe("AMQP10-OUT-01", f"not accepted: {description}")
         if self._knows_rejected or self._default_outcome is None:
             return rejected(condition, description)
         return self._default_outcome

@@ -45,7 +45,7 @@ class SaslExchange:
         """Return the answer to this frame. Raises :class:`Refusal`, also for a failed login."""
         if type != SASL:
             raise Refusal(
-                refusal.BAD_FRAME_TYPE, f"a frame of type {type} came where only type {SASL} can"
+                refusal.BAD_FRAME_TYPE, f"got a frame of type {type}, expected type {SASL}"
             )
         if not body:
             raise Refusal(refusal.EMPTY_SASL_FRAME, "a SASL frame is empty")

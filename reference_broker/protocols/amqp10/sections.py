@@ -64,7 +64,7 @@ def sections(data: bytes) -> list[tuple[int, int, int, int]]:
             else:
                 code, at = _descriptor(data, at + 1)
             if not HEADER <= code <= FOOTER:
-                raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
+                raise BadMessage(f"descriptor 0x{code:02x} is not a section's")
             if (code <= last and (code < last or code not in (DATA, AMQP_SEQUENCE))) or (
                 last >= DATA and last != code < FOOTER
             ):
@@ -106,7 +106,7 @@ def section_code(data: bytes, at: int) -> tuple[int, int]:
         raise BadMessage(f"a section begins with a descriptor, not with 0x{data[at]:02x}")
     code, at = _descriptor(data, at + 1)
     if not HEADER <= code <= FOOTER:
-        raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
+        raise BadMessage(f"descriptor 0x{code:02x} is not a section's")
     return code, at
 
 

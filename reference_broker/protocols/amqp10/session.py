@@ -232,14 +232,14 @@ class Session:
         link = self.links.get(handle)
         if link is None:
             raise Refusal(
-                refusal.UNATTACHED, f"{what} came for handle {handle}, which is not attached"
+                refusal.UNATTACHED, f"got {what} for handle {handle}, which is not attached"
             )
         if link.state is LinkState.ATTACHED:
             return link
         if link.state is LinkState.BROKEN:
             raise Refusal(
                 refusal.ERRANT,
-                f"{what} came for link {refusal.shown(link.name)}, which ended with an error",
+                f"got {what} for link {refusal.shown(link.name)}, which ended with an error",
             )
         return None
 
@@ -250,7 +250,7 @@ class Session:
             self._under_way -= 1
         else:
             detail = (
-                "a transfer came beyond the window of"
+                "got a transfer beyond the window of"
                 f" {0 if self.shared.alarms.raised else self._full_window}"
             )
             raise Refusal(refusal.WINDOW_VIOLATED, detail)
@@ -279,7 +279,7 @@ class Session:
             )
         expected = self._expected_delivery_id
         if expected is not None and delivery_id != expected:
-            detail = f"delivery-id {delivery_id} came where {expected} is next"
+            detail = f"got delivery-id {delivery_id}, expected {expected}"
             raise Refusal(refusal.DELIVERY_ID_OUT_OF_ORDER, detail)
         self._expected_delivery_id = (delivery_id + 1) & serial_numbers.MASK
 
@@ -341,7 +341,7 @@ class Session:
             return
         if self._errant:
             for id in self._errant_ids.between(first, last, self._errant):
-                detail = f"a disposition came for delivery {id}, whose link ended with an error"
+                detail = f"got a disposition for delivery {id}, whose link ended with an error"
                 raise Refusal(refusal.ERRANT, detail)
         if isinstance(disposition.state, Received) and not disposition.settled:
             return  # it says how much has arrived, and changes nothing
@@ -454,7 +454,7 @@ class Session:
         if link is None:
             raise Refusal(
                 refusal.UNATTACHED,
-                f"a detach came for handle {detach.handle}, which is not attached",
+                f"got a detach for handle {detach.handle}, which is not attached",
             )
         if link.state is LinkState.ATTACHED:
             self._release(link)

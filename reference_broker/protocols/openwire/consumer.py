@@ -195,7 +195,7 @@ class OpenWireConsumer:
             raise Refusal(FAILED, f"consumer {self.id} has no unacknowledged message {first}")
         low = self._places[begin]
         if serial_numbers.before(high, low):
-            raise Refusal(FAILED, f"message {first} came to consumer {self.id} behind {last}")
+            raise Refusal(FAILED, f"message {first} reached consumer {self.id} after {last}")
         return low, high
 
     def settle(self, places: tuple[int, int], outcome: Outcome) -> None:

@@ -315,7 +315,7 @@ class FrameParser:
             head.content_length = self._content_length(head.first)
             if command not in grammar.commands:
                 known = ", ".join(sorted(grammar.commands))
-                raise self._refuse(refusal.UNKNOWN_COMMAND, f"{shown(command)} is none of {known}")
+                raise self._refuse(refusal.UNKNOWN_COMMAND, f"{shown(command)} is not in {known}")
             if head.content_length:
                 self._check_body(head, head.content_length)
         except Refusal as fault:
@@ -408,7 +408,7 @@ class FrameParser:
                 defined = ", ".join("\\" + escape for escape in escapes)
                 raise self._refuse(
                     refusal.UNDEFINED_ESCAPE,
-                    f"line {number}: {shown(match[0])} is none of {defined}",
+                    f"line {number}: {shown(match[0])} is not one of {defined}",
                 )
             return escapes[match[1]]
 

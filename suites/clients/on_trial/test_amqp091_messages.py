@@ -155,7 +155,7 @@ def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
     still_works(trial, 3)
     names = [one.name for one in trial.server.methods[seen:] if one.channel == lost.channel]
     target.record_finding(
-        OPENED_ONCE, names[:1] in ([], ["channel.open"]), f"on the closed channel arrived {names}"
+        OPENED_ONCE, names[:1] in ([], ["channel.open"]), f"{names} arrived on the closed channel"
     )
 
 

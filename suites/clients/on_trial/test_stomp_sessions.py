@@ -214,7 +214,7 @@ def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
     target.record_finding(
         NOTHING_BEHIND[version],
         not behind,
-        f"behind DISCONNECT: {', '.join(frame.brief() for frame in behind) or 'nothing'}",
+        f"after DISCONNECT: {', '.join(frame.brief() for frame in behind) or 'nothing'}",
     )
 
 

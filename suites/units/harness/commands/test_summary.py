@@ -127,7 +127,7 @@ def test_an_area_of_which_the_core_was_not_judged_is_partly_judged() -> None:
     )
     assert state[Area.PAGING] == (
         State.NOT_JUDGED,
-        "nothing is promised of order or of messages beyond memory by STOMP and AMQP 1.0",
+        "nothing in STOMP and AMQP 1.0 covers order, or messages that exceed memory",
     )
     [*_, (window, why)] = [
         (area.state, area.why)
@@ -141,7 +141,7 @@ def test_an_area_of_which_the_core_was_not_judged_is_partly_judged() -> None:
         if area.area is Area.WINDOW
     ]
     assert window is State.NOT_JUDGED
-    assert why == "STOMP offers no window of its own, and none is known of this broker"
+    assert why == "STOMP has no window of its own, and brokerproof knows of none in this broker"
 
 
 def test_cases_that_did_not_come_to_judge_by_one_reason_are_one_cause(tmp_path: Path) -> None:

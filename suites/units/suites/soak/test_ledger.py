@@ -36,7 +36,7 @@ def test_what_is_as_it_should_be() -> None:
     [
         ([A, C], "had its receipt and is lost"),
         ([A, A, B, C], "are there twice"),
-        ([B, A, C], "is behind number 1 of the same producer"),
+        ([B, A, C], "is after number 1 of the same producer"),
         ([A, B, C, Key(2, 0, 0)], "nobody sent it"),
     ],
 )

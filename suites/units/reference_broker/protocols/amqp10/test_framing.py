@@ -99,7 +99,7 @@ def test_a_field_with_several_values() -> None:
         (Described(Ulong(0x10), ["c", *[None] * 8, {"a": 1}]), "keys of fields are symbols"),
         (
             Described(Ulong(0x12), ["n", Uint(0), True, None, None, Described(Ulong(0x29), [])]),
-            "none of a source",
+            "is not a source",
         ),
         (
             Described(Ulong(0x12), ["n", Uint(0), True, None, None, []]),
@@ -107,7 +107,7 @@ def test_a_field_with_several_values() -> None:
         ),
         (
             Described(Ulong(0x14), [Uint(0), *[None] * 6, Described(Ulong(0x30), [])]),
-            "none of a delivery-state",
+            "is not a delivery-state",
         ),
         (Described(Ulong(0x15), [True]), "disposition has no first"),
         (Described(Ulong(0x99), []), "names no performative"),
