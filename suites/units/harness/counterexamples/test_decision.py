@@ -245,7 +245,7 @@ def test_a_needed_answer_that_is_missing_names_the_step_and_what_came_instead() 
         played.receive(1, 1, "CONNECTED", needed=True)
     assert str(raised.value) == (
         "the conversation took another course at step 3: on connection 1 CONNECTED did not"
-        " arrive, unlike when this was recorded; ERROR came"
+        " arrive, unlike when this was recorded; ERROR arrived"
     )
 
 
@@ -262,7 +262,7 @@ def test_an_answer_is_found_by_what_it_is_not_by_its_number() -> None:
 def test_a_message_that_cannot_be_acknowledged_is_another_course() -> None:
     played = ScriptedPlayer(recorded=recorded_session())
     played.open(1, "stomp")
-    with pytest.raises(Diverged, match=r"at step 1: .* MESSAGE number 1 .* nothing came"):
+    with pytest.raises(Diverged, match=r"at step 1: .* MESSAGE number 1 .* nothing arrived"):
         played.send(1, b"ACK\nid:", Ref(1, 1, "ack"), b"\n\n\0")
 
 
