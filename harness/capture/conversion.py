@@ -204,8 +204,7 @@ class Converter:
         self._now: Instant = 0
 
     def events(self, moments: Iterable[Moment]) -> Iterator[Recorded]:
-        """Yield the events of all packets, in order per connection. :meth:`finish` yields the
-        rest."""
+        """Yield the events of all packets, in order; :meth:`finish` yields the rest."""
         for packet, reset in moments:
             if reset:
                 for connection in [*self._open.values()]:

@@ -51,15 +51,13 @@ class Captured(NamedTuple):
 
 @dataclass
 class CaptureFile:
-    """One file. Iterating reads it from the start; ``damage`` then says why it ended early, if it
-    did."""
+    """One file. Iterating reads it from the start; ``damage`` then says why it ended early."""
 
     path: Path
     damage: str = field(default="", init=False)
 
     def __iter__(self) -> Iterator[Captured]:
-        """Yield the packets in file order. Raises :class:`UnreadableTrace` if this is not a
-        capture."""
+        """Yield the packets in file order. Raises :class:`UnreadableTrace` if it is no capture."""
         self.damage = ""
         try:
             with _opened(self.path) as file:

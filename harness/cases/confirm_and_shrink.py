@@ -92,8 +92,7 @@ def confirmed(
 
 
 def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[Finding]:
-    """Return ``findings`` with the violations of ``failing`` marked uncertain because of
-    ``why``."""
+    """Return ``findings`` with violations of ``failing`` marked uncertain because of ``why``."""
     return [
         replace(finding, uncertain=why) if finding.requirement in failing else finding
         for finding in findings

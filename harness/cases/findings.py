@@ -208,8 +208,7 @@ class CaseRecord(Judge):
             raise Violated(detail)
 
     def control(self, held: bool, detail: str) -> None:
-        """Check a condition on which the case relies; raise :class:`ControlFailed` if it is
-        false."""
+        """Raise :class:`ControlFailed` if a condition on which the case relies is false."""
         if not held:
             raise ControlFailed(detail)
 
@@ -217,10 +216,15 @@ class CaseRecord(Judge):
 def _interval(low: Duration, high: Duration | None) -> str:
     """Describe [``low``, ``high``], omitting trivial bounds."""
     if high is None:
-        return f"at least {low / ms(1):g} ms"
+        return f"at least {_in_ms(low)} ms"
     if low <= 0:
-        return f"at most {high / ms(1):g} ms"
-    return f"between {low / ms(1):g} and {high / ms(1):g} ms"
+        return f"at most {_in_ms(high)} ms"
+    return f"between {_in_ms(low)} and {_in_ms(high)} ms"
+
+
+def _in_ms(value: Duration) -> str:
+    """Milliseconds in six digits, or more where they would need an exponent."""
+    return f"{value / ms(1):.0f}" if value >= ms(10**6) else f"{value / ms(1):g}"
 
 
 def _ids(requirements: Requirements) -> tuple[str, ...]:
@@ -312,7 +316,7 @@ class MeasurementJudge(CaseRecord):
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
         beyond = value < low - margin or (high is not None and value > high + margin)
-        detail = f"{label}: {value / ms(1):g} ms, should be {_interval(low, high)}"
+        detail = f"{label}: {_in_ms(value)} ms, should be {_interval(low, high)}"
         self._measured(requirements, label, value, low, high, margin, "ns")
         if held and self._may_be_early(since, value, low):
             late = self.world.lateness(since)

@@ -81,8 +81,7 @@ class StompPeers(Connections):
         return peer
 
     def websocket(self, *, acceptor: str | None = None, upgrade: bool = True) -> WebSocketPeer:
-        """A WebSocket, open unless ``upgrade`` is False. Its acceptance is a control, not a
-        finding."""
+        """A WebSocket, open unless ``upgrade`` is False. Its acceptance is a control."""
         from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 
         self.require_capability("websocket")

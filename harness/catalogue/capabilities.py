@@ -62,8 +62,7 @@ class Capability:
     """True if only brokers that brokerproof starts have it."""
 
     def advice(self, profile: str) -> str:
-        """Return how to configure a target of that profile so that cases needing this capability
-        run."""
+        """Return how to configure a target of that profile so that it has this capability."""
         if not self.family or profile == self.family:
             return self.configure
         if profile in _families():

@@ -114,8 +114,7 @@ def diff(
 
 
 def _behaviours(a: Side, b: Side, across: bool) -> list[tuple[str, Row]]:
-    """What each target of both sides does differently where nothing is promised. It changes no exit
-    code."""
+    """What the targets of both sides do differently where nothing is promised."""
     before, now = (by_target(latest.result for latest in side.compared) for side in (a, b))
     pairs = (
         {" → ".join((*before, *now)): (*before.values(), *now.values())}

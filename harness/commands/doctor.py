@@ -1,5 +1,4 @@
-"""``brokerproof doctor``: whether this machine has what the parts need, and what to do when it has
-not."""
+"""``brokerproof doctor``: shows what this machine has, and how to get what it lacks."""
 
 from __future__ import annotations
 

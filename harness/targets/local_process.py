@@ -88,16 +88,14 @@ class NativeProcess:
         return True
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process and to those it started. Does nothing when it has
-        ended."""
+        """Send a signal to the process and its children. Does nothing if it has ended."""
         if not self.ended():
             assert self.pid is not None
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def stop(self) -> None:
-        """End it and wait until it is gone. Does nothing when it has ended, or was never
-        started."""
+        """End it and wait until it is gone. Does nothing if it is not running."""
         if self.pid is None:
             return
         if self._free:

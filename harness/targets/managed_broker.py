@@ -59,8 +59,7 @@ class ManagedBroker:
     def _ready(
         self, log: Path, has_started: Callable[[str], bool], ports: Iterable[int]
     ) -> Callable[[], bool]:
-        """True if ``log`` says so, and every port accepts connections: to be polled until it is
-        true."""
+        """Poll this: True once ``log`` says so and every port accepts connections."""
         waiting = list(ports)
 
         def ready() -> bool:

@@ -96,7 +96,7 @@ class CaseRow:
     unrecorded_examples: int = 0
     drawn: tuple[str, ...] = ()
     impact: str = ""
-    """The worst impact of what it shows broken."""
+    """The worst impact of its violated requirements."""
 
     @property
     def title(self) -> str:

@@ -134,7 +134,7 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
             target.record_finding(
                 RETURN_BEFORE_CONFIRM,
                 returned >= last,
-                f"message {last} is confirmed when {returned} were returned: {names}",
+                f"message {last} was confirmed after {returned} returns: {names}",
             )
     target.record_finding(
         RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{names} arrived"

@@ -212,7 +212,7 @@ def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> N
 
 
 def full(target: Bench, kind: str = "block") -> Node:
-    """A fresh queue of an address that is soon full."""
+    """A new queue of an address with a small limit."""
     node = target.node()
     return Node(f"{target.full_address(kind)}{node.address}", node.capabilities)
 

@@ -57,7 +57,7 @@ from brokerproof.suites.units.drivers import synthetic_run
 
 @dataclass(frozen=True)
 class Reader:
-    """One reader: where its file stands in a folder, seeds, what reading is, what may be raised."""
+    """A reader: the place of its file, seeds, the function that reads, and what it may raise."""
 
     name: str
     file: str

@@ -98,8 +98,7 @@ def installed() -> Iterator[Release]:
 
 
 def version_of(home: Path) -> str:
-    """The release in ``home``. Raises :class:`SetUpFailed` when neither its name nor its plugins
-    tell."""
+    """The release in ``home``. Raises :class:`SetUpFailed` if it cannot be identified."""
     for name in (
         home.name,
         *(f"rabbitmq_server-{path.name[7:]}" for path in (home / "plugins").glob("rabbit-*")),
