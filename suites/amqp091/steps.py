@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from brokerproof.suites.api import (
@@ -23,6 +23,7 @@ CONFIRMS = "amqp091-confirms"
 CONSUMER_PREFETCH = "amqp091-consumer-prefetch"
 EXCHANGE_BINDINGS = "amqp091-exchange-bindings"
 NACK = "amqp091-nack"
+QUORUM = "amqp091-quorum"
 """Capabilities: extensions that a broker of AMQP 0-9-1 may or may not offer."""
 QUIET: Duration = ms(300)
 """How long to wait for a surplus method after the last one due."""
@@ -44,6 +45,23 @@ def settling(target: Target, ways: Sequence[str]) -> list[str]:
 def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
     """Declare a queue that is exclusive to the peer's connection; return its name."""
     return str(peer.declare(channel=channel, **{"exclusive": True, **fields})["queue"])
+
+
+def kinds(target: Target) -> list[str]:
+    """The types of queues of that broker, of which the documents of its queues speak alike."""
+    return ["classic", *(["quorum"] if offers(target, QUORUM) else [])]
+
+
+def queue_of_kind(
+    target: Bench, peer: Amqp091Peer, kind: str, arguments: Mapping[str, Any], **fields: Any
+) -> str:
+    """Declare a queue of that type, and return its name. A quorum queue is durable and cannot be
+    exclusive: it expires."""
+    if kind == "classic":
+        return queue_of(peer, arguments=dict(arguments), **fields)
+    own = {"x-queue-type": kind, "x-expires": 60_000, **arguments}
+    fields |= {"queue": target.fresh_name(), "durable": True, "exclusive": False}
+    return queue_of(peer, arguments=own, **fields)
 
 
 def exchange_of(

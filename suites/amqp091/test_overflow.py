@@ -23,7 +23,9 @@ from brokerproof.suites.amqp091.steps import (
     exchange_of,
     fill,
     holds,
+    kinds,
     queue_of,
+    queue_of_kind,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
 from brokerproof.suites.api import Bench, case, ms, over
@@ -312,10 +314,17 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
 
 
 @case(OVERFLOW_DEAD_LETTERS, needs={"amqp091", ARGUMENTS, CONFIRMS})
-@over(examples=4, always=lambda target: [{"small": 3}], small=st.integers(2, 6))
-def test_what_one_message_drops_is_dead_lettered_from_the_front(target: Bench, small: int) -> None:
+@over(
+    examples=4,
+    always=lambda target: [{"kind": kind, "small": 3} for kind in kinds(target)],
+    kind=lambda target: st.sampled_from(kinds(target)),
+    small=st.integers(2, 6),
+)
+def test_what_one_message_drops_is_dead_lettered_from_the_front(
+    target: Bench, kind: str, small: int
+) -> None:
     """A queue with drop-head is full of small messages, and one arrives that needs all the bytes.
-    The small ones become dead letters, the oldest first."""
+    The small ones become dead letters, the oldest first: of each type of queue."""
     peer = target.amqp091()
     dead = queue_of(peer)
     arguments = {
@@ -323,7 +332,7 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(target: Bench, s
         "x-dead-letter-exchange": "",
         "x-dead-letter-routing-key": dead,
     }
-    queue = queue_of(peer, arguments=arguments)
+    queue = queue_of_kind(target, peer, kind, arguments)
     peer.call("confirm.select")
     sent = [b"%010d" % at for at in range(small)]
     for body in (*sent, b"." * 10 * small):
@@ -331,7 +340,7 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(target: Bench, s
     answers(peer, small + 1)
     eventually(peer, lambda: peer.count(dead) == small)
     letters = bodies(drained(peer, dead))
-    detail = f"{sent} gave way to one message: the dead letters are {letters}"
+    detail = f"{kind}: {sent} gave way to one message: the dead letters are {letters}"
     target.record_finding(OVERFLOW_DEAD_LETTERS, letters == sent, detail)
 
 

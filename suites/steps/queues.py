@@ -40,6 +40,27 @@ def publish_all(peer: StompPeer, to: Destination, each_body: Sequence[bytes]) ->
         peer.publish(to, each_body[-1])
 
 
+def publish_late(
+    target: Bench,
+    peer: StompPeer,
+    to: Destination,
+    late: Sequence[bytes],
+    meanwhile: Callable[[], None],
+) -> None:
+    """Send ``late``, do what comes ``meanwhile``, and let ``late`` be messages only then: in a
+    transaction that is committed, where there are transactions. Otherwise they are sent then."""
+    if "transactions" not in target.target.identity.capabilities:
+        meanwhile()
+        publish_all(peer, to, late)
+        return
+    name = {"transaction": peer.transaction}
+    peer.request("BEGIN", name)
+    for body in late:
+        peer.publish(to, body, name)
+    meanwhile()
+    peer.request("COMMIT", name)
+
+
 def receive(
     target: Bench, peer: Consumer, count: int, *, within: Duration = PATIENCE
 ) -> list[Frame]:

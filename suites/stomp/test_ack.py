@@ -177,26 +177,43 @@ def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
     target.record_finding(ONLY_PROCESSED[version], fine, f"{command} once more: {detail}")
 
 
-@case(ONLY_PROCESSED)
-def test_an_ack_behind_unsubscribe_is_refused_or_settles(target: Bench, version: str) -> None:
-    """A subscription holds a message and is removed. An ACK for that message is refused, or
-    confirmed and the message is consumed: then the next consumer does not get it."""
+@case(ONLY_PROCESSED, INDIVIDUAL_ACK)
+@over(
+    examples=3,
+    always=lambda target: [{"again": mode} for mode in (None, "client")],
+    again=st.sampled_from(["auto", "client", "client-individual"]),
+)
+def test_an_ack_behind_unsubscribe_is_refused_or_settles(
+    target: Bench, version: str, again: str | None
+) -> None:
+    """A subscription in client-individual mode holds three messages and is removed, and may be
+    followed by one with its id and another mode. An ACK for the last message is refused, or
+    confirmed and that message alone is consumed: the next consumer gets the first two."""
     queue, consumer = target.destination(), target.stomp(version)
-    consumer.publish(queue, b"held")
-    message = held(target, consumer, queue, 1, "client-individual")[0]
+    publish_all(consumer, queue, numbered(3))
+    message = held(target, consumer, queue, 3, "client-individual")[-1]
     consumer.request("UNSUBSCRIBE", {"id": "0"})
+    if again is not None:
+        consumer.subscribe(target.destination(), ack=again)
     receipt = offend(consumer, "ACK", consumer.naming(message))
     confirmed = refusal(consumer, receipt) is None
     consumer.close_socket(CloseHow.RESET)
-    left = left_in(target, queue, version, 0 if confirmed else 1)
-    effect = ("confirms-in-vain" if left else "settles") if confirmed else "refuses"
-    if confirmed or left:
+    left = left_in(target, queue, version, 2 if confirmed else 3)
+    vain = message.body in left
+    effect = ("confirms-in-vain" if vain else "settles") if confirmed else "refuses"
+    if again is None and (confirmed or vain):
         target.record_behaviour("stomp.ack-behind-unsubscribe", effect)
-    target.record_finding(
-        ONLY_PROCESSED[version],
-        not (confirmed and left),
-        f"an ACK after UNSUBSCRIBE: {'confirmed' if confirmed else 'refused'}, {left!r} is left",
+    words = (
+        f"an ACK after UNSUBSCRIBE{f' and a SUBSCRIBE in mode {again}' if again else ''}:"
+        f" {'confirmed' if confirmed else 'refused'}, {left!r} is left"
     )
+    target.record_finding(ONLY_PROCESSED[version], not (confirmed and vain), words)
+    others = set(numbered(2)) <= set(left)
+    if others or unsettled_comes_back(target, version, "client-individual"):
+        target.record_finding(INDIVIDUAL_ACK[version], others, words)
+    else:
+        reason = "nothing that a lost consumer held is redelivered, acknowledged or not"
+        target.record_not_applicable(INDIVIDUAL_ACK[version], reason)
 
 
 @case(CUMULATIVE, UNSETTLED_IS_KEPT)

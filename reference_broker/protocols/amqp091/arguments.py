@@ -1,7 +1,7 @@
 """RabbitMQ's x- arguments of queue.declare.
 
 Known ones are checked and must be equal when a queue is declared again; others are stored and
-ignored. RabbitMQ's features that are missing here (priorities, other types of queues) are refused
+ignored. RabbitMQ's features that are missing here (priorities, streams) are refused
 with an explanation instead of being ignored.
 """
 
@@ -61,7 +61,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     OVERFLOW: _one_of(*OVERFLOWS),
     DLX: _text,
     DLX_KEY: _text,
-    TYPE: _one_of("classic"),
+    TYPE: _one_of("classic", "quorum"),
     "x-queue-mode": _one_of("default", "lazy"),
     "x-queue-version": _whole(1, 2),
 }

@@ -200,6 +200,8 @@ def _new_queue(channel: Channel, method: Any, given: Mapping[str, Any]) -> Decla
     if name.startswith(RESERVED):
         raise Refusal(ACCESS_REFUSED, f"queue name {shown(name)} contains reserved prefix 'amq.'")
     arguments.check(name, given)
+    if given.get(arguments.TYPE) == "quorum" and (method.exclusive or not method.durable):
+        raise Refusal(PRECONDITION_FAILED, f"queue {shown(name)} of type quorum is not durable")
     name = name or channel.topology.new_name("amq.gen", channel.connection.shared.session_seed)
     expires = given.get(arguments.EXPIRES)
     try:

@@ -55,15 +55,25 @@ def a_dead_letter_keeps_its_ttl(original, reached, *arguments):
     return Kept(kept)
 
 
-@amqp091_expiry.override(
-    LimitedQueue, "enqueue", breaks="RABBITMQ-AMQP091-LEN-03", recreates="rabbitmq-server#14926"
-)
-def what_one_message_drops_dies_youngest_first(original, reached, self, *arguments, **options):
-    """If one message drops several from the head, they are dead-lettered in reverse."""
-    dead, dropped = self.dead, []
-    self.dead = lambda *letter: dropped.append(letter)
-    original(self, *arguments, **options)
-    self.dead = dead
-    reached(len(dropped) > 1)
-    for letter in reversed(dropped):
-        dead(*letter)
+@amqp091_expiry.mutant("RABBITMQ-AMQP091-LEN-03", recreates="rabbitmq-server#14926")
+def what_one_message_drops_dies_youngest_first(patch, reached):
+    """If one message drops several from the head of a quorum queue, they are dead-lettered in
+    reverse."""
+    quorum = set()
+
+    @patch.override(Topology)
+    def declare(original, self, *options, **named):
+        declared = original(self, *options, **named)
+        if named["arguments"].get("x-queue-type") == "quorum":
+            quorum.add(id(declared.queue))
+        return declared
+
+    @patch.override(LimitedQueue)
+    def enqueue(original, self, *arguments, **options):
+        dead, dropped = self.dead, []
+        self.dead = lambda *letter: dropped.append(letter)
+        original(self, *arguments, **options)
+        self.dead = dead
+        backwards = reached(len(dropped) > 1 and id(self) in quorum)
+        for letter in reversed(dropped) if backwards else dropped:
+            dead(*letter)

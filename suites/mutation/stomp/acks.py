@@ -53,6 +53,32 @@ def individual_is_cumulative(original, reached, self, delivery):
     return taken
 
 
+@acks.mutant(INDIVIDUAL)
+def the_mode_of_the_next_one(patch, reached):
+    """An ACK for a delivery of a subscription that is gone settles it, in the mode of the
+    subscription that has its id now."""
+    gone = {}
+
+    @patch.override(Subscription)
+    def unsubscribe(original, self):
+        keys, entries = list(self._unsettled), original(self)
+        gone.update({key: (self, entries[: at + 1]) for at, key in enumerate(keys)})
+        return entries
+
+    @patch.override(COMMANDS, "ACK")
+    def ack(original, session, frame):
+        old, entries = gone.pop(frame.get("id") or frame.get("message-id"), (None, ()))
+        if old is None:
+            return original(session, frame)
+        now = session.subscriptions.get((old.id, None))
+        if not reached(now is not None and now.mode is AckMode.CLIENT):
+            entries = entries[-1:]
+        for entry in entries:
+            old.queue._ready.remove(entry)
+            old.queue.discard(entry)
+        return None
+
+
 @acks.override(Subscription, "take", breaks=UNTIL_THEN)
 def cumulative_covers_later_ones(original, reached, self, delivery):
     """In mode client an ACK settles everything that was sent, even later messages."""

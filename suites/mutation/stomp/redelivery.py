@@ -1,5 +1,6 @@
 """Faults of returned messages: place, mark, count, and loss."""
 
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -43,6 +44,15 @@ def at_the_head_whatever_waits(original, reached, self, back):
     an older one."""
     back.sort(key=attrgetter("order"))
     reached(back and self._ready and self._ready[0].order < back[-1].order)
+    self._ready.extendleft(reversed(back))
+
+
+@redelivery.override(Queue, "_take_back", breaks=ORDER, recreates="ARTEMIS-4517")
+def in_the_order_of_sending(original, reached, self, back):
+    """Returned messages are put at the head in the order in which they were sent, which is not the
+    queue's if some were in a transaction."""
+    back.sort(key=attrgetter("message.number"))
+    reached(any(one.order > next.order for one, next in pairwise(back)))
     self._ready.extendleft(reversed(back))
 
 
