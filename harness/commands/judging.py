@@ -544,7 +544,7 @@ def _complete(target: Target, folder: Path) -> None:
     the others would mislead."""
     name = target.identity.name
     judged = {result.case for result in records.read(folder) if result.target == name}
-    missing = sorted(run_folder.cases_of(folder).keys() - judged)
+    missing = sorted(run_folder.cases_for(folder, name) - judged)
     if missing:
         log = folder / "logs" / f"pytest-{name}.log"
         raise _broke_off(

@@ -79,7 +79,7 @@ def follow(
                     done += 1
                     bad += result.verdict in _BAD
             if done and (not total or done > total):
-                total = len(run_folder.cases_of(folder))
+                total = len(run_folder.cases_for(folder, target))
             left = time_left(done, total, elapsed)
             bar.update(
                 task,

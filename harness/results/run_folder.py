@@ -190,8 +190,19 @@ def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
     _write(folder / HEADER, header)
 
 
-def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]]) -> None:
-    _write(folder / CASES, {**cases_of(folder), **cases})
+def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]], target: str = "") -> None:
+    """Describe cases that ``target`` is judged by; without a name, every target of the run."""
+    all_cases = cases_of(folder)
+    for case, facts in cases.items():
+        targets = {*all_cases.get(case, {}).get("targets", ()), *filter(None, [target])}
+        all_cases[case] = {**facts, **({"targets": sorted(targets)} if targets else {})}
+    _write(folder / CASES, all_cases)
+
+
+def cases_for(folder: Path, target: str) -> set[str]:
+    """The cases by which ``target`` is judged: a client's are those of its protocol."""
+    cases = cases_of(folder).items()
+    return {case for case, facts in cases if target in facts.get("targets", (target,))}
 
 
 def cases_of(folder: Path) -> dict[str, dict[str, Any]]:

@@ -225,6 +225,7 @@ class _Session:
                 }
                 for call in calls.values()
             },
+            self._runs.load_target().identity.name,
         )
 
     def _select(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,6 +1,7 @@
 // The line protocol of drivers in node: see docs/reference/client-drivers.md.
 "use strict";
 const fs = require("node:fs");
+const net = require("node:net");
 const path = require("node:path");
 const readline = require("node:readline");
 
@@ -36,6 +37,33 @@ function version(name) {
   return JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8")).version;
 }
 
+// What libraries use of a WebSocket, over a socket.
+class Socket {
+  constructor(host, port) {
+    this.binaryType = "arraybuffer";
+    this.readyState = 0;
+    this.url = `tcp://${host}:${port}/`;
+    this.socket = net.connect({ host, port, noDelay: true }, () => {
+      this.readyState = 1;
+      this.onopen();
+    });
+    this.socket.on("data", (data) => {
+      this.onmessage({ data: data.buffer.slice(data.byteOffset, data.byteOffset + data.length) });
+    });
+    this.socket.on("error", (error) => this.onerror(error));
+    this.socket.on("close", () => {
+      this.readyState = 3;
+      this.onclose({ code: 1000, reason: "", wasClean: true });
+    });
+  }
+  send(data) {
+    this.socket.write(typeof data === "string" ? data : Buffer.from(data));
+  }
+  close() {
+    this.socket.end();
+  }
+}
+
 // Obey the commands on standard input. A command that returns a promise is done when that is kept.
 function serve(client, commands) {
   const all = { work: ({ ms }) => { busyMs = ms; }, ...commands };
@@ -58,4 +86,4 @@ function serve(client, commands) {
   report("ready", { client, version: version(client) });
 }
 
-module.exports = { report, reportError, reportMessage, serve };
+module.exports = { Socket, report, reportError, reportMessage, serve };

@@ -1,40 +1,12 @@
 // The driver of @stomp/stompjs in node, over TCP: see docs/reference/client-drivers.md.
 "use strict";
-const net = require("node:net");
 const { Client, Versions } = require("@stomp/stompjs");
-const { report, reportMessage, serve } = require("./driver_lines.js");
+const { Socket, report, reportMessage, serve } = require("./driver_lines.js");
 
 let client = null;
 const received = [];
 const transactions = {};
 const subscriptions = {};
-
-// What stompjs uses of a WebSocket, over a socket.
-class Socket {
-  constructor(host, port) {
-    this.binaryType = "arraybuffer";
-    this.readyState = 0;
-    this.url = `tcp://${host}:${port}/`;
-    this.socket = net.connect({ host, port, noDelay: true }, () => {
-      this.readyState = 1;
-      this.onopen();
-    });
-    this.socket.on("data", (data) => {
-      this.onmessage({ data: data.buffer.slice(data.byteOffset, data.byteOffset + data.length) });
-    });
-    this.socket.on("error", (error) => this.onerror(error));
-    this.socket.on("close", () => {
-      this.readyState = 3;
-      this.onclose({ code: 1000, reason: "", wasClean: true });
-    });
-  }
-  send(data) {
-    this.socket.write(typeof data === "string" ? data : Buffer.from(data));
-  }
-  close() {
-    this.socket.end();
-  }
-}
 
 function listen(message) {
   received.push(message);

@@ -71,3 +71,7 @@ def test_cases_add_up_over_targets(tmp_path: Path) -> None:
     run_folder.add_cases(folder, {"a": {"doc": "A"}})
     run_folder.add_cases(folder, {"b": {"doc": "B"}})
     assert run_folder.cases_of(folder) == {"a": {"doc": "A"}, "b": {"doc": "B"}}
+    run_folder.add_cases(folder, {"b": {"doc": "B"}, "c": {"doc": "C"}}, "pika")
+    run_folder.add_cases(folder, {"b": {"doc": "B"}}, "rhea")
+    assert run_folder.cases_for(folder, "pika") == {"a", "b", "c"}
+    assert run_folder.cases_for(folder, "rhea") == {"a", "b"}
