@@ -102,13 +102,14 @@ def test_a_login_that_was_given_is_sent(target: Bench, version: str) -> None:
 
 @case(UNESCAPED, needs=TRIAL)
 def test_connect_is_not_escaped(target: Bench, version: str) -> None:
-    """A client connects with a passcode that has a colon and a backslash. Both are in its CONNECT
-    unescaped. A login of letters arrives unchanged, too, as the control."""
+    """A client connects with a passcode that has a colon and a backslash. The colon is in its
+    CONNECT unescaped; the sentence does not name a backslash. A login of letters arrives unchanged,
+    too, as the control."""
     first = target.stomp_client(version).dial()
     target.control(first.get("login") == LOGIN, f"the login arrived as {first.get('login')!r}")
     target.record_finding(
         UNESCAPED[version],
-        first.get("passcode") == PASSCODE,
+        (first.get("passcode") or "").replace("\\\\", "\\") == PASSCODE,
         f"the passcode {PASSCODE!r} arrived as {first.get('passcode')!r}",
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from brokerproof.harness.clients.client_event import event_named
+from brokerproof.harness.protocols.stomp import codec
 from brokerproof.suites.api import Bench, case, seconds
 from brokerproof.suites.api.stomp import Frame, frame
 
@@ -94,20 +95,24 @@ def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None
 
 @case(ACK, needs=TRIAL)
 def test_ack_names_the_message(target: Bench, version: str) -> None:
-    """The application acknowledges the second of two messages. ACK names that one, as its version
-    requires: by message-id, in 1.1 with the subscription, in 1.2 by the value of its ack header.
+    """The application acknowledges two messages that arrive at once. Each ACK names its message as
+    its version requires: by message-id, in 1.1 with the subscription, in 1.2 by the value of its
+    ack header.
 
     One scenario: the frame is sent, and with the right headers.
     """
     trial = target.stomp_client(version)
     trial.connect()
     subscription = trial.subscribe(ack="client")
-    trial.server.deliver(subscription, b"one")
-    naming = trial.server.deliver(subscription, b"two")
+    naming = [trial.server.message_headers(subscription) for _ in range(2)]
+    trial.server.write(
+        b"".join(codec.encode("MESSAGE", one, b"x", version=version) for one in naming)
+    )
     trial.driver.expect(event_named("message", number=2))
-    trial.driver.done("ack", message=2)
-    sent = trial.server.received("ACK", proves=ACK[version])
-    target.record_finding(ACK[version], _names(sent, naming, version), f"got {sent.brief()}")
+    for number, one in enumerate(naming, 1):
+        trial.driver.done("ack", message=number)
+        sent = trial.server.received("ACK", proves=ACK[version])
+        target.record_finding(ACK[version], _names(sent, one, version), f"got {sent.brief()}")
 
 
 @case(NACK, needs=TRIAL | {"nack"})

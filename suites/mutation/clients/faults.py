@@ -413,6 +413,12 @@ def names_the_first_message(original, self, command, message, transaction):
     original(self, command, 1, transaction)
 
 
+@fault("settle", breaks="STOMP12-ACK-01 STOMP11-ACK-01 STOMP10-ACK-01")
+def names_the_newest_message(original, self, command, message, transaction):
+    """Every ACK names the message that arrived last."""
+    original(self, command, len(self.received), transaction)
+
+
 @fault("do_nack", breaks="STOMP12-NACK-01 STOMP11-NACK-01 STOMP12-SUB-12")
 def acknowledges_what_is_refused(original, self, message, transaction=None):
     """Messages that the application refuses are acknowledged."""
