@@ -100,7 +100,7 @@ final class ProtonJ2 {
         }
         switch (asked.text("outcome")) {
             case "accepted" -> one.accept();
-            case "rejected" -> one.reject(null, null);
+            case "rejected" -> one.reject("amqp:internal-error", "refused");
             case "released" -> one.release();
             default -> one.modified(true, false);
         }

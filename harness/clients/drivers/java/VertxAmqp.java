@@ -16,12 +16,16 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Executors;
 
 final class VertxAmqp {
     private static volatile AmqpConnection connection;
     private static final Map<String, AmqpSender> senders = new ConcurrentHashMap<>();
     private static final Map<String, AmqpReceiver> receivers = new ConcurrentHashMap<>();
     private static final List<AmqpMessage> received = new ArrayList<>();
+    // A listener that worked in the event loop would stop its timers.
+    private static final Executor listener = Executors.newSingleThreadExecutor();
     private static int posted;
 
     private static void connect(DriverLines.Asked asked) {
@@ -67,14 +71,14 @@ final class VertxAmqp {
             DriverLines.report("link-open", "link", name);
             made.exceptionHandler(DriverLines::reportError);
             made.endHandler(ended -> DriverLines.report("link-closed", "link", name));
-            made.handler(message -> {
+            made.handler(message -> listener.execute(() -> {
                 try {
                     byte[] body = message.bodyAsBinary().getBytes();
                     DriverLines.reportMessage(Map.of("link", name), body, () -> received.add(message));
                 } catch (InterruptedException ended) {
                     Thread.currentThread().interrupt();
                 }
-            });
+            }));
         }).onFailure(DriverLines::reportError);
     }
 
