@@ -33,7 +33,7 @@ type Shared = Arc<Mutex<State>>;
 
 async fn connect(shared: Shared, asked: serde_json::Value) -> driver_lines::Outcome {
     let profile = SaslProfile::Plain { username: text(&asked, "login"), password: text(&asked, "passcode") };
-    let mut builder = Connection::builder().container_id("driver").sasl_profile(profile);
+    let mut builder = Connection::builder().container_id(format!("driver-{}", std::process::id())).sasl_profile(profile);
     if number(&asked, "idle_ms") > 0 {
         builder = builder.idle_time_out(number(&asked, "idle_ms") as u32);
     }
