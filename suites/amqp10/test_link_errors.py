@@ -84,6 +84,8 @@ def impossible(node: Node, kind: str) -> tuple[bool, dict[str, Any]]:
         case "a target that is dynamic and has an address":
             fields = {"address": node.address, "dynamic": True, "capabilities": capabilities}
             return SENDER, {"target": codec.composite("target", fields)}
+        case "no source":
+            return RECEIVER, {"source": None}
     return SENDER, {"target": None}
 
 
@@ -95,6 +97,7 @@ IMPOSSIBLE = (
     "a source without address",
     "a source that is dynamic and has an address",
     "a target that is dynamic and has an address",
+    "no source",
     "no target",
 )
 
