@@ -6,6 +6,7 @@ import pytest
 
 from brokerproof.suites.api import Bench, CloseHow, case
 from brokerproof.suites.steps.queues import (
+    Consumer,
     bodies,
     collect,
     expected_arrivals,
@@ -19,6 +20,17 @@ from brokerproof.suites.steps.queues import (
 BACK = "ARTEMIS-REDELIVERY-back-1"
 MARKED = "ARTEMIS-REDELIVERY-marked-1"
 FIFO = "ARTEMIS-GROUPING-fifo-1"
+
+
+def judge(
+    target: Bench, after: Consumer, received: list[bytes], due: list[bytes], words: str
+) -> None:
+    """Record whether what is ``due`` was received, and in that order."""
+    detail = f"{words} {[body.rstrip(b'.') for body in received]!r}"
+    any_order = expected_arrivals(after, received, due, "in any order")
+    target.record_finding(BACK, sorted(received) == sorted(due), detail, expectation=any_order)
+    in_order = expected_arrivals(after, received, due)
+    target.record_finding(FIFO, received == due, detail, expectation=in_order)
 
 
 @case(BACK, FIFO, needs={"queue-semantics"})
@@ -44,32 +56,11 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
     returned = {0: "no-client", 5: "next-client"}.get(len(received))
     if how == "UNSUBSCRIBE" and returned:
         target.record_behaviour("stomp.held-at-unsubscribe", returned)
-    target.record_finding(
-        BACK,
-        sorted(received) == numbered(5),
-        f"five were held; the next consumer got {received!r}",
-        expectation=expected_arrivals(after, received, numbered(5), "in any order"),
-    )
-    target.record_finding(
-        FIFO,
-        received == numbered(5),
-        f"the five that returned were delivered as {received!r}",
-        expectation=expected_arrivals(after, received, numbered(5)),
-    )
+    judge(target, after, received, numbered(5), "five were held; the next consumer got")
     publish_all(producer, queue, numbered(3, "later"))
     received = bodies(collect(target, after, 3))
-    target.record_finding(
-        BACK,
-        sorted(received) == numbered(3, "later"),
-        f"after them three were sent and {received!r} arrived",
-        expectation=expected_arrivals(after, received, numbered(3, "later"), "in any order"),
-    )
-    target.record_finding(
-        FIFO,
-        received == numbered(3, "later"),
-        f"after them three were sent and {received!r} arrived",
-        expectation=expected_arrivals(after, received, numbered(3, "later")),
-    )
+    words = "after them three were sent and the next consumer got"
+    judge(target, after, received, numbered(3, "later"), words)
 
 
 @case(BACK, FIFO, needs={"queue-semantics"})
@@ -88,19 +79,7 @@ def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
     after = target.stomp("1.2")
     after.subscribe(queue)
     received = bodies(receive(target, after, 20))
-    numbers = [body.rstrip(b".").decode() for body in received]
-    target.record_finding(
-        BACK,
-        sorted(received) == sorted(sent),
-        f"{seen} of twenty were held; the next consumer got {numbers}",
-        expectation=expected_arrivals(after, received, sent, "in any order"),
-    )
-    target.record_finding(
-        FIFO,
-        received == sent,
-        f"{seen} of twenty were held; the next consumer got {numbers}",
-        expectation=expected_arrivals(after, received, sent),
-    )
+    judge(target, after, received, sent, f"{seen} of twenty were held; the next consumer got")
 
 
 @case(BACK, FIFO, needs={"queue-semantics", "consumer-window"})
@@ -122,21 +101,8 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
     after = target.stomp("1.2")
     after.subscribe(queue)
     received = bodies(receive(target, after, 6))
-    words = (
-        f"{by} were held and given back in the order {leaving}; the next consumer got {received!r}"
-    )
-    target.record_finding(
-        BACK,
-        sorted(received) == numbered(6),
-        words,
-        expectation=expected_arrivals(after, received, numbered(6), "in any order"),
-    )
-    target.record_finding(
-        FIFO,
-        received == numbered(6),
-        words,
-        expectation=expected_arrivals(after, received, numbered(6)),
-    )
+    words = f"{by} were held and given back in the order {leaving}; the next consumer got"
+    judge(target, after, received, numbered(6), words)
 
 
 @case(MARKED, needs={"redelivered-header"})
