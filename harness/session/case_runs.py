@@ -193,7 +193,7 @@ class CaseRuns:
                 run.target,
                 self._keep,
                 # Our idle processor says nothing about a broker on another host.
-                more=chosen is None and run.target.identity.started_here,
+                more=chosen is None and run.target.on_this_host,
                 deaths=BrokerDeaths(run, restart, self._logs, self._keep),
             )
             for call in calls:

@@ -152,6 +152,11 @@ class SocketTarget:
         self.is_forked = True
         self._measure(limits)
 
+    @property
+    def on_this_host(self) -> bool:
+        """True if the broker is known to run on this host."""
+        return self.identity.started_here or self._watched is not None
+
     def process_end(self) -> str:
         """The end of the broker's process, where it is a child of this one; empty while it runs."""
         return ""

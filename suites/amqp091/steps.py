@@ -15,6 +15,7 @@ from brokerproof.suites.api import (
     Requirements,
     Target,
     ms,
+    seconds,
 )
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
 
@@ -162,8 +163,10 @@ def others_work(target: Bench) -> None:
 
 
 def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
-    """The connection ends without open-ok, with connection.close or without."""
-    closed = target.wait_until(lambda: peer.ended is not None or _connection_closed(peer), PATIENCE)
+    """The connection ends without open-ok, with connection.close or without. Brokers give a
+    handshake ten seconds (RabbitMQ's handshake_timeout), which may be what ends it."""
+    longer = PATIENCE + seconds(5)
+    closed = target.wait_until(lambda: peer.ended is not None or _connection_closed(peer), longer)
     opened = any(reply.name == "connection.open-ok" for reply in peer.inbox)
     answers = [reply.brief() for reply in peer.inbox]
     target.record_finding(

@@ -147,7 +147,7 @@ def test_cases_are_selected_by_their_ids_and_areas(options: tuple[str, ...], sel
     ("name", "together", "more"),
     [("reference-real", None, True), ("reference-real", 8, False), ("127.0.0.1:1", None, False)],
 )
-def test_only_a_broker_that_is_started_here_gets_more_cases_than_there_are_places(
+def test_only_a_broker_on_this_host_gets_more_cases_than_there_are_places(
     name: str, together: int | None, more: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[bool] = []
@@ -165,6 +165,9 @@ def test_only_a_broker_that_is_started_here_gets_more_cases_than_there_are_place
     run = SimpleNamespace(target=target_file.load(name))
     runs._begin_in_real_time(cast(Run, run), [], together)
     assert begun == [more]
+    run.target._watched = 1
+    runs._begin_in_real_time(cast(Run, run), [], together)
+    assert begun[1:] == [together is None]
 
 
 BREAKS_OFF = """
