@@ -140,8 +140,10 @@ def missing(
 def main_reasons(skips: Iterable[str], most: int) -> tuple[list[tuple[str, int]], int]:
     """Return the ``most`` main reasons in sentences of SKIPs, as "no NAME" with the number of
     cases, and how many cases have other ones: a case counts for the most frequent of the
-    capabilities that it needs and the target lacks."""
-    left = [set(_LACK.findall(skip)) or {skip.partition(":")[0]} for skip in skips]
+    capabilities that it needs and the target lacks. Other protocols are not named."""
+    protocols = {f"no {name}" for name, known in listed().items() if known.protocol == name}
+    lacks = [set(_LACK.findall(skip)) or {skip.partition(":")[0]} for skip in skips]
+    left = [{"no further protocols"} if names & protocols else names for names in lacks]
     reasons: list[tuple[str, int]] = []
     while left and len(reasons) < most:
         counts = Counter(reason for reasons_of_case in left for reason in sorted(reasons_of_case))
