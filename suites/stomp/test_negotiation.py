@@ -92,7 +92,7 @@ def judge_dialect(peer: StompPeer, version: str) -> None:
     peer.expect(frame("RECEIPT", {"receipt-id": text}), proves=DIALECTS[version])
 
 
-@case(*DEFAULT, DIALECT_1_0)
+@case(*DEFAULT, DIALECT_1_0, needs={"stomp-1.0"})
 def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
     """CONNECT without accept-version opens a session like that of accept-version:1.0: CONNECTED
     names no other version, and a receipt with colons and backslashes is echoed unchanged in
