@@ -38,12 +38,13 @@ from brokerproof.harness.model.finding import (
     Finding,
     JudgedFinding,
     ListedDeviation,
+    Measurement,
     combine,
 )
 from brokerproof.harness.model.time import NS_PER_MS, Duration
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.conversation import ControlFailed, Symptom
-from brokerproof.harness.results.records import Result, Unrecorded
+from brokerproof.harness.results.records import HOST_LATENESS, Result, Unrecorded
 from brokerproof.harness.results.verdict import (
     NEVER_JUDGED,
     WORST_FIRST,
@@ -53,6 +54,7 @@ from brokerproof.harness.results.verdict import (
     verdict_for,
     with_verdict,
 )
+from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.trace.events import CaseEnded, Event
 from brokerproof.harness.worlds.bounds import Action, LimitReached
 
@@ -202,11 +204,11 @@ def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
     """Why the case does not run on this target: missing capabilities, another kind of target,
     documents that do not bind it, or the harm it would do."""
     identity = run.target.identity
+    if not rows:
+        vendors = " and ".join(sorted({str(run.catalogue[cited].profile) for cited in call.cited}))
+        return f"for brokers of other vendors: judges what the documents of {vendors} say"
     if reason := identity.skip_reason(call.needs, call.id):
         return reason
-    if not rows:
-        vendors = {run.catalogue[cited].profile for cited in call.cited}
-        return f"judges what the documents of {' and '.join(sorted(map(str, vendors)))} say"
     if call.case.harm and not (identity.started_here or run.allow_harm):
         return (
             f"failing this case harms a broker ({call.case.harm}), and brokerproof did not start"
@@ -565,7 +567,10 @@ def _result(
     duration_s: float,
 ) -> Result:
     redaction = run.target.identity.redaction
-    findings = judgement.findings
+    findings, measurements = judgement.findings, record.measurements
+    if judgement.verdict is Verdict.INCONCLUSIVE and isinstance(run.target, SocketTarget):
+        late = run.target.canary.worst(record.events[0].at_ns if record.events else 0)
+        measurements = {**measurements, HOST_LATENESS: Measurement(late, "ns")}
     declared = situations(run, call) if attempts else ()
     rows = binding(run, call) or call.cited
     if redaction.by_value:
@@ -584,7 +589,7 @@ def _result(
         verdict=judgement.verdict,
         detail=redaction.text(judgement.detail),
         findings=findings,
-        measurements=record.measurements,
+        measurements=measurements,
         situations={name: record.situations.get(name, 0) for name in declared},
         amounts=record.amounts,
         behaviours={name: tuple(sorted(seen)) for name, seen in record.behaviours.items()},

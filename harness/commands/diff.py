@@ -33,7 +33,7 @@ from brokerproof.harness.results.run_folder import BadRunFolder
 LISTED = 60
 """Rows of a table that are printed; --json prints all."""
 
-_STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "green", Course.SAME: ""}
+_STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "green"}
 
 
 @click.command()
@@ -80,8 +80,9 @@ def diff(
 ) -> int:
     """Compare RUN_A with RUN_B, case by case and requirement by requirement.
 
-    Display options never change the exit code. Exit: 0 nothing got worse · 1 something got worse ·
-    2 undecided (such changes, or an interrupted run) · 4 not a run folder.
+    Cases that a late host left open are listed as late. Display options never change the exit
+    code. Exit: 0 nothing got worse · 1 something got worse · 2 undecided (such changes, or an
+    interrupted run) · 4 not a run folder.
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     differences = compare(a.compared, b.compared, across=across)
@@ -109,7 +110,7 @@ def diff(
     else:
         _print(a, b, reservations, differences, shown, moved, only)
         for line in _changed(changed):
-            _line(line)
+            click.echo(line)
     return code
 
 
@@ -255,7 +256,7 @@ def _print(
     only: str | None,
 ) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
-    say = console.print if console.is_terminal else _line
+    say = console.print if console.is_terminal else click.echo
     say(plain(f"A: {a.describe()}"))
     say(plain(f"B: {b.describe()}"))
     for sentence in reservations:
@@ -267,11 +268,7 @@ def _print(
         _tables(console, shown, moved)
     else:
         for line in _lines(shown, moved):
-            _line(line)
-
-
-def _line(text: str) -> None:
-    click.echo(text)
+            click.echo(line)
 
 
 def _summary(counts: dict[str, int]) -> str:
@@ -292,7 +289,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
             description = Text(plain(difference.case))
             for line in _details(difference):
                 description.append(f"\n{line}", style="dim")
-            style = _STYLES[difference.course]
+            style = _STYLES.get(difference.course, "")
             table.add_row(
                 Text(_word(difference), style=style),
                 description,
@@ -308,7 +305,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
             title_justify="left",
         )
         for shift in moved[:LISTED]:
-            style = _STYLES[shift.course]
+            style = _STYLES.get(shift.course, "")
             table.add_row(
                 Text(_word(shift), style=style),
                 plain(shift.requirement) + _others(shift),

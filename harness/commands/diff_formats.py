@@ -19,6 +19,7 @@ _TITLES = {
     Course.WORSE: "Worse",
     Course.UNDECIDED: "Undecided",
     Course.BETTER: "Better",
+    Course.LATE: "Left open by a late host",
 }
 
 

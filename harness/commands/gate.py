@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,7 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
         for latest in baseline.compared_as(renamed).compared
         if latest.result.case in asked and latest.result.target in run.targets
     ]
-    changes = difference.compare(before, run.results)
+    changes = [replace(case, strict=True) for case in difference.compare(before, run.results)]
     return Gated(baseline, [change for change in changes if not _listed_otherwise(change)], renamed)
 
 

@@ -1,8 +1,8 @@
 """Compares two runs, per case and target and per requirement.
 
 Merge order decides whether a verdict got worse or better. If one side says nothing about the
-broker, the change is UNDECIDED. A precondition that is no longer met is WORSE: in A the broker
-provided what the case relies on."""
+broker, the change is UNDECIDED, or LATE if that is due to a late host. A precondition that is no
+longer met is WORSE: in A the broker provided what the case relies on."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ class Course(StrEnum):
     UNDECIDED = enum.auto()
     """One side gives no verdict on the broker that the other could be compared with."""
     BETTER = enum.auto()
+    LATE = enum.auto()
+    """A late host left the case open on one side, and the other breaks nothing that is unlisted."""
     SAME = enum.auto()
 
 
 _SILENT = frozenset({Verdict.INCONCLUSIVE})
 _VIOLATED = frozenset({Verdict.FAIL, Verdict.KNOWN})
 _KEPT = frozenset({Verdict.PASS, Verdict.NOTE})
+_UNHARMED = _KEPT | _SILENT | {Verdict.KNOWN, Verdict.SKIP}
 
 
 def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Course:
@@ -51,7 +54,8 @@ def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Cou
     nor does the removal of a case without a verdict on the broker (SKIP, ERROR, INCONCLUSIVE). Any
     other case on one side only is UNDECIDED. ``across`` two targets, SKIP means that one lacks a
     capability, so a change to or from SKIP is UNDECIDED; it is SAME if only B has it and keeps it
-    or is known not to. On one target merge order decides, because a lost capability is a loss."""
+    or is known not to. A precondition that A does not meet counts as SKIP. On one target merge
+    order decides, because a lost capability is a loss."""
     if a is b or (across and a is Verdict.SKIP and b in {*_KEPT, Verdict.KNOWN}):
         return Course.SAME
     if a is None:
@@ -70,13 +74,15 @@ def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Cou
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One case on one target (``across``: on two), in A and in B; None: missing."""
+    """One case on one target (``across``: on two), in A and in B; None: missing. ``strict``: it is
+    UNDECIDED, and not LATE, if a late host left it open."""
 
     case: str
     target: str
     a: LatestResult | None
     b: LatestResult | None
     across: bool = False
+    strict: bool = False
 
     @property
     def verdicts(self) -> tuple[Verdict | None, Verdict | None]:
@@ -109,10 +115,16 @@ class Difference:
         """The direction; a race that a list names is no change, although it shows on one side."""
         if self.lost_service:
             return Course.WORSE
-        findings = [side.result.findings for side in (self.a, self.b) if side is not None]
-        if {*self.verdicts} & _KEPT and any(map(is_race, findings)):
+        sides = [side.result for side in (self.a, self.b) if side is not None]
+        may_be_late = not self.strict and self.kind is Kind.CHANGED
+        if may_be_late and any(side.left_open_by_host for side in sides):
+            return Course.LATE if {*self.verdicts} <= _UNHARMED else Course.UNDECIDED
+        if {*self.verdicts} & _KEPT and any(is_race(side.findings) for side in sides):
             return Course.SAME
-        return course(*self.verdicts, across=self.across)
+        a, b = self.verdicts
+        if self.across and self.a is not None and is_unmet(self.a.result.findings):
+            a = Verdict.SKIP
+        return course(a, b, across=self.across)
 
     @property
     def impact(self) -> Impact | None:
@@ -200,9 +212,12 @@ def compare(
 def shifts(
     a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
 ) -> list[Shift]:
-    """The requirements whose worst verdict over all cases differs, ordered as by
-    :func:`compare`."""
-    a, b = list(a), list(b)
+    """The requirements whose worst verdict over all cases differs, ordered as by :func:`compare`.
+    Cases that a late host left open do not count."""
+    a, b, name = list(a), list(b), _pairing(across)
+    cases = compare(a, b, across=across)
+    late = {name(case.b) for case in cases if case.b and case.course is Course.LATE}
+    a, b = ([latest for latest in run if name(latest) not in late] for run in (a, b))
     left, right, races = _worst(a, across), _worst(b, across), _races([*a, *b], across)
     shifted = []
     for key in left.keys() | right.keys():

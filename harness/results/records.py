@@ -14,6 +14,7 @@ from typing import Any
 from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation, Measurement
 from brokerproof.harness.model.input_file import BadInput, OneSentence
+from brokerproof.harness.model.time import NS_PER_MS, Duration
 from brokerproof.harness.model.verdicts import Seen, Verdict
 
 NAME = "results.ndjson"
@@ -21,6 +22,10 @@ MOST_BYTES = 1 << 30
 """Size of a file that is read at most; the results of 100,000 cases have 68 MB."""
 MOST_ATTEMPTS = 1_000_000
 """No case is run more often: what says so is no result."""
+HOST_LATENESS = "lateness of the host"
+"""The measurement of a case that is INCONCLUSIVE: the host's worst delay during it."""
+LATE_HOST: Duration = 50 * NS_PER_MS
+"""A host that was so late may have left a case open; a quiet one is late by a few milliseconds."""
 MOST_COUNTED = 2**63 - 1
 """Tables of reports hold counts in 64 bits."""
 
@@ -61,6 +66,13 @@ class Result:
     behaviours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values that were seen of each behaviour that ``fixtures/behaviours.toml`` lists."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
+
+    @property
+    def left_open_by_host(self) -> bool:
+        """True if there is no verdict, perhaps because the host was late: no refusal caused it."""
+        late = self.measurements.get(HOST_LATENESS)
+        unmet = any(finding.seen is Seen.UNMET for finding in self.findings)
+        return late is not None and late.value >= LATE_HOST and not unmet
 
     def line(self) -> str:
         """The result as one line of JSON, without the line end."""

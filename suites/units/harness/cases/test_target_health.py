@@ -15,6 +15,7 @@ from brokerproof.harness.cases.target_health import RunWatch, TargetHealth
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import LATE_HOST
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.process import ProcessTarget
 from brokerproof.harness.targets.target import Identity, Target
@@ -161,6 +162,24 @@ def test_a_failure_that_cannot_happen_again_on_a_broker_that_is_gone_is_not_irre
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "which passed when the run began, does not pass now" in found.detail
     assert "irreproducible" not in found.detail
+
+
+def test_a_case_without_a_verdict_says_how_late_the_host_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def once(target: Bench) -> None:
+        seen.append(target.now())
+        target.record_finding(MUST, len(seen) > 1, "broken")
+
+    monkeypatch.chdir(tmp_path)
+    target, seen = target_file.load("reference-real"), list[int]()
+    assert isinstance(target, ProcessTarget)
+    run = run_of(target)
+    monkeypatch.setattr(target.canary, "worst", lambda since, _=0: LATE_HOST * (since <= seen[0]))
+    found = execute(run, made(once, MUST))
+    target.stop()
+    assert "irreproducible" in found.detail
+    assert found.left_open_by_host
 
 
 def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target) -> None:

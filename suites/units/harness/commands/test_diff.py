@@ -74,7 +74,7 @@ def test_plain_lines_say_what_changed_and_both_details(tmp_path: Path) -> None:
     assert out.splitlines()[2:] == [
         (
             "cases: 1 added, 1 removed, 2 changed, 1 unchanged; of these 1 worse, 2 undecided, 0"
-            " better"
+            " better, 0 late"
         ),
         "worse: t c.worse: PASS → FAIL (disconnect)",
         "    A: PASS here",

@@ -163,7 +163,7 @@ def test_the_header_of_a_run_keeps_what_changed_the_worse_first(tmp_path: Path) 
     assert {key: recorded[key] for key in ("started", "seed", "brokerproof")} == {
         key: open_side("A", baseline).header[key] for key in ("started", "seed", "brokerproof")
     }
-    assert recorded["counts"] == {"worse": 1, "undecided": 1, "better": 1, "same": 1}
+    assert recorded["counts"] == {"worse": 1, "undecided": 1, "better": 1, "late": 0, "same": 1}
     assert [(row["course"], row["case"], row["verdicts"]) for row in recorded["changes"]] == [
         ("WORSE", "s.worse", ["PASS", "FAIL"]),
         ("UNDECIDED", "s.new", [None, "FAIL"]),

@@ -1,11 +1,13 @@
 """Differences between two runs: which way a case went, and when nothing can be said."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation
+from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation, Measurement
 from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.results import records
 from brokerproof.harness.results.difference import Course, Kind, compare, course, exit_code, shifts
 from brokerproof.harness.results.records import LatestResult, Result, last_of_each
 
@@ -131,10 +133,26 @@ def test_the_loss_of_a_precondition_that_was_met_is_worse(
 
 
 def test_between_two_brokers_nothing_is_lost() -> None:
-    (found,) = compare(
-        [judged("c", V.PASS, HELD)], [judged("c", V.INCONCLUSIVE, UNMET)], across=True
-    )
+    kept, refused = [judged("c", V.PASS, HELD)], [judged("c", V.INCONCLUSIVE, UNMET)]
+    (found,) = compare(kept, refused, across=True)
     assert (found.course, found.lost_service) == (Course.UNDECIDED, False)
+    (found,) = compare(refused, kept, across=True)
+    assert found.course is Course.SAME
+
+
+@pytest.mark.parametrize("other", [V.PASS, V.KNOWN, V.WARN, V.FAIL, V.ERROR])
+@pytest.mark.parametrize("late_ns", [records.LATE_HOST, records.LATE_HOST - 1])
+def test_a_case_that_a_late_host_left_open_is_no_change(other: Verdict, late_ns: int) -> None:
+    lateness = {records.HOST_LATENESS: Measurement(late_ns, "ns")}
+    left = LatestResult(Result("c", "t", (), V.INCONCLUSIVE, "", (OPEN,), lateness))
+    seen = judged("c", other, JudgedFinding("MUST-1", Seen.VIOLATED, verdict=other))
+    late = late_ns == records.LATE_HOST and other in (V.PASS, V.KNOWN)
+    for a, b in ((left, seen), (seen, left)):
+        found = compare([a], [b])
+        assert replace(found[0], strict=True).course is Course.UNDECIDED
+        assert found[0].course is (Course.LATE if late else Course.UNDECIDED)
+        assert exit_code(found) == (0 if late else 2)
+        assert bool(shifts([a], [b])) is not late
 
 
 def test_every_kind_of_difference_worse_first() -> None:
