@@ -93,7 +93,7 @@ final class VertxAmqp {
 
     private static String outcome(Throwable problem) {
         String told = String.valueOf(problem.getMessage()).toLowerCase();
-        return List.of("rejected", "released", "modified").stream().filter(told::contains).findFirst().orElse(told);
+        return List.of("released", "modified", "rejected").stream().filter(told::contains).findFirst().orElse(told);
     }
 
     private static void settle(DriverLines.Asked asked) {
