@@ -1,4 +1,4 @@
-"""The parts of a family."""
+"""What each family is assembled from: settings, clock, deadlines, alarms and the store."""
 
 from __future__ import annotations
 
