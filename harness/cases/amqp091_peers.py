@@ -37,7 +37,8 @@ class Amqp091Peers(Connections):
     ) -> Amqp091Peer:
         """A logged-in AMQP 0-9-1 peer with channels 1 to ``channels`` open.
 
-        ``options`` go into its tune-ok, ``capabilities`` into its client-properties. Reaching this
+        ``options`` go into its tune-ok, ``capabilities`` into its client-properties. A ``frame_max``
+        above the broker's becomes the broker's: read :attr:`Amqp091Peer.frame_max`. Reaching this
         state is a control, not a finding."""
         from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
 
@@ -48,6 +49,8 @@ class Amqp091Peers(Connections):
             identity.login, identity.passcode, capabilities=options.pop("capabilities", None)
         )
         require_channels(peer, max(channels, options.get("channel_max") or 0))
+        if peer.tuned and peer.tuned["frame-max"] and "frame_max" in options:
+            options["frame_max"] = min(options["frame_max"], peer.tuned["frame-max"])
         peer.tune_ok(**options)
         peer.open()
         for channel in range(1, channels + 1):

@@ -91,6 +91,7 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
     """A frame of exactly frame-max bytes is accepted. A larger one closes the connection with 501
     FRAME_ERROR. An excess of less than 9 bytes is not tried: RabbitMQ tolerates 8 on purpose."""
     peer = target.amqp091(frame_max=frame_max)
+    frame_max = peer.frame_max
     queue = queue_of(peer)
     whole = b"x" * (frame_max - codec.OVERHEAD)
     peer.publish(whole, queue)
@@ -126,6 +127,7 @@ def test_contents_are_cut_as_agreed(
     """A body is published in frames of any sizes, for one queue or several. Each queue delivers it
     with the same bytes, in frames no larger than frame-max."""
     peer = target.amqp091(frame_max=frame_max)
+    frame_max = peer.frame_max
     exchange = exchange_of(target, peer, "fanout")
     names = [queue_of(peer) for _ in range(queues)]
     for queue in names:

@@ -353,7 +353,7 @@ def test_cancelling_leaves_what_was_delivered(
     eventually(peer, lambda: peer.count(queue, channel=2) == len(due), within=QUIET * 4)
     left = bodies(drained(peer, queue, channel=2))
     detail = f"of {held} messages {len(chosen)} were acknowledged, {left} are left"
-    target.record_finding(CANCEL_LEAVES_DELIVERIES, left == due, detail)
+    target.record_finding(CANCEL_LEAVES_DELIVERIES, sorted(left) == sorted(due), detail)
 
 
 @case(NO_ACK_REMOVES, needs={"amqp091"})
