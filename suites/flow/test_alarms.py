@@ -57,7 +57,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     consumer, both = target.amqp091(), target.amqp091()
     both.call("basic.qos", {"prefetch-count": 1})
     both.consume(queue)
-    (first,) = arrive(both, 1)
+    first = both.delivery()
 
     target.raise_alarm("memory")
     try:

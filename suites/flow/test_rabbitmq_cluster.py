@@ -41,7 +41,7 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
     fill(a.owner, a.queue, [b"one", b"two", b"three"])
     consumer.call("basic.qos", {"prefetch-count": 1})
     consumer.consume(a.queue)
-    (first,) = arrive(consumer, 1)
+    first = consumer.delivery()
 
     def consumes() -> None:
         consumer.ack(first["delivery-tag"])

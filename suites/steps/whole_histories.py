@@ -289,7 +289,7 @@ def course(
     most: int | None = None,
 ) -> Course:
     """Return the history of the amounts at ``position``, of ``most`` messages, and ``stride``."""
-    waiting = amounts.at(target, position, most=most)
+    waiting = amounts.at(target, position, most=most, piped=True)
     return Course(waiting, amounts.at(target, stride, least=1), comers, lost, narrow)
 
 
