@@ -48,7 +48,7 @@ from brokerproof.harness.results.records import HOST_LATENESS, Result, Unrecorde
 from brokerproof.harness.results.verdict import (
     NEVER_JUDGED,
     WORST_FIRST,
-    behind_known,
+    behind_violation,
     merge,
     never_reached,
     verdict_for,
@@ -551,7 +551,7 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
             judged.append(with_verdict(finding, verdict))
         else:
             judged.append(with_verdict(finding, Verdict.KNOWN, known.listed))
-    return behind_known(judged)
+    return behind_violation(judged)
 
 
 def _worst_sentence(judged: tuple[JudgedFinding, ...], worst: Verdict) -> str:

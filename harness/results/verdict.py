@@ -27,6 +27,10 @@ last."""
 NEVER_JUDGED = "the case never reached it"
 _ON_THE_BROKER = frozenset({Verdict.FAIL, Verdict.KNOWN, Verdict.WARN, Verdict.NOTE, Verdict.PASS})
 _QUIET = frozenset({Verdict.SKIP, Verdict.NOTE, Verdict.PASS})
+_ENDS = {
+    Verdict.KNOWN: "the case ended at a known deviation",
+    Verdict.WARN: "the case ended at a recommendation that is not kept",
+}
 _VIOLATED = {
     Level.MUST: Verdict.FAIL,
     Level.DOC: Verdict.FAIL,
@@ -67,15 +71,15 @@ def with_verdict(
     )
 
 
-def behind_known(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Return ``judged``, with requirements never reached as SKIP if a known deviation may have
-    ended the case early: the user cannot change that."""
-    is_known = any(
-        finding.verdict is Verdict.KNOWN and finding.seen is Seen.VIOLATED for finding in judged
-    )
+def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
+    """Return ``judged``, with requirements never reached as SKIP if a known deviation or a
+    recommendation that is not kept may have ended the case early: the user cannot change that, and
+    the case has a verdict."""
+    violated = {finding.verdict for finding in judged if finding.seen is Seen.VIOLATED}
+    ended = next((words for verdict, words in _ENDS.items() if verdict in violated), None)
     return tuple(
-        replace(finding, verdict=Verdict.SKIP, detail="the case ended at a known deviation")
-        if is_known and finding.detail == NEVER_JUDGED
+        replace(finding, verdict=Verdict.SKIP, detail=ended)
+        if ended and finding.detail == NEVER_JUDGED
         else finding
         for finding in judged
     )

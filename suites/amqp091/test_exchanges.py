@@ -53,7 +53,7 @@ def test_every_queue_can_be_reached_by_its_name(target: Bench) -> None:
     peer = target.amqp091()
     queue, other = queue_of(peer), queue_of(peer)
     peer.publish(b"mine", queue)
-    peer.publish(b"nobody's", f"{queue}x")
+    peer.publish(b"nobody's", target.fresh_name())
     peer.settle()
     received = bodies(drained(peer, queue)), bodies(drained(peer, other))
     target.record_finding(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp091.steps import QUIET, heartbeats
+from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.suites.amqp091.steps import QUIET, fill, heartbeats, queue_of
 from brokerproof.suites.api import (
     Bench,
     Duration,
@@ -13,6 +14,7 @@ from brokerproof.suites.api import (
     over,
     seconds,
 )
+from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.steps.silence import unread_for
 
 SERVER_HEARTBEATS = "AMQP091-HB-02"
@@ -22,6 +24,8 @@ NO_CLOSE_AFTER_SILENCE = "AMQP091-HB-04"
 ANY_BYTE_KEEPS_ALIVE = "AMQP091-HB-05"
 HEARTBEATS_DISABLED = "AMQP091-HB-06"
 
+STATES = ("nothing", "a delivery", "a transaction", "a content")
+"""What a connection holds while it is silent."""
 REAL_S = 1
 """Seconds: the interval in real time. One second is the minimum."""
 
@@ -33,31 +37,46 @@ def _interval(target: Bench, virtual_s: int) -> int:
 @case(SERVER_HEARTBEATS, RABBITMQ_HEARTBEATS, needs={"amqp091"})
 @over(examples=4, virtual_s=st.sampled_from([1, 2, 7, 60]))
 def test_the_server_beats(target: Bench, virtual_s: int) -> None:
-    """A heartbeat interval is agreed on, and the client sends heartbeats only. The server's
-    heartbeats arrive every half interval (RabbitMQ's documentation) and never further apart than
-    one interval."""
+    """A heartbeat interval is agreed on, and clients send heartbeats only. One holds a delivery at
+    its prefetch, one an open transaction, one has begun a content, and one did nothing. The
+    server's heartbeats arrive every half interval (RabbitMQ's documentation) and never further
+    apart than one interval."""
     interval = _interval(target, virtual_s)
-    peer = target.amqp091(heartbeat=interval)
+    peers = {state: _in_state(target, state, interval) for state in STATES}
     since = target.now()
     half = seconds(interval) // 2
     for _ in range(7):
         target.advance(half)
-        peer.beat()
-    beats = heartbeats(target, peer, since)
-    target.judge_count(
-        RABBITMQ_HEARTBEATS,
-        "heart-beats in seven halves of the interval",
-        len(beats),
-        (6, 8),
-        "heart-beats",
-    )
-    target.record_finding(
-        SERVER_HEARTBEATS,
-        len(beats) >= 3,
-        f"{len(beats)} heart-beats arrived in seven halves of an interval of {interval} s",
-    )
-    target.require(SERVER_HEARTBEATS, len(beats) > 1, f"{len(beats)} heart-beats arrived")
-    target.judge_period(SERVER_HEARTBEATS, "between two heart-beats", beats, (0, seconds(interval)))
+        for peer in peers.values():
+            peer.beat()
+    for state, peer in peers.items():
+        beats = heartbeats(target, peer, since)
+        words = f"heart-beats in seven halves of the interval, with {state}"
+        target.judge_count(RABBITMQ_HEARTBEATS, words, len(beats), (6, 8), "heart-beats")
+        detail = f"{len(beats)} heart-beats arrived in seven halves of {interval} s, with {state}"
+        target.record_finding(SERVER_HEARTBEATS, len(beats) >= 3, detail)
+        target.require(SERVER_HEARTBEATS, len(beats) > 1, detail)
+        words = f"between two heart-beats, with {state}"
+        target.judge_period(SERVER_HEARTBEATS, words, beats, (0, seconds(interval)))
+
+
+def _in_state(target: Bench, state: str, interval: int) -> Amqp091Peer:
+    """Return a connection in one of :data:`STATES`; that it gets there is a control."""
+    peer = target.amqp091(heartbeat=interval)
+    queue = queue_of(peer)
+    match state:
+        case "a delivery":
+            fill(peer, queue, [b"held", b"waits"])
+            peer.call("basic.qos", {"prefetch-count": 1})
+            peer.consume(queue)
+            peer.delivery()
+        case "a transaction":
+            peer.call("tx.select")
+            peer.publish(b"open", queue)
+            peer.settle()
+        case "a content":
+            peer.write(peer.publication(b"begun", queue)[: -codec.OVERHEAD - len(b"begun")])
+    return peer
 
 
 @case(SILENT_CLIENT_DISCONNECTED, NO_CLOSE_AFTER_SILENCE, RABBITMQ_HEARTBEATS, needs={"amqp091"})

@@ -273,6 +273,7 @@ def test_a_message_in_pieces_goes_on_as_it_came(
     for link in senders:
         granted(target, peer, link)
     ends = [sum(pieces[:number]) for number in range(len(pieces) + 1)]
+    ends += range(ends[-1] + (most := peer.endpoint.most_payload), len(payloads[0]), most)
     for at, end in zip(ends, [*ends[1:], None], strict=True):
         for link, payload in zip(senders, payloads, strict=True):
             peer.transfer(link, payload[at:end], more=end is not None or None)

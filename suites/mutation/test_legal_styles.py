@@ -27,6 +27,14 @@ def test_no_legal_style_is_accused(name: str) -> None:
     assert PART > 1 or any(reached for _, reached in results)
 
 
+def test_a_broker_that_drops_what_a_lost_consumer_held_has_its_histories_judged() -> None:
+    results = [
+        result
+        for result, _ in judge(STYLES["legal-amqp10.rejected-by-default"], SEED, about="history")
+    ]
+    assert [result.verdict for result in results] == [Verdict.NOTE]
+
+
 def test_a_fault_is_accused_on_a_stranger() -> None:
     mutant = all_mutants.named("amqp-settlement.everything-before-too")
     assert any(result.verdict is Verdict.FAIL for result, _ in judge(mutant))

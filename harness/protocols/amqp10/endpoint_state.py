@@ -329,10 +329,14 @@ class Endpoint:
                 del self._by_their_channel[frame.channel]
 
     @property
+    def max_frame_size(self) -> int:
+        """The broker's max-frame-size; the smallest until its open has arrived."""
+        return 512 if self.opened is None else int(self.opened.get("max-frame-size", WRAP - 1))
+
+    @property
     def most_payload(self) -> int:
         """Payload bytes that fit into one transfer; 64 bytes are reserved for the performative."""
-        limit = 512 if self.opened is None else self.opened.get("max-frame-size", WRAP - 1)
-        return int(min(limit, 2**20)) - 64 - 8
+        return min(self.max_frame_size, 2**20) - 64 - 8
 
     # fields of what we are about to send: as the state has them, unless given otherwise
 

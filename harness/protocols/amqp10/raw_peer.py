@@ -30,6 +30,7 @@ from brokerproof.harness.protocols.conversation import (
     Judge,
     Match,
     Requirements,
+    Symptom,
 )
 
 HEADER = "protocol-header"
@@ -427,8 +428,11 @@ class AmqpPeer(AmqpConnection):
     def transfer(self, link: Link, payload: bytes = b"", **fields: Any) -> int:
         """One transfer frame of a delivery, unsettled unless ``settled``; returns its delivery-id.
 
-        Begins a new delivery, or continues the one whose last frame had ``more``.
-        """
+        Begins a new delivery, or continues the one whose last frame had ``more``. Raises
+        :class:`ControlFailed` if the broker takes no such large frame."""
+        if len(payload) >= (most := self.endpoint.max_frame_size):
+            words = f"the broker takes frames of {most} bytes, this transfer has {len(payload)}"
+            raise ControlFailed(words, Symptom.ABSENT)
         delivery_id, filled = self.endpoint.transfer(link, _hyphens(fields))
         self.send("transfer", filled, payload, channel=link.session.channel)
         return delivery_id

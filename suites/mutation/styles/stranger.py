@@ -104,9 +104,11 @@ def _announced(protocol: str, bench: Bench) -> set[str]:
     return {name for key, name in extensions.ANNOUNCED.items() if announced.get(key)}
 
 
-def judge(style: Mutant, seed: int = 1, part: int = 1) -> Iterator[tuple[Result, int]]:
-    """The result of each case of its protocol, or of every ``part``-th, on a broker in this style,
-    and how often the style did something else than the reference."""
+def judge(
+    style: Mutant, seed: int = 1, part: int = 1, about: str = ""
+) -> Iterator[tuple[Result, int]]:
+    """The result of each case of its protocol with ``about`` in its name, or of every ``part``-th,
+    on a broker in this style, and how often the style did something else than the reference."""
     target = StyleTarget(style)
-    calls = [call for call in all_calls() if target.protocol in call.needs]
+    calls = [call for call in all_calls() if target.protocol in call.needs and about in call.id]
     return matrix.results_on(target, calls[::part], matrix.Plan(seed=seed))

@@ -62,6 +62,18 @@ def our_heartbeats_begin_anew_behind_an_alarm(reached, self):
         self._next_beat.move(self._beats.send_at)
 
 
+@liveness_amqp091.override(
+    Amqp091Connection, "_on_beat", breaks="AMQP091-HB-02 RABBITMQ-AMQP091-HB-01"
+)
+def no_heartbeats_beside_deliveries(original, reached, self, now):
+    """No heartbeat is sent while a delivery of the connection waits for its acknowledgement."""
+    if reached(any(len(channel.unacked) for channel in self.channels.values())):
+        self._beats.beat_due(now)
+        self._next_beat.move(self._beats.send_at)
+    else:
+        original(self, now)
+
+
 @liveness_amqp091.mutant("AMQP091-HB-03")
 def the_watch_resumes_once(patch, reached):
     """After its second alarm a client's silence no longer counts."""

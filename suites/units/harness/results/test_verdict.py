@@ -13,7 +13,14 @@ from brokerproof.harness.model.finding import (
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result, UnreadableResults
-from brokerproof.harness.results.verdict import exit_code, merge, verdict_for, with_verdict
+from brokerproof.harness.results.verdict import (
+    NEVER_JUDGED,
+    behind_violation,
+    exit_code,
+    merge,
+    verdict_for,
+    with_verdict,
+)
 
 HELD = Finding("R-1", Seen.HELD, "yes")
 VIOLATED = Finding("R-1", Seen.VIOLATED, "no")
@@ -47,6 +54,16 @@ def test_what_was_not_reached_or_not_certain_is_inconclusive(level: Level) -> No
 @pytest.mark.parametrize("level", list(Level))
 def test_a_requirement_that_asks_nothing_is_a_note(level: Level) -> None:
     assert verdict_for(level, ABSENT) is Verdict.NOTE
+
+
+@pytest.mark.parametrize(
+    ("ends", "rest"),
+    [(Verdict.KNOWN, "SKIP"), (Verdict.WARN, "SKIP"), (Verdict.FAIL, "INCONCLUSIVE")],
+)
+def test_what_an_accepted_violation_left_unreached_is_skipped(ends: Verdict, rest: str) -> None:
+    unreached = Finding("R-2", Seen.NEVER_REACHED, NEVER_JUDGED)
+    judged = [with_verdict(VIOLATED, ends), with_verdict(unreached, Verdict.INCONCLUSIVE)]
+    assert [finding.verdict.value for finding in behind_violation(judged)] == [ends.value, rest]
 
 
 def test_merging_takes_the_worst_and_nothing_is_inconclusive() -> None:
