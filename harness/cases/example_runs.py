@@ -212,6 +212,17 @@ def count(run: Run, call: Call) -> int:
     return max(3, int(call.case.over.examples * real))
 
 
+def fixed_examples(run: Run, call: Call) -> list[Mapping[str, Any]]:
+    always = call.case.over.always if call.case.over is not None else None
+    return list(always(run.target)) if always is not None else []
+
+
+def simplest(run: Run) -> int:
+    """In real time one more example is drawn than played: the first, which is the simplest of all
+    and shows least, is left out if there are others enough."""
+    return int(run.target.clock is Clock.REAL)
+
+
 def draw(
     run: Run,
     call: Call,
@@ -227,13 +238,12 @@ def draw(
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
-    always = call.case.over.always if fixed else None
     # Hypothesis begins with the example that was added last.
-    for plan in reversed(list(always(run.target) if always is not None else ())):
+    for plan in reversed(fixed_examples(run, call) if fixed else []):
         wrapped = hypothesis.example(**plan)(wrapped)
     phases = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if shrink else [])
     settings = hypothesis.settings(
-        max_examples=count(run, call),
+        max_examples=count(run, call) + simplest(run),
         deadline=None,
         database=database,
         phases=phases,

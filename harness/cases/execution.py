@@ -23,9 +23,12 @@ from brokerproof.harness.cases.example_runs import (
     Run,
     ViolationFound,
     binding,
+    count,
     draw,
     explain,
+    fixed_examples,
     one_example,
+    simplest,
     situations,
     unreached,
 )
@@ -408,6 +411,9 @@ def _batch(
         return again
 
     draw(run, call, lambda **plan: plans.append(plan), seed, None, shrink=False, fixed=not played)
+    fixed = 0 if played else len(fixed_examples(run, call))
+    if len(plans) == fixed + count(run, call) + simplest(run):
+        del plans[fixed : fixed + simplest(run)]
     records = [ExampleRecord() for _ in plans]
     with ThreadPoolExecutor(SIDE_BY_SIDE_EXAMPLES, thread_name_prefix="example") as pool:
         jobs = [

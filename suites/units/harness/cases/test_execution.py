@@ -270,6 +270,7 @@ def test_examples_in_real_time_run_at_once_and_report_the_worst() -> None:
     over = Over({"size": st.integers(0, 1000)}, 100, always=lambda target: [{"size": 3}])
     found = execute(run_of(target), made(bad, MUST, over=over))
     assert 3 in seen
+    assert 0 not in seen, "the simplest example shows least"
     assert found.detail == f"{MUST}: size 3"
 
 
