@@ -37,9 +37,8 @@ class Amqp091Peers(Connections):
     ) -> Amqp091Peer:
         """A logged-in AMQP 0-9-1 peer with channels 1 to ``channels`` open.
 
-        ``options`` go into its tune-ok, ``capabilities`` into its client-properties. The broker's
-        frame-max bounds ``frame_max``; :attr:`Amqp091Peer.frame_max` is what was agreed. Reaching
-        this state is a control, not a finding."""
+        ``options`` go into its tune-ok, where the broker's frame-max bounds ours, ``capabilities``
+        into its client-properties. Reaching this state is a control, not a finding."""
         from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
 
         peer = self.amqp091_peer(acceptor=acceptor)

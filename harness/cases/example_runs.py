@@ -217,24 +217,19 @@ def fixed_examples(run: Run, call: Call) -> list[Mapping[str, Any]]:
     return list(always(run.target)) if always is not None else []
 
 
-def simplest(run: Run) -> int:
-    """In real time one more example is drawn than played: the first, which is the simplest of all
-    and shows least, is left out if there are others enough."""
-    return int(run.target.clock is Clock.REAL)
-
-
 def draw(
     run: Run,
     call: Call,
     example: Callable[..., None],
     seed: int,
-    database: ExampleDatabase | None,
+    database: ExampleDatabase | None = None,
     *,
     shrink: bool,
     fixed: bool = True,
+    more: int = 0,
 ) -> None:
-    """Let Hypothesis call ``example`` with drawn arguments until it raises :class:`ViolationFound`,
-    and shrink that failure. ``fixed`` also runs the property's fixed examples."""
+    """Let Hypothesis call ``example`` with arguments, ``more`` times than the effort has, until it
+    raises :class:`ViolationFound`, and shrink that. ``fixed`` also runs the fixed examples."""
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
@@ -243,7 +238,7 @@ def draw(
         wrapped = hypothesis.example(**plan)(wrapped)
     phases = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if shrink else [])
     settings = hypothesis.settings(
-        max_examples=count(run, call) + simplest(run),
+        max_examples=count(run, call) + more,
         deadline=None,
         database=database,
         phases=phases,
@@ -254,3 +249,12 @@ def draw(
     )
     with contextlib.suppress(ViolationFound):
         settings(hypothesis.seed(seed)(wrapped))()
+
+
+def plans_in_real_time(run: Run, call: Call, seed: int, *, fixed: bool) -> list[dict[str, Any]]:
+    """Draw the examples to play. Real time has few, and the first that is drawn is the simplest of
+    all and shows least: it is left out if there are others enough."""
+    plans: list[dict[str, Any]] = []
+    draw(run, call, lambda **plan: plans.append(plan), seed, shrink=False, fixed=fixed, more=1)
+    first = len(fixed_examples(run, call)) if fixed else 0
+    return plans if len(plans) <= first + count(run, call) else plans[:first] + plans[first + 1 :]

@@ -23,12 +23,10 @@ from brokerproof.harness.cases.example_runs import (
     Run,
     ViolationFound,
     binding,
-    count,
     draw,
     explain,
-    fixed_examples,
     one_example,
-    simplest,
+    plans_in_real_time,
     situations,
     unreached,
 )
@@ -399,7 +397,7 @@ def _batch(
     return the next number. An example that the host left undecided runs again. In the ``last``
     attempt so do a few with a failed control, one by one at the end, because it may have been a
     race in the broker. An example whose kind of place is missing does not end the others."""
-    plans: list[dict[str, Any]] = []
+    plans = plans_in_real_time(run, call, seed, fixed=not played)
 
     def example(record: ExampleRecord, number: int, plan: Mapping[str, Any]) -> ExampleRecord:
         one_example(run, call, record, plan, seed + number, number)
@@ -410,10 +408,6 @@ def _batch(
         one_example(run, call, again, plan, seed + len(plans) + number, number)
         return again
 
-    draw(run, call, lambda **plan: plans.append(plan), seed, None, shrink=False, fixed=not played)
-    fixed = 0 if played else len(fixed_examples(run, call))
-    if len(plans) == fixed + count(run, call) + simplest(run):
-        del plans[fixed : fixed + simplest(run)]
     records = [ExampleRecord() for _ in plans]
     with ThreadPoolExecutor(SIDE_BY_SIDE_EXAMPLES, thread_name_prefix="example") as pool:
         jobs = [

@@ -73,8 +73,7 @@ def with_verdict(
 
 def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
     """Return ``judged``, with requirements never reached as SKIP if a known deviation or a
-    recommendation that is not kept may have ended the case early: the user cannot change that, and
-    the case has a verdict."""
+    recommendation that is not kept may have ended the case early: the case has its verdict."""
     violated = {finding.verdict for finding in judged if finding.seen is Seen.VIOLATED}
     ended = next((words for verdict, words in _ENDS.items() if verdict in violated), None)
     return tuple(

@@ -56,8 +56,7 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
         detail = f"{len(beats)} heart-beats arrived in seven halves of {interval} s, with {state}"
         target.record_finding(SERVER_HEARTBEATS, len(beats) >= 3, detail)
         target.require(SERVER_HEARTBEATS, len(beats) > 1, detail)
-        words = f"between two heart-beats, with {state}"
-        target.judge_period(SERVER_HEARTBEATS, words, beats, (0, seconds(interval)))
+        target.judge_period(SERVER_HEARTBEATS, f"beats with {state}", beats, (0, seconds(interval)))
 
 
 def _in_state(target: Bench, state: str, interval: int) -> Amqp091Peer:

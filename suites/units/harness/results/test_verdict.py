@@ -56,14 +56,11 @@ def test_a_requirement_that_asks_nothing_is_a_note(level: Level) -> None:
     assert verdict_for(level, ABSENT) is Verdict.NOTE
 
 
-@pytest.mark.parametrize(
-    ("ends", "rest"),
-    [(Verdict.KNOWN, "SKIP"), (Verdict.WARN, "SKIP"), (Verdict.FAIL, "INCONCLUSIVE")],
-)
-def test_what_an_accepted_violation_left_unreached_is_skipped(ends: Verdict, rest: str) -> None:
-    unreached = Finding("R-2", Seen.NEVER_REACHED, NEVER_JUDGED)
-    judged = [with_verdict(VIOLATED, ends), with_verdict(unreached, Verdict.INCONCLUSIVE)]
-    assert [finding.verdict.value for finding in behind_violation(judged)] == [ends.value, rest]
+def test_what_an_accepted_violation_left_unreached_is_skipped() -> None:
+    unreached = with_verdict(Finding("R-2", Seen.NEVER_REACHED, NEVER_JUDGED), Verdict.INCONCLUSIVE)
+    for ends, rest in (("KNOWN", "SKIP"), ("WARN", "SKIP"), ("FAIL", "INCONCLUSIVE")):
+        judged = behind_violation([with_verdict(VIOLATED, Verdict(ends)), unreached])
+        assert [finding.verdict.value for finding in judged] == [ends, rest]
 
 
 def test_merging_takes_the_worst_and_nothing_is_inconclusive() -> None:
