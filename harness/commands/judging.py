@@ -444,7 +444,7 @@ def _judge(
     stop_at_first: bool,
 ) -> None:
     """Run pytest for one target and follow it; ``held`` keeps others from the folder until it has
-    ended, even where this process was killed. Raises for what is no verdict."""
+    ended, even if this process is killed. Raises what ended it without verdicts."""
     name = target.identity.name
     log = folder / "logs" / f"pytest-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
