@@ -430,7 +430,7 @@ class AmqpPeer(AmqpConnection):
 
         Begins a new delivery, or continues the one whose last frame had ``more``. Raises
         :class:`ControlFailed` if the broker takes no such large frame."""
-        if len(payload) >= (most := self.endpoint.max_frame_size):
+        if self.protocol == PROTOCOL and len(payload) >= (most := self.endpoint.max_frame_size):
             words = f"the broker takes frames of {most} bytes, this transfer has {len(payload)}"
             raise ControlFailed(words, Symptom.ABSENT)
         delivery_id, filled = self.endpoint.transfer(link, _hyphens(fields))

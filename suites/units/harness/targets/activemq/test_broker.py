@@ -63,5 +63,5 @@ def test_jars_that_cannot_be_had_are_one_sentence(
     with pytest.raises(SetUpFailed, match=sentence):
         maven.collect("<project/>", "A", tmp_path / "cache" / "a", _mvn(tmp_path, script))
     assert not (tmp_path / "cache" / "a").exists()
-    with pytest.raises(SetUpFailed, match="A: cannot be put together without mvn on the PATH"):
+    with pytest.raises(SetUpFailed, match="A: cannot be assembled without mvn on the PATH"):
         maven.collect("<project/>", "A", tmp_path / "cache" / "a", {"PATH": ""})
