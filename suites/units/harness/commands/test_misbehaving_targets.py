@@ -98,7 +98,7 @@ def begun(target: str, folder: Path) -> str:
         ("spinning", "does not speak STOMP"),
         ("silent_after_login", "is silent: 3 of 3 plain messages failed, the last one over STOMP:"),
         ("floods_after_login", "the target sent more than 1,000 frames on connection 1"),
-        ("stalls_in_a_flood", "was not answered in 1 s, in which 501 frames came"),
+        ("stalls_in_a_flood", "was not answered in 1 s, in which 501 frames arrived"),
         ("floods_with_one_frame", "the target sent more than 1,048,576 bytes on one connection"),
     ],
 )
