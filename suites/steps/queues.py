@@ -143,15 +143,14 @@ def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str
     return messages
 
 
-def unsettled_comes_back(target: Bench, version: str, ack: str) -> bool:
-    """True if a message that a lost consumer never settled reaches the next consumer.
-
-    Otherwise a missing message may have been lost with its consumer, and does not prove that an ACK
-    or NACK covered it.
-    """
+def unsettled_comes_back(target: Bench, version: str, ack: str, *, leaves: bool = False) -> bool:
+    """True if a message that a lost consumer never settled, perhaps one that ``leaves`` its
+    subscription before, reaches the next. If not, one that is missing proves no settlement."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"unsettled")
     held(target, consumer, queue, 1, ack)
+    if leaves:
+        consumer.request("UNSUBSCRIBE", {"id": "0"})
     consumer.close_socket(CloseHow.RESET)
     return left_in(target, queue, version, 1) == [b"unsettled"]
 
