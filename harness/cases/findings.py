@@ -12,7 +12,7 @@ from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.catalogue import behaviours
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import Finding, Measurement
-from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.harness.model.time import Duration, Instant, in_ms, ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.byte_log import Expectation, Violation
 from brokerproof.harness.protocols.conversation import (
@@ -216,15 +216,10 @@ class CaseRecord(Judge):
 def _interval(low: Duration, high: Duration | None) -> str:
     """Describe [``low``, ``high``], omitting trivial bounds."""
     if high is None:
-        return f"at least {_in_ms(low)} ms"
+        return f"at least {in_ms(low)} ms"
     if low <= 0:
-        return f"at most {_in_ms(high)} ms"
-    return f"between {_in_ms(low)} and {_in_ms(high)} ms"
-
-
-def _in_ms(value: Duration) -> str:
-    """Milliseconds in six digits, or more where they would need an exponent."""
-    return f"{value / ms(1):.0f}" if value >= ms(10**6) else f"{value / ms(1):g}"
+        return f"at most {in_ms(high)} ms"
+    return f"between {in_ms(low)} and {in_ms(high)} ms"
 
 
 def _ids(requirements: Requirements) -> tuple[str, ...]:
@@ -316,13 +311,13 @@ class MeasurementJudge(CaseRecord):
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
         beyond = value < low - margin or (high is not None and value > high + margin)
-        detail = f"{label}: {_in_ms(value)} ms, should be {_interval(low, high)}"
+        detail = f"{label}: {in_ms(value)} ms, should be {_interval(low, high)}"
         self._measured(requirements, label, value, low, high, margin, "ns")
         if held and self._may_be_early(since, value, low):
             late = self.world.lateness(since)
-            self._never_reached(requirements, detail, f"the host was late by {late / ms(1):g} ms")
+            self._never_reached(requirements, detail, f"the host was late by {in_ms(late)} ms")
             return True
-        uncertain = None if beyond else f"within the margin of {margin / ms(1):g} ms"
+        uncertain = None if beyond else f"within the margin of {in_ms(margin)} ms"
         expectation = Expectation(
             kind="duration", words=label, since=since, value=value, bounds=bounds
         )
@@ -368,12 +363,12 @@ class MeasurementJudge(CaseRecord):
         margin = 0 if self.virtual else self._least_margin(bounds[1])
         self._measured(requirements, label, worst.length, worst.low, worst.high, margin, "ns")
         detail = (
-            f"{label}: {worst.length / ms(1):g} ms, {worst.length / bounds[1]:.2f} of what was"
+            f"{label}: {in_ms(worst.length)} ms, {worst.length / bounds[1]:.2f} of what was"
             f" agreed, should be {_interval(worst.low, worst.high)}"
         )
         if worst.distance >= 0 and not on_time:
             least = min((gap.late for gap in gaps), default=0)
-            reason = f"the host was late by {least / ms(1):g} ms or more in every gap"
+            reason = f"the host was late by {in_ms(least)} ms or more in every gap"
             self._never_reached(requirements, detail, reason)
             return True
         if until is None:
@@ -386,9 +381,7 @@ class MeasurementJudge(CaseRecord):
             )
         else:
             expectation = self.signs_of_life(label, instants[0], bounds)
-        uncertain = (
-            None if worst.distance < -margin else f"within the margin of {margin / ms(1):g} ms"
-        )
+        uncertain = None if worst.distance < -margin else f"within the margin of {in_ms(margin)} ms"
         return self.record_finding(
             requirements,
             worst.distance >= 0,

@@ -25,3 +25,8 @@ def ms(value: int) -> Duration:
 
 def seconds(value: int) -> Duration:
     return value * NS_PER_S
+
+
+def in_ms(value: Duration) -> str:
+    """Milliseconds in six digits, or more where they would need an exponent."""
+    return f"{value / NS_PER_MS:.0f}" if value >= ms(10**6) else f"{value / NS_PER_MS:g}"

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, in_ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import amqp091_rules
 from brokerproof.harness.oracles.linger import Linger
@@ -242,7 +242,7 @@ def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator
     ):
         return
     silent = at - connection.spoke_at
-    detail = f"the connection ended {silent / NS_PER_MS:g} ms after the client's last byte"
+    detail = f"the connection ended {in_ms(silent)} ms after the client's last byte"
     if not connection.interval:
         yield from _violated(NO_HEARTBEATS, f"{detail}, and no heartbeats were agreed on")
     elif max(silent, connection.paused) + linger.jitter < connection.interval:
@@ -266,5 +266,5 @@ def _missing(connection: _Connection, linger: Linger) -> Iterator[Finding]:
     silent = linger.until - max(connection.heard_at, linger.since)
     if connection.interval and not main.over and silent > connection.interval + linger.jitter:
         agreed = connection.interval // NS_PER_MS
-        detail = f"the broker was silent for {silent / NS_PER_MS:g} ms, of {agreed} ms agreed"
+        detail = f"the broker was silent for {in_ms(silent)} ms, of {agreed} ms agreed"
         yield from _violated(amqp091_rules.BEATS, detail)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, in_ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles.connection_lifetimes import MARGIN, is_captured, surely_silent
 from brokerproof.harness.protocols.amqp091.fact_reader import ANSWERS, DELIVERIES
@@ -161,7 +161,7 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
             )
         ]
     most = allowed(due)
-    detail = f"longest silence: {worst / NS_PER_MS:g} ms, should be at most {due / NS_PER_MS:g} ms"
+    detail = f"longest silence: {in_ms(worst)} ms, should be at most {in_ms(due)} ms"
     if worst <= most:
         return [Finding(BEATS, Seen.HELD, detail)]
     sure = worst > surely_silent(most, captured=is_captured(events, conn))

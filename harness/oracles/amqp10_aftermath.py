@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.time import NS_PER_MS, Duration
+from brokerproof.harness.model.time import NS_PER_MS, Duration, in_ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import (
     amqp_conditions,
@@ -237,6 +237,6 @@ def _silence(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
     heard_at = max(frame.at for frame in own.frames if frame.side is Side.BROKER)
     silent = linger.until - max(heard_at, linger.since)
     if silent > due + linger.jitter:
-        detail = f"the broker was silent for {silent / NS_PER_MS:g} ms"
+        detail = f"the broker was silent for {in_ms(silent)} ms"
         asked = f"the client had asked for a frame every {due // NS_PER_MS} ms"
         yield from _violated(amqp_liveness.SILENCE, f"{detail}; {asked}")

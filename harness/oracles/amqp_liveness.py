@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, in_ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles.connection_lifetimes import MARGIN, is_captured, surely_silent
 from brokerproof.harness.protocols.amqp10.fact_reader import EMPTY, Side, WireFrame, frames, placed
@@ -49,9 +49,7 @@ def idle(
             )
         ]
     held = worst <= allowed + slack
-    detail = (
-        f"longest silence: {worst / NS_PER_MS:g} ms, should be at most {allowed / NS_PER_MS:g} ms"
-    )
+    detail = f"longest silence: {in_ms(worst)} ms, should be at most {in_ms(allowed)} ms"
     return [Finding(SILENCE, Seen.HELD if held else Seen.VIOLATED, detail)]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from brokerproof.harness.model.enums import Vantage
-from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, ms
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, in_ms, ms
 from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.harness.oracles.liveness import silence_interval
@@ -106,8 +106,8 @@ def _beats(life: Lifetime) -> Iterator[Anomaly]:
     allowed = due + max(MARGIN, due // 10)
     if longest > allowed:
         what = (
-            f"the broker was silent for {longest / NS_PER_MS:g} ms; it had promised a beat every"
-            f" {due / NS_PER_MS:g} ms"
+            f"the broker was silent for {in_ms(longest)} ms; it had promised a beat every"
+            f" {in_ms(due)} ms"
         )
         # The beats may have been in the gap.
         uncertain = longest <= surely_silent(allowed, captured=life.captured) or (
@@ -138,10 +138,7 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
     lo, hi = silence_interval(ttl, check_interval_ms, exact=False)
     # The answer was truncated to milliseconds, so the TTL may be larger by up to one modifier.
     hi += int(modifier * NS_PER_MS)
-    between = (
-        f"{silence / NS_PER_MS:g} ms of silence, should be between {lo / NS_PER_MS:g} and"
-        f" {hi / NS_PER_MS:g} ms"
-    )
+    between = f"{in_ms(silence)} ms of silence, should be between {in_ms(lo)} and {in_ms(hi)} ms"
     witness = ((life.spoken, 0), (life.ended, 0))
     by_ttl = life.ended_by == "broker" and (
         life.error is None or _EXPIRED.search(life.error) is not None

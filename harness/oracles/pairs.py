@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, in_ms
 from brokerproof.harness.oracles.amqp091_rules import allowed
 from brokerproof.harness.oracles.connection_lifetimes import (
     beat_interval,
@@ -116,7 +116,7 @@ class Pair:
                 both = ", and so is the other side" if self.halves[_other(who)].is_told else ""
                 yield (
                     f"{who} is silent for {silence / NS_PER_MS:.0f} ms; it had promised a beat"
-                    f" every {half.due / NS_PER_MS:g} ms{both}"
+                    f" every {in_ms(half.due)} ms{both}"
                 )
         for name, window in self._windows.items():
             if not 0 < window.limit <= window.used + len(window.held):

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, in_ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles.connection_lifetimes import beat_interval, readable_heart_beat
 from brokerproof.harness.oracles.linger import Linger
@@ -328,7 +328,7 @@ def _undue_end(
     ):
         return
     silent = at - connection.spoke_at
-    since = f"{silent / NS_PER_MS:g} ms after the client's last byte"
+    since = f"{in_ms(silent)} ms after the client's last byte"
     promise = connection.client_interval
     if linger.patience is not None and silent + linger.jitter >= linger.patience:
         return
@@ -361,9 +361,7 @@ def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
         return
     silent = linger.until - max(connection.heard_at, linger.since)
     if silent > due + linger.jitter:
-        detail = (
-            f"the server was silent for {silent / NS_PER_MS:g} ms, of {due // NS_PER_MS} ms agreed"
-        )
+        detail = f"the server was silent for {in_ms(silent)} ms, of {due // NS_PER_MS} ms agreed"
         yield from _violated(AT_LEAST_EVERY, connection.version, detail)
 
 

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Generic, Literal, Protocol, TypeVar
 
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, seconds
+from brokerproof.harness.model.time import Duration, Instant, in_ms, seconds
 from brokerproof.harness.protocols.byte_log import Expectation, Shape
 from brokerproof.harness.trace.events import (
     RECORDED_BYTES,
@@ -454,7 +454,7 @@ class Conversation(Generic[F]):
 
 
 def _text(duration: Duration) -> str:
-    return f"{duration / NS_PER_MS:g} ms"
+    return f"{in_ms(duration)} ms"
 
 
 def _because(why: str) -> str:
