@@ -86,7 +86,7 @@ def diff(
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     differences = compare(a.compared, b.compared, across=across)
-    moved = shifts(a.compared, b.compared, across=across)
+    moved = shifts(differences, across=across)
     code = exit_code(differences, partial=a.partial or b.partial)
     reservations = list(notes(a, b, across=across))
     shown = [difference for difference in differences if _wanted(difference, regressions, only)]

@@ -209,15 +209,12 @@ def compare(
     )
 
 
-def shifts(
-    a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
-) -> list[Shift]:
+def shifts(differences: Iterable[Difference], *, across: bool = False) -> list[Shift]:
     """The requirements whose worst verdict over all cases differs, ordered as by :func:`compare`.
     Cases that a late host left open do not count."""
-    a, b, name = list(a), list(b), _pairing(across)
-    cases = compare(a, b, across=across)
-    late = {name(case.b) for case in cases if case.b and case.course is Course.LATE}
-    a, b = ([latest for latest in run if name(latest) not in late] for run in (a, b))
+    counted = [case for case in differences if case.course is not Course.LATE]
+    a = [case.a for case in counted if case.a is not None]
+    b = [case.b for case in counted if case.b is not None]
     left, right, races = _worst(a, across), _worst(b, across), _races([*a, *b], across)
     shifted = []
     for key in left.keys() | right.keys():

@@ -16,6 +16,7 @@ from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation, Me
 from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.model.time import NS_PER_MS, Duration
 from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.results.verdict import is_unmet
 
 NAME = "results.ndjson"
 MOST_BYTES = 1 << 30
@@ -71,8 +72,7 @@ class Result:
     def left_open_by_host(self) -> bool:
         """True if there is no verdict, perhaps because the host was late: no refusal caused it."""
         late = self.measurements.get(HOST_LATENESS)
-        unmet = any(finding.seen is Seen.UNMET for finding in self.findings)
-        return late is not None and late.value >= LATE_HOST and not unmet
+        return late is not None and late.value >= LATE_HOST and not is_unmet(self.findings)
 
     def line(self) -> str:
         """The result as one line of JSON, without the line end."""

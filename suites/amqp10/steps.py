@@ -161,7 +161,7 @@ def give_cause_to_close(peer: AmqpPeer) -> None:
     smaller than itself where it allows any size. Brokers answer with a close that carries an
     error."""
     assert peer.opened is not None
-    most = peer.opened.get("max-frame-size", LARGEST)
+    most = peer.endpoint.max_frame_size
     peer.write(codec.encode_frame(b"", size=4 if most == LARGEST else most + 1))
 
 

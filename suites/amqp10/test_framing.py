@@ -225,7 +225,7 @@ def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, bod
 def announced(peer: AmqpPeer) -> int:
     """The broker's max-frame-size."""
     assert peer.opened is not None
-    return int(peer.opened.get("max-frame-size", 2**32 - 1))
+    return peer.endpoint.max_frame_size
 
 
 def frame_places(target: object) -> st.SearchStrategy[str]:

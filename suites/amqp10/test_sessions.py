@@ -408,7 +408,7 @@ def test_the_brokers_window_opens_again(
     target.used_amount("transfers in a session", count)
     waiting = []
     assert peer.opened is not None
-    piece_size = min(500, peer.opened.get("max-frame-size", 2**32 - 1) - 60)
+    piece_size = min(500, peer.endpoint.max_frame_size - 60)
 
     def may_send(first: bool) -> bool:
         room = session.remote_incoming_window > 0 and (link.credit > 0 or not first)

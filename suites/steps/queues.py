@@ -47,8 +47,8 @@ def publish_late(
     late: Sequence[bytes],
     meanwhile: Callable[[], None],
 ) -> None:
-    """Send ``late``, do what comes ``meanwhile``, and let ``late`` be messages only then: in a
-    transaction that is committed, where there are transactions. Otherwise they are sent then."""
+    """Send ``late`` in a transaction, call ``meanwhile``, and commit. A broker that has no
+    transactions gets ``late`` after ``meanwhile``."""
     if "transactions" not in target.target.identity.capabilities:
         meanwhile()
         publish_all(peer, to, late)

@@ -52,8 +52,8 @@ def common(group: Group, connection: type) -> None:
 
     @group.override(Queue, "_take_back", breaks="")
     def returned_last(original, reached, self, back):
-        """What comes back goes to the end of its queue, the last first: no text says where (AMQP
-        1.0, 3.4.4; 0-9-1, 1.8.3.14; by 4.7 order binds only what is not redelivered)."""
+        """Returned messages go to the end of their queue, the last first: no text says where (AMQP
+        1.0, 3.4.4; 0-9-1, 1.8.3.14; 4.7 orders only messages that are not redelivered)."""
         if self._ready or len(back) > 1:
             reached()
             last = (self._ready or back)[-1].order

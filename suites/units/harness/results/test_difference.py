@@ -99,10 +99,10 @@ def test_a_listed_race_that_shows_on_one_side_is_no_change(sometimes: bool, went
     shown = JudgedFinding("MUST-1", Seen.VIOLATED, verdict=V.KNOWN, deviation=listed)
     a, b = [judged("c", V.PASS, HELD)], [judged("c", V.KNOWN, shown)]
     assert [found.course for found in compare(a, b)] == [went]
-    assert [found.course for found in shifts(a, b)] == ([] if sometimes else [went])
+    assert [found.course for found in shifts(compare(a, b))] == ([] if sometimes else [went])
     worse = judged("c", V.FAIL, shown, JudgedFinding("MUST-1", Seen.VIOLATED, verdict=V.FAIL))
     assert [found.course for found in compare(a, [worse])] == [Course.WORSE]
-    assert [found.course for found in shifts(a, [worse])] == [Course.WORSE]
+    assert [found.course for found in shifts(compare(a, [worse]))] == [Course.WORSE]
 
 
 UNMET = JudgedFinding("MUST-1", Seen.UNMET, verdict=V.INCONCLUSIVE)
@@ -152,7 +152,7 @@ def test_a_case_that_a_late_host_left_open_is_no_change(other: Verdict, late_ns:
         assert replace(found[0], strict=True).course is Course.UNDECIDED
         assert found[0].course is (Course.LATE if late else Course.UNDECIDED)
         assert exit_code(found) == (0 if late else 2)
-        assert bool(shifts([a], [b])) is not late
+        assert bool(shifts(compare([a], [b]))) is not late
 
 
 def test_every_kind_of_difference_worse_first() -> None:
@@ -237,20 +237,20 @@ def test_requirements_change_with_their_worst_case() -> None:
     should = JudgedFinding("SHOULD-1", Seen.VIOLATED, verdict=V.WARN)
     a = [judged("c1", V.PASS, HELD), judged("c2", V.PASS, HELD)]
     b = [judged("c1", V.PASS, HELD), judged("c2", V.FAIL, BROKEN, should)]
-    found = shifts(a, b)
+    found = shifts(compare(a, b))
     assert [
         (shift.requirement, *shift.verdicts, shift.course, shift.other_cases) for shift in found
     ] == [
         ("MUST-1", V.PASS, V.FAIL, Course.WORSE, False),
         ("SHOULD-1", None, V.WARN, Course.UNDECIDED, True),
     ]
-    assert shifts(a, a) == []
+    assert shifts(compare(a, a)) == []
 
 
 def test_a_requirement_that_other_cases_speak_of_is_marked() -> None:
     a = [judged("c1", V.PASS, HELD, target="x")]
     b = [judged("c2", V.FAIL, BROKEN, target="y")]
-    (found,) = shifts(a, b, across=True)
+    (found,) = shifts(compare(a, b, across=True), across=True)
     assert found.other_cases
     assert found.course is Course.WORSE
 
