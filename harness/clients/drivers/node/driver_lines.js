@@ -86,4 +86,52 @@ function serve(client, commands) {
   report("ready", { client, version: version(client) });
 }
 
-module.exports = { Socket, report, reportError, reportMessage, serve };
+// The commands of libraries that were made from stomp-websocket. "connect" begins to connect a client and returns it; "send" knows the
+// order of its arguments.
+function stompWebsocket(connect, send) {
+  let client = null;
+  const received = [];
+  const subscriptions = {};
+  const listen = (message) => {
+    received.push(message);
+    reportMessage({ ...message.headers }, Buffer.from(message.body, "utf8"));
+  };
+  return {
+    connect(asked) {
+      client = connect(asked);
+    },
+    subscribe({ destination, id, ack }) {
+      subscriptions[id] = client.subscribe(destination, listen, { id, ack });
+    },
+    unsubscribe({ id }) {
+      subscriptions[id].unsubscribe();
+    },
+    send({ destination, body, headers, content_type, transaction }) {
+      const more = { ...headers };
+      if (content_type) more["content-type"] = content_type;
+      if (transaction) more.transaction = transaction;
+      if (body === undefined) throw new Error("a body is text");
+      send(client, destination, body, more);
+    },
+    ack({ message, transaction }) {
+      received[message - 1].ack(transaction ? { transaction } : {});
+    },
+    nack({ message, transaction }) {
+      received[message - 1].nack(transaction ? { transaction } : {});
+    },
+    begin({ transaction }) {
+      client.begin(transaction);
+    },
+    commit({ transaction }) {
+      client.commit(transaction);
+    },
+    abort({ transaction }) {
+      client.abort(transaction);
+    },
+    disconnect() {
+      client.disconnect(() => report("disconnected", {}));
+    },
+  };
+}
+
+module.exports = { Socket, report, reportError, reportMessage, serve, stompWebsocket };

@@ -1,8 +1,7 @@
 // The driver of stompjs 2, by its overTCP: see docs/reference/client-drivers.md.
 "use strict";
 const Stomp = require("stompjs");
-const { report, reportError, serve } = require("./driver_lines.js");
-const { commands } = require("./stomp_websocket.js");
+const { report, reportError, serve, stompWebsocket } = require("./driver_lines.js");
 
 function ended(what) {
   if (what && what.command === "ERROR") {
@@ -22,4 +21,4 @@ function connect({ host, port, heart_beat, login, passcode, vhost }) {
   return client;
 }
 
-serve("stompjs", commands(connect, (client, to, body, headers) => client.send(to, headers, body)));
+serve("stompjs", stompWebsocket(connect, (client, to, body, headers) => client.send(to, headers, body)));

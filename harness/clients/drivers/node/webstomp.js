@@ -1,8 +1,7 @@
 // The driver of webstomp-client in node, over TCP: see docs/reference/client-drivers.md.
 "use strict";
 const webstomp = require("webstomp-client");
-const { Socket, report, serve } = require("./driver_lines.js");
-const { commands } = require("./stomp_websocket.js");
+const { Socket, report, serve, stompWebsocket } = require("./driver_lines.js");
 
 // Messages of text: each has whole characters.
 class TextSocket extends Socket {
@@ -28,4 +27,4 @@ function connect({ host, port, version, heart_beat, login, passcode, vhost }) {
   return client;
 }
 
-serve("webstomp-client", commands(connect, (client, to, body, headers) => client.send(to, body, headers)));
+serve("webstomp-client", stompWebsocket(connect, (client, to, body, headers) => client.send(to, body, headers)));
