@@ -4,9 +4,9 @@ closed."""
 from __future__ import annotations
 
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import collect, is_over
+from brokerproof.suites.amqp10.steps import barrier, collect, is_over
 from brokerproof.suites.api import Bench, Target
-from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Described, Node
+from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Described, Node, frame
 
 OUTCOMES = ("accepted", "rejected", "released", "modified")
 SYMBOLS = frozenset(f"amqp:{outcome}:list" for outcome in OUTCOMES)
@@ -32,9 +32,9 @@ def supported_states(target: Target) -> list[str]:
 def after_close(target: Bench, peer: AmqpPeer, node: Node, count: int) -> list[Delivery]:
     """Return the deliveries of another connection once ``peer`` has closed: everything that it
     released is available then, whatever the broker did before."""
-    if not is_over(peer):
-        peer.settle()
-        peer.close()
+    if not is_over(peer) and barrier(peer) is None:
+        peer.close(answered=False)
+        peer.watch_for(frame("close"))  # An error may overtake it.
     other = target.amqp()
     return collect(target, other, other.receiver(node, credit=count + 10), count)
 

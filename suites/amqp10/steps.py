@@ -131,17 +131,23 @@ def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
 def lasting_objection(peer: AmqpPeer) -> Frame | None:
     """Return the error as :func:`objection` does, but wait until the broker has answered a begin: a
     session that crashed may end its connection later."""
-    if (error := objection(peer)) is not None or peer.ended is not None:
-        return error
+    error = objection(peer)
+    return error if error is not None or peer.ended is not None else barrier(peer)
+
+
+def barrier(peer: AmqpPeer) -> Frame | None:
+    """Begin and end a session, as :meth:`AmqpPeer.settle` does. Return the error with which the
+    broker ends anything else meanwhile, or None."""
     channel = peer.spare_channel()
     session = peer.begin(channel, answered=False)
-    begun = frame("begin", remote_channel=channel)
-    reply = peer.watch_for(either(begun, ending("detach"), ending("end"), ending("close")))
-    if reply is not None and reply.name == "begin":
-        peer.end(session)
-        del peer.sessions[channel]
-        return None
-    return reply
+    errors = (ending("detach"), ending("end"), ending("close"))
+    error = peer.watch_for(either(frame("begin", remote_channel=channel), *errors))
+    if error is None or error.name != "begin":
+        return error
+    peer.end(session, answered=False)
+    error = peer.watch_for(either(frame("end", channel=session.theirs), *errors))
+    del peer.sessions[channel]
+    return None if error is None or error.condition is None else error
 
 
 def unbroken(
