@@ -81,12 +81,14 @@ def test_a_body_has_its_length(target: Bench, version: str, size: int) -> None:
 @case(NUL_NEEDS_LENGTH, needs=TRIAL)
 @pytest.mark.parametrize("kind", list(BODIES_WITH_NUL))
 def test_a_body_with_a_nul_has_its_length(target: Bench, version: str, kind: str) -> None:
-    """The application sends a body with a NUL. Its SEND has content-length, and the body arrives
-    whole."""
+    """The application sends a body with a NUL. Unless the library refuses it, its SEND has
+    content-length, and the body arrives whole."""
     body = BODIES_WITH_NUL[kind]
     trial = target.stomp_client(version)
     trial.connect()
-    trial.driver.done("send", destination="/queue/a", **body_fields(body))
+    if not trial.driver.tried("send", destination="/queue/a", **body_fields(body)):
+        target.record_not_applicable(NUL_NEEDS_LENGTH[version], "the library refuses such a body")
+        return
     sent = trial.server.received("SEND", proves=NUL_NEEDS_LENGTH[version])
     target.record_finding(
         NUL_NEEDS_LENGTH[version],
