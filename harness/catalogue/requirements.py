@@ -347,7 +347,7 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
         return BadData(f"{entry.where}: {name}: {problem}")
 
     if not re.fullmatch(rf"{re.escape(document.prefix)}(-[A-Za-z0-9]+)*-[0-9]+", name):
-        raise bad(f"the id should be {document.prefix}-…-NUMBER, as its document's prefix says")
+        raise bad(f"the id must be {document.prefix}-…-NUMBER; its document has that prefix")
     if problem := _unknown_word(entry):
         raise bad(problem)
     level, subject, observe = (

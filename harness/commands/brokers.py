@@ -64,9 +64,9 @@ def start(name: str, version: str | None, as_json: bool) -> None:
 
 @brokers.command()
 @click.argument("name")
-@_VERSION
+@click.option("--version", help="Release; default: all.")
 def stop(name: str, version: str | None) -> None:
-    """Stop broker NAME: the given release, or all."""
+    """Stop broker NAME."""
     try:
         ended = standing_brokers.stop(name, version)
     except SetUpFailed as problem:

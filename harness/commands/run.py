@@ -113,8 +113,9 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
     "--fail-on",
     metavar="worse|fail|never|impact=…",
     callback=_rule,
-    help="Exit with 1 if something got worse than in --baseline (the default with it), for any"
-    " violation (the default without), for violations of these impacts, or never.",
+    help="When to exit with 1. worse: something is worse than in --baseline (default with"
+    " --baseline); fail: any violation (default otherwise); impact=…: a violation with one of"
+    " these impacts; never.",
 )
 @click.option(
     "--inconclusive-ok",

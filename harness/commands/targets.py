@@ -47,7 +47,7 @@ def targets(as_json: bool) -> None:
 def capabilities(name: str | None, as_json: bool) -> None:
     """List the capabilities that cases need, and how a target gets them or why it lacks them.
 
-    --target does not connect to the broker; a run may find that it has fewer.
+    --target does not connect to the broker; a run may find that the broker has fewer.
     """
     identity = None
     if name is not None:

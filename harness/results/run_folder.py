@@ -217,7 +217,7 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(cases, dict) or not all(
         isinstance(description, dict) for description in cases.values()
     ):
-        raise BadRunFolder(f"{path}: should be an object of objects; remove it and run again")
+        raise BadRunFolder(f"{path}: must be an object of objects; remove it and run again")
     return cases
 
 

@@ -25,7 +25,7 @@ NONE = "none"
 
 
 class BadLikeness(OneSentence):
-    """A ``like`` that names no shipped target, and the nearest one."""
+    """Raised if ``like`` names no shipped target; the message suggests the nearest name."""
 
 
 def inherited(values: Mapping[str, Any], shipped: Mapping[str, Path]) -> dict[str, Any]:

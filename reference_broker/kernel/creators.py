@@ -25,7 +25,7 @@ class Creators(Generic[Thing]):
         self._of[thing] = conn
 
     def remove(self, thing: Thing) -> None:
-        """Note that ``thing`` no longer exists."""
+        """Record that ``thing`` no longer exists."""
         conn = self._of.pop(thing, None)
         if conn is not None and conn in self._counts:
             self._counts[conn] -= 1

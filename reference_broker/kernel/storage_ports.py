@@ -1,5 +1,5 @@
-"""Ports to the storage of messages that exceed memory or must survive a restart. The kernel does
-not know files."""
+"""Ports to the storage of messages that exceed memory or must survive a restart. The kernel knows
+nothing about files."""
 
 from __future__ import annotations
 

@@ -27,8 +27,9 @@ FAMILIES = {
 }
 INDEX = """# Known deviations
 
-A deviation is a sentence of a specification or manual that a broker is known to break. In a run
-its verdict is KNOWN, and the exit code stays 0. Each family has a page:
+A known deviation is a listed violation: the broker is known to break that sentence of a
+specification or manual. In a run its verdict is KNOWN, and the exit code stays 0. Each family has a
+page:
 
 | family | cases |
 | --- | --- |

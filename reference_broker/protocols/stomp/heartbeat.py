@@ -153,8 +153,8 @@ BY_TTL = HeartBeats()
 class MirroredHeartBeats(HeartBeatNegotiator):
     """Returns the client's two numbers swapped, and 0,0 without the header, even in 1.0.
 
-    With cx,cy from the client we send every cy, and check for silence every trunc(cx * grace), from
-    min(cx, cy) on. A negative number switches both off.
+    If the client sends cx,cy, we send a heartbeat every cy ms and check for silence every
+    trunc(cx * grace) ms, starting after min(cx, cy) ms. A negative number switches both off.
     """
 
     def initial_ttl_ms(self) -> int:
