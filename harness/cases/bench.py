@@ -59,7 +59,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.example_record.seed = seed
 
     def reached(self, situation: str) -> None:
-        """Note that this example reached ``situation``, which its property declares.
+        """Record that this example reached ``situation``, which its property declares.
 
         Raises ``ValueError`` for an undeclared one."""
         if situation not in self.situations:
@@ -67,8 +67,8 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.example_record.situations[situation] = 1
 
     def used_amount(self, what: str, amount: int) -> None:
-        """Note that this example used ``amount`` of ``what`` ("waiting messages", say). The result
-        keeps the maximum."""
+        """Record that this example used ``amount`` of ``what`` ("waiting messages", say). The
+        result keeps the maximum."""
         amounts = self.example_record.amounts
         amounts[what] = max(amount, amounts.get(what, 0))
 

@@ -242,7 +242,7 @@ class Player:
             self._tell(conn, f"← {frame.line()}")
 
     def closed(self, conn: int, how: str) -> None:
-        """Note that the broker ended the connection."""
+        """Record that the broker ended the connection."""
         self.ended[conn] = (self.now(), how)
         self._tell(conn, f"✕ ended by the broker ({how})")
 
@@ -259,7 +259,7 @@ class Player:
         self._answered_from = {conn: len(frames) for conn, frames in self.came.items()}
 
     def _begin_send(self, conn: int, parts: Sequence[Part], mark: str) -> bool:
-        """Note a step that writes ``parts``; return True if the connection is writable."""
+        """Record a step that writes ``parts``; return True if the connection is writable."""
         for part in parts:
             if isinstance(part, Ref) and self._referred(part) is None:
                 raise self._diverged(

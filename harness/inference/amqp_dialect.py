@@ -179,7 +179,7 @@ def _comes(peer: AmqpPeer, link: Link, within: Duration = _SOON) -> bool:
 
 
 def _offers(questions: Questions, dialect: Dialect, queue: Candidate) -> None:
-    """Note the features of a queue, and of the broker, beyond delivering a message."""
+    """Record the features of a queue, and of the broker, beyond delivering a message."""
     ask: dict[str, Callable[[Bench], bool]] = {
         "amqp-redelivery": lambda bench: all(
             _gives_again(queue, state, bench) for state in ("released", None)
@@ -258,7 +258,7 @@ def _has_transactions(bench: Bench) -> bool:
 
 
 def _idle_time_out(questions: Questions, dialect: Dialect) -> None:
-    """Note the shortest idle-time-out such that the broker accepts it and all longer ones tried."""
+    """Record the shortest idle-time-out that the broker accepts with all longer ones tried."""
     refusals: dict[int, str] = {}
 
     def accepts(bench: Bench, asked: int) -> bool:

@@ -59,7 +59,7 @@ class Dialect:
     sentences: list[str] = field(default_factory=list)
 
     def without(self, capability: str, reason: str) -> None:
-        """Note that the broker does not offer a capability."""
+        """Record that the broker does not offer a capability."""
         self.absent[capability] = reason
         self.sentences.append(reason)
 
@@ -306,7 +306,7 @@ def _transactions(probes: Probes, dialect: Dialect) -> None:
 
 
 def _receipts(probes: Probes, dialect: Dialect, place: Place) -> None:
-    """Note frames that take effect without a receipt: only cases about RECEIPT then wait for
+    """Record frames that take effect without a receipt: only cases about RECEIPT then wait for
     one."""
     silent: list[str] = []
 

@@ -212,7 +212,7 @@ class ClientConnection:
         self.host.world.at(now + lasts, lambda: channel.hold_reading(False))
 
     def ended(self) -> None:
-        """Note the end of the connection: its unconfirmed messages stay unconfirmed."""
+        """Record the end of the connection: its unconfirmed messages stay unconfirmed."""
         self.over, self.up = True, False
         for sender in self.senders:
             sender.waiting = 0

@@ -44,7 +44,7 @@ class SegmentBacklog:
         self.tape = WireLog(header.tape, self._full, read_along=not most, room=self._make_room)
 
     def _full(self, path: Path) -> None:
-        """Note a complete file. Called by the wire log's thread."""
+        """Record a complete file. Called by the wire log's thread."""
         size = path.stat().st_size
         self._waiting.append((path, size))
         self._size += size

@@ -56,7 +56,7 @@ class _Account:
         return count is None or (count - initial) % WRAP <= (self.delivery_count - initial) % WRAP
 
     def begins(self, frame: WireFrame) -> bool:
-        """Note a transfer; return whether it begins a delivery."""
+        """Record a transfer; return whether it begins a delivery."""
         first = not self.going_on
         self.going_on = frame.flag("more") and not frame.flag("aborted")
         return first

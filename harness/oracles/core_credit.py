@@ -63,7 +63,7 @@ class Consumer:
             self._since = None
 
     def took(self, size: int) -> bool:
-        """Note a message in a packet of ``size``; return whether there was credit for it."""
+        """Record a message in a packet of ``size``; return whether there was credit for it."""
         allowed = self.credit is None or self.credit > 0
         self.delivered += size
         if self.credit is not None:

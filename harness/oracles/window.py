@@ -27,13 +27,13 @@ class WindowAccount:
         return not self.held if self.window == 0 else sum(self.held) < self.window
 
     def delivered(self, size: int) -> bool:
-        """Note a delivery of ``size`` bytes; return whether the window was open."""
+        """Record a delivery of ``size`` bytes; return whether the window was open."""
         allowed = self.open
         self.held.append(size)
         return allowed
 
     def settled(self, count: int) -> None:
-        """Note that the oldest ``count`` deliveries were settled."""
+        """Record that the oldest ``count`` deliveries were settled."""
         del self.held[:count]
 
 

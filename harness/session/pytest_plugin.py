@@ -328,7 +328,7 @@ class _Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note an interrupt before the first case, but not a collection error. Leave pytest only
+        """Record an interrupt before the first case, but not a collection error. Leave pytest only
         the first frame: it would fail with a traceback on a frame without a line number, as between
         two lines."""
         if excinfo.type is KeyboardInterrupt:

@@ -74,7 +74,7 @@ class MemoryAccounting(ABC):
         return account
 
     def close(self, account: MemoryAccount) -> None:
-        """Note the end of an address. Its account stays while anything is charged to it."""
+        """Record the end of an address. Its account stays while anything is charged to it."""
         account.wanted -= 1
         self.forget(account)
 

@@ -226,5 +226,5 @@ class AddressBook:
             self._close(address)
 
     def forget_creator(self, conn: int) -> None:
-        """Note the end of ``conn``: its addresses stay but no longer count for a connection."""
+        """Record the end of ``conn``: its addresses stay but no longer count for a connection."""
         self._creators.forget(conn)

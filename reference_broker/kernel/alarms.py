@@ -46,7 +46,7 @@ class Alarms:
         return tuple(self._raised)
 
     def set(self, resource: str, short: bool, node: str = HERE) -> None:
-        """Note that ``resource`` is short at ``node``, or has recovered."""
+        """Record that ``resource`` is short at ``node``, or has recovered."""
         if short is not ((node, resource) in self._raised) and node == HERE:
             self._tell(resource, short)
         before = bool(self._raised)

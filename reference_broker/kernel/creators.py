@@ -31,5 +31,5 @@ class Creators(Generic[Thing]):
             self._counts[conn] -= 1
 
     def forget(self, conn: int) -> None:
-        """Note the end of ``conn``: its things stay but no longer count for a connection."""
+        """Record the end of ``conn``: its things stay but no longer count for a connection."""
         self._counts.pop(conn, None)

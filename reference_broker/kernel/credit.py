@@ -125,7 +125,7 @@ class SenderCredit:
         return True
 
     def spend(self) -> None:
-        """Note that a delivery has begun."""
+        """Record that a delivery has begun."""
         self.count = (self.count + 1) & serial_numbers.MASK
         self.credit -= 1
 
@@ -150,7 +150,7 @@ class ReceiverCredit:
         self.credit += deliveries
 
     def spend(self) -> bool:
-        """Note the start of an incoming delivery. Return False, without changes, if there was no
+        """Record the start of an incoming delivery. Return False, without changes, if there was no
         credit for it (AMQP10-CREDIT-09)."""
         if self.credit <= 0:
             return False

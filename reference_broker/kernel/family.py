@@ -53,7 +53,7 @@ class BrokerFamily:
         return self.admission.next()
 
     def on_resources_read(self, now: Instant, reading: ResourcesRead) -> None:
-        """Note the available memory and disk space."""
+        """Record the available memory and disk space."""
 
     def on_limits_set(self, now: Instant, limits: LimitsSet) -> None:
         """Apply resource limits that were set while the broker is running."""

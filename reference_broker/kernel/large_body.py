@@ -29,7 +29,7 @@ class Files(Protocol):
         """Call ``then`` later with these bytes, or with None if they cannot be read."""
 
     def idle(self, body: LargeBody) -> None:
-        """Note that nobody holds ``body`` now."""
+        """Record that nobody holds ``body`` now."""
 
 
 class LargeBody:

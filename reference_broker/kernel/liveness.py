@@ -23,7 +23,7 @@ class SilenceMonitor(ABC):
         self.last_heard = now
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:
-        """Note the arrival of ``data``. Any byte counts as a sign of life, even outside a frame
+        """Record the arrival of ``data``. Any byte counts as a sign of life, even outside a frame
         (STOMP11-HB-08, STOMP12-HB-08)."""
         self.last_heard = now
 

@@ -75,7 +75,7 @@ class Outbox:
         self._layers.pop(conn, None)
 
     def concern(self, conn: int) -> None:
-        """Note that this input affects ``conn``, which waits for it if it is durable."""
+        """Record that this input affects ``conn``, which waits for it if it is durable."""
         self._concerned.add(conn)
 
     def wait_for(self, conn: int, batch: int) -> None:
@@ -174,7 +174,7 @@ class Outbox:
         self.streams.watchers.pop(conn, None)
 
     def observe(self, conn: int, requirement: str, detail: str) -> None:
-        """Note that a branch implementing ``requirement`` was taken."""
+        """Record that a branch implementing ``requirement`` was taken."""
         self._observed.append(Observe(conn, requirement, detail))
 
     def alarm(self, resource: str, short: bool) -> None:
@@ -214,7 +214,7 @@ class Outbox:
         return effects
 
     def release(self, batch: int) -> None:
-        """Note that all batches up to ``batch`` are stored: output that waited for them is sent
+        """Record that all batches up to ``batch`` are stored: output that waited for them is sent
         with the next drain."""
         self._stored = batch
         self._waits_for = {conn: last for conn, last in self._waits_for.items() if last > batch}

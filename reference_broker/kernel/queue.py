@@ -221,7 +221,7 @@ class Selection:
         return selector is None or selector.matches(entry.message)
 
     def note_looked(self, order: int) -> None:
-        """Note that consumers with room have examined all waiting entries up to ``order``."""
+        """Record that consumers with room have examined all waiting entries up to ``order``."""
         for consumer in self._dispatcher.with_room():
             self.looked[consumer] = order
 
@@ -231,7 +231,7 @@ class Selection:
             self.looked[consumer] = min(looked, order)
 
     def came_back(self, back: list[Entry]) -> None:
-        """Note that the entries ``back``, which are sorted, wait again."""
+        """Record that the entries ``back``, which are sorted, wait again."""
         if not self._barring and any(entry.barred is not None for entry in back):
             self._barring = self.choosy = True
         if back and self.choosy:

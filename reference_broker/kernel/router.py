@@ -123,7 +123,7 @@ class Router:
             self._stored.begin_atomic_unit()
 
     def ending(self) -> None:
-        """Note that the broker is shutting down cleanly."""
+        """Record that the broker is shutting down cleanly."""
         if self._stored is not None:
             self._stored.ending(
                 queue for address in self._addresses.values() for queue in address.queues

@@ -67,13 +67,13 @@ class RouterStorage(Protocol):
     def queue_deleted(self, queue: Queue, address: Address) -> None: ...
 
     def back(self, queue: Queue, id: int, address: Address) -> None:
-        """Note that ``queue`` is the one that had this number in an earlier broker."""
+        """Record that ``queue`` is the one that had this number in an earlier broker."""
 
     def fill(self) -> None:
         """Restore the messages, after all queues have been restored."""
 
     def ending(self, queues: Iterable[Queue]) -> None:
-        """Note that the broker is shutting down cleanly with these queues."""
+        """Record that the broker is shutting down cleanly with these queues."""
 
 
 class BrokerStorage(Protocol):
@@ -124,7 +124,7 @@ class BrokerStorage(Protocol):
         """Accept the bytes read."""
 
     def stored(self, event: FilesStored) -> bool:
-        """Note the result of a batch; return False if it could not be stored."""
+        """Record the result of a batch; return False if it could not be stored."""
 
     def try_again(self) -> None:
         """Retry a failed write."""

@@ -171,7 +171,7 @@ class Streams:
             watcher(streams)
 
     def on_peer_gone(self, conn: int) -> None:
-        """Note that ``conn`` is dead."""
+        """Record that ``conn`` is dead."""
         self._paused.discard(conn)
         line = self.lines.pop(conn, None)
         for send in () if line is None else line.waiting:

@@ -50,10 +50,10 @@ class Store(Protocol):
         """Report a problem to the operator."""
 
     def page_gone(self, queue: int, page: Page, index: int) -> None:
-        """Note that a queue has finished a record."""
+        """Record that a queue has finished a record."""
 
     def page_failed(self, queue: int, page: Page, index: int, failures: int) -> None:
-        """Note a failed delivery."""
+        """Record a failed delivery."""
 
 
 class Pages(Protocol):

@@ -186,7 +186,7 @@ class Journal:
         self.touched = True
 
     def account(self, operation: PageWritten | PageOver) -> None:
-        """Note what the next write stores of a page, or that it removes one. The latter must be
+        """Record what the next write stores of a page, or that it removes one. The latter must be
         synced before the file is removed."""
         self._accounts.append(operation.encode())
         self._must_sync = self._must_sync or isinstance(operation, PageOver)

@@ -50,7 +50,7 @@ class Store(CursorStore, Protocol):
     large: LargeFiles
 
     def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
-        """Note that a page must be written."""
+        """Record that a page must be written."""
 
     def load(self, store: PagingStore, page: Page) -> None: ...
 

@@ -176,7 +176,7 @@ class Model:
         return WINDOW_FORMULA if self.window < self.within_credit else CREDIT_FORMULA
 
     def came(self, queue: int, delivery: Delivery) -> dict[str, str]:
-        """Note a delivery; return the fault in it, by the requirement that it breaks."""
+        """Record a delivery; return the fault in it, by the requirement that it breaks."""
         body = delivery.message.body
         if body not in self.waiting[queue]:
             waiting = sorted(self.waiting[queue])
@@ -242,7 +242,7 @@ class Run:
         self.target.require(judged_by or limit, got == due, detail)
 
     def _note_situations(self) -> None:
-        """Note what the model says before due deliveries are taken."""
+        """Record what the model says before due deliveries are taken."""
         model = self.model
         if model.due < model.within_credit:
             self.target.reached(WINDOW_HOLDS)

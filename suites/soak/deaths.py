@@ -136,7 +136,7 @@ class Worker:
         self.open = False
 
     def go_on(self) -> None:
-        """Note what arrived, acknowledge most of it, and send as much as the window allows."""
+        """Record what arrived, acknowledge most of it, and send as much as the window allows."""
         handles: list[tuple[object, Key]] = []
         while self.peer.events:
             event = self.peer.events.popleft()

@@ -309,8 +309,8 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
         self.most = most
 
     def skip(self, size: int) -> int:
-        """Note that ``size`` bytes will never arrive. Those within the payload of a transfer count
-        as zeros; return how many. If some remain, this reader is no longer usable."""
+        """Record that ``size`` bytes will never arrive. Those within the payload of a transfer
+        count as zeros; return how many. If some remain, this reader is no longer usable."""
         pending = bytes(self._pending)
         if self._broken or len(pending) < HEADER_SIZE:
             return 0

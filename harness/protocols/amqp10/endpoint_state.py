@@ -102,7 +102,7 @@ class Link:
         )
 
     def granting(self, fields: Mapping[str, Any]) -> None:
-        """Note that we are about to send these flow fields."""
+        """Record that we are about to send these flow fields."""
         if self.role is RECEIVER:
             base, credit = _int(fields.get("delivery-count")), _int(fields.get("link-credit"))
             if credit is not None:
@@ -182,7 +182,7 @@ class Session:
         self.granting(fields)
 
     def granting(self, fields: Mapping[str, Any]) -> None:
-        """Note that we are about to send these windows."""
+        """Record that we are about to send these windows."""
         window, outgoing = _int(fields.get("incoming-window")), _int(fields.get("outgoing-window"))
         self.incoming_window = self.incoming_window if window is None else window
         self.outgoing_window = self.outgoing_window if outgoing is None else outgoing
@@ -277,17 +277,17 @@ class Session:
                 self.by_their_handle[frame.get("handle", -1)] = link
 
     def released(self, link: Link) -> None:
-        """Note that we sent detach: the handle is free again."""
+        """Record that we sent detach: the handle is free again."""
         if self.links.get(link.handle) is link:
             del self.links[link.handle]
 
     def theirs_released(self, link: Link) -> None:
-        """Note that the broker sent detach."""
+        """Record that the broker sent detach."""
         if link.their_handle is not None:
             self.by_their_handle.pop(link.their_handle, None)
 
     def sending(self, link: Link, fields: Mapping[str, Any], *, first: bool) -> int:
-        """Note that we are about to send these transfer fields; return the delivery-id."""
+        """Record that we are about to send these transfer fields; return the delivery-id."""
         delivery = _int(fields.get("delivery-id")) if first else link.open_delivery
         delivery = self.next_delivery_id if delivery is None else delivery
         self.next_outgoing_id = plus(self.next_outgoing_id, 1)

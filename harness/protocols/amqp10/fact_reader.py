@@ -258,7 +258,7 @@ class Granted:
             self._limits = [(position, limit)]
 
     def known(self, position: int) -> None:
-        """Note that the other side certainly knows every grant before ``position``."""
+        """Record that the other side certainly knows every grant before ``position``."""
         while len(self._limits) > 1 and self._limits[1][0] < position:
             del self._limits[0]
 

@@ -154,7 +154,7 @@ class Reader:
                 return
 
     def skip(self, size: int) -> int:
-        """Note that ``size`` bytes will never arrive. Those within a frame of announced length
+        """Record that ``size`` bytes will never arrive. Those within a frame of announced length
         count as zeros; return how many. If some remain, the next frame cannot be found: this reader
         is no longer usable."""
         head_end, start = self._head_end()

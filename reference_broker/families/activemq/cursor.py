@@ -77,14 +77,14 @@ class ChargedEntry:
         self.cursor.back(self)
 
     def release(self) -> None:
-        """Note that it has left the queue permanently."""
+        """Record that it has left the queue permanently."""
         self.cursor.remove(self)
         if self.lies is not None:
             self.lies.release()
         self._gone()
 
     def failed(self, failures: int) -> None:
-        """Note a failed delivery, also in its place on disk."""
+        """Record a failed delivery, also in its place on disk."""
         if self.lies is not None:
             self.lies.failed(failures)
 
@@ -145,12 +145,12 @@ class Cursor:
         return not claim.persistent and self.usage.temp.full()
 
     def keep(self, claim: ChargedEntry) -> None:
-        """Note that ``claim`` now waits in memory."""
+        """Record that ``claim`` now waits in memory."""
         self._waiting[claim] = None
         claim.waits = True
 
     def leaves(self, claim: ChargedEntry) -> None:
-        """Note that ``claim`` no longer waits in memory, or is paged in."""
+        """Record that ``claim`` no longer waits in memory, or is paged in."""
         del self._waiting[claim]
         claim.waits = False
 
@@ -203,21 +203,21 @@ class Cursor:
     # --- on disk ----------------------------------------------------------------------------------
 
     def put_aside(self, persistent: bool, cost: int, size: int) -> None:
-        """Note that an added message is on disk, taking ``size`` bytes."""
+        """Record that an added message is on disk, taking ``size`` bytes."""
         self._store(persistent, cost)
         self._lies(
             1, cost if persistent and self._stored else 0, size if self.spools(persistent) else 0
         )
 
     def clear_away(self, claim: ChargedEntry, size: int) -> None:
-        """Note that the waiting ``claim`` moved to disk, taking ``size`` bytes."""
+        """Record that the waiting ``claim`` moved to disk, taking ``size`` bytes."""
         self.leaves(claim)
         self.memory.add(-claim.cost)
         store = claim.cost if claim.persistent and self._stored else 0
         self._lies(1, store, size if self.spools(claim.persistent) else 0)
 
     def found(self, messages: int, size: int) -> None:
-        """Note that persistent messages of an earlier broker are on disk, taking ``size`` bytes."""
+        """Record that an earlier broker left persistent messages of ``size`` bytes on disk."""
         self._store(True, size)
         self._lies(messages, size, size if self.spools(persistent=True) else 0)
 
@@ -233,7 +233,7 @@ class Cursor:
         self.memory.add(claim.cost)
 
     def nothing_lies(self) -> int:
-        """Note that nothing is left on disk; return how many messages were not read back."""
+        """Record that nothing is left on disk; return how many messages were not read back."""
         lost = self.on_disk.messages
         self.usage.store.add(-self.on_disk.store)
         self.usage.temp.add(-self.on_disk.temp)

@@ -77,7 +77,7 @@ class TopicClaim:
         account.messages += 1
 
     def sent(self) -> None:
-        """Note that it was sent to one of them, or discarded. Called once for each."""
+        """Record that it was sent to one of them, or discarded. Called once for each."""
         self._unsent -= 1
         if not self._unsent:
             self._account.memory.add(-self._cost)

@@ -40,7 +40,7 @@ class CreditFlow:
         self._left -= 1
 
     def worked(self) -> int:
-        """Note that the receiver has processed one; return the credit that it now owes the
+        """Record that the receiver has processed one; return the credit that it now owes the
         sender."""
         self._until_more -= 1
         if self._until_more:

@@ -26,11 +26,11 @@ class HeartBeats:
         self.look_at: Instant = now + self._interval
 
     def sent(self) -> None:
-        """Note that bytes were sent."""
+        """Record that bytes were sent."""
         self._sent = True
 
     def on_bytes_received(self) -> None:
-        """Note that bytes arrived."""
+        """Record that bytes arrived."""
         self._heard = True
 
     def beat_due(self, now: Instant) -> bool:

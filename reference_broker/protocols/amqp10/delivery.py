@@ -49,7 +49,7 @@ class SendingLink(Protocol):
 
 class Transaction(Protocol):
     def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
-        """Note that the peer settled ``delivery``, or that its link ended."""
+        """Record that the peer settled ``delivery``, or that its link ended."""
 
 
 class Scan(Protocol):

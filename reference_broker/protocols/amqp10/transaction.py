@@ -47,7 +47,7 @@ class LiveTransaction:
         self._outcomes[delivery] = outcome, settled
 
     def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
-        """Note that the peer settled a delivery before the discharge, or that its link has gone."""
+        """Record that the peer settled a delivery before the discharge, or that its link ended."""
         outcome, before = self._outcomes[delivery]
         self._outcomes[delivery] = outcome, before or settled
         if settled:

@@ -29,7 +29,7 @@ class Signs:
         return self.duration // SHARE if self.duration > _SHORT else self.duration
 
     def spoke(self) -> None:
-        """Note that something else was sent."""
+        """Record that something else was sent."""
         self._spoke = True
 
     def is_due(self, now: Instant) -> bool:

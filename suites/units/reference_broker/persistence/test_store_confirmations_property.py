@@ -151,8 +151,8 @@ class Confirming(RuleBasedStateMachine):
     # --- what the broker sends --------------------------------------------------------------------
 
     def on_effects(self) -> None:
-        """Note what left, deliveries marked as first ones before the others: what leaves to several
-        peers at one instant has no order."""
+        """Record what left, deliveries marked as first ones before the others: what leaves to
+        several peers at one instant has no order."""
         events: list[tuple[Peer, Event]] = []
         for peer in (*self.peers, *self.leaving):
             data = self.driver._got.pop(peer.conn, b"")
@@ -172,8 +172,8 @@ class Confirming(RuleBasedStateMachine):
             self.check(self.driver.stored)
 
     def on_delivered(self, peer: Peer, event: Delivered) -> None:
-        """Note a delivery. One to a peer that has left was dispatched before its DISCONNECT, whose
-        receipt leaves behind it: meanwhile others may have had the message, marked, and have
+        """Record a delivery. One to a peer that has left was dispatched before its DISCONNECT,
+        whose receipt leaves behind it: meanwhile others may have had the message, marked, and have
         acknowledged it."""
         key = Key.of(event.body)
         assert event.body == key.body(len(event.body))
