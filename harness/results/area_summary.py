@@ -101,7 +101,7 @@ class AreaState:
         counts = {
             "undecided": len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE)),
             "deviate as known": len(self.requirements(Verdict.KNOWN)),
-            "recommended and not kept": len(self.requirements(Verdict.WARN)),
+            "recommended but not followed": len(self.requirements(Verdict.WARN)),
             "did not apply": len(self.worst) - len(self.requirements(Verdict.SKIP)) - judged,
         }
         return ", ".join(parts + [f"{count} {words}" for words, count in counts.items() if count])
