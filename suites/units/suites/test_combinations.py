@@ -69,7 +69,7 @@ def test_the_page_has_the_coverage_of_each_table() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "combinations.md"
     if not page.is_file():
         pytest.skip("no checkout: the wheel has no docs")
-    printed = [line for line in page.read_text("utf-8").splitlines() if line.startswith("| ")][2:]
+    printed = [row for row in page.read_text("utf-8").splitlines() if row.startswith("| ")][2:]
     assert printed == [line(table) for table in TABLES]
 
 

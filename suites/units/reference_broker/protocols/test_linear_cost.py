@@ -33,6 +33,7 @@ def bytecodes_a_byte(feed: Any) -> float:
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Since 3.12 settrace() asks for opcodes only then.
     sys.settrace(trace)
     try:
         for piece in feed.measured:
