@@ -123,7 +123,7 @@ def described(
     for name, case in _cases(cause):
         if titles.get(name):
             yield _labelled("case", titles[name], width)
-            yield _wrapped(case, width, " " * max(2, min(11, width - len(name))), " " * 13)
+            yield _wrapped(case, width, " " * (11 if len(name) + 11 <= width else 2), " " * 13)
         else:
             yield _labelled("case", case, width)
     if len(cause.names) > _MOST_CASES:
