@@ -10,7 +10,6 @@ from brokerproof.suites.repo.sources import ROOT, texts
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 VERSION = PROJECT["version"]
-HEADINGS = ("Added", "Changed", "Fixed", "What to do")
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text("utf-8")
 SHIPPED = ("harness/", "reference_broker/", "reports/", "action.yml", "Dockerfile", "mkdocs.yml")
 
@@ -37,7 +36,7 @@ def test_the_changelog_is_by_release_and_short() -> None:
     assert len(lines) <= 120
     for release in CHANGELOG.split("\n## ")[1:]:
         headings = re.findall(r"^### (.+)$", release, re.MULTILINE)
-        assert headings == [each for each in HEADINGS if each in headings]
+        assert headings == sorted({"Added", "Changed", "Fixed", "What to do"} & {*headings})
 
 
 def test_the_security_policy_names_the_supported_release() -> None:
