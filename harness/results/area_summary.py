@@ -36,8 +36,8 @@ class AreaState:
     area: Area
     worst: dict[str, Verdict] = field(default_factory=dict)
     """The worst verdict of each requirement over all cases that judged it; SKIP if none did."""
-    applied: set[str] = field(default_factory=set)
-    """The requirements whose premise held in some case, or may have."""
+    without_premise: set[str] = field(default_factory=set)
+    """The requirements whose premise did not hold in some case."""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Whose rules were skipped and why, with their counts."""
     cases: set[str] = field(default_factory=set)
@@ -54,11 +54,7 @@ class AreaState:
     @property
     def judged(self) -> list[str]:
         """The requirements that a case judged or left open, without those that never applied."""
-        return [
-            name
-            for name, verdict in self.worst.items()
-            if verdict is not Verdict.SKIP and name in self.applied
-        ]
+        return [name for name, verdict in self.worst.items() if verdict is not Verdict.SKIP]
 
     @property
     def state(self) -> State:
@@ -102,7 +98,7 @@ class AreaState:
             "undecided": len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE)),
             "deviate as known": len(self.requirements(Verdict.KNOWN)),
             "recommended but not followed": len(self.requirements(Verdict.WARN)),
-            "did not apply": len(self.worst) - len(self.requirements(Verdict.SKIP)) - judged,
+            "did not apply": len(self.without_premise - {*self.judged}),
         }
         return ", ".join(parts + [f"{count} {words}" for words, count in counts.items() if count])
 
@@ -131,16 +127,17 @@ def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
                 (result.target, area), AreaState(result.target, area, rules=judged_by)
             )
             rule = rule_of(finding.requirement)
-            former = state.worst.get(finding.requirement)
-            state.worst[finding.requirement] = _worse(former, finding.verdict)
+            if finding.seen is Seen.NOT_APPLICABLE:
+                state.without_premise.add(finding.requirement)
+            else:
+                former = state.worst.get(finding.requirement)
+                state.worst[finding.requirement] = _worse(former, finding.verdict)
             if finding.verdict is Verdict.SKIP:
                 state.reasons[rule, finding.detail] += 1
                 state.skipped.add(result.case)
             else:
                 judged_by.add(rule)
                 state.cases.add(result.case)
-            if finding.seen is not Seen.NOT_APPLICABLE:
-                state.applied.add(finding.requirement)
     return {
         target: [states[target, area] for area in Area if (target, area) in states]
         for target in rules
