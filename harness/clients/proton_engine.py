@@ -386,11 +386,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         back = int(receiver.drained())
         receiver.drain_mode = False
         if proves is not None:
-            self.judge.record_finding(
-                proves,
-                answered,
-                f"the drain of {receiver.name} was answered, {back} credits returned unused",
-            )
+            words = f"the drain of {receiver.name} returned {back} credits unused"
+            self.judge.record_finding(proves, answered, words)
         return back
 
     def send(

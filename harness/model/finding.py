@@ -5,6 +5,8 @@ verdict once, as a :class:`JudgedFinding`; ``results.ndjson`` records it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from brokerproof.harness.model.verdicts import Seen, Verdict
@@ -97,3 +99,22 @@ def combine(findings: list[Finding]) -> list[Finding]:
         if finding.requirement not in best or weight(finding) < weight(best[finding.requirement]):
             best[finding.requirement] = finding
     return list(best.values())
+
+
+def listed(bodies: Iterable[bytes | str | int]) -> str:
+    """Bodies or numbers for a sentence: "m0, m1, … m29, 'end' (31)", "no message", 0xff"""
+    runs: list[list[str]] = []
+    for body in bodies:
+        name = body.rstrip(b"\0").decode(errors="replace") if isinstance(body, bytes) else str(body)
+        if isinstance(body, bytes) and not (name and name.isprintable() and "\ufffd" not in name):
+            name = f"0x{body.hex()}" if body else "(empty)"
+        name = re.sub(r"(.)\1{11,}.*|(?<=^.{39}).{2,}", "…", name[:99])
+        name = name if re.search(r"\d|^\(", name) else f"'{name}'"
+        if runs and name == re.sub(r"\d+(?=\D*$)", lambda at: f"{int(at[0]) + 1}", runs[-1][-1]):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    parts = [", ".join(run) if len(run) < 5 else f"{run[0]}, {run[1]}, … {run[-1]}" for run in runs]
+    text = ", ".join(parts[:12]) + (", …" if len(parts) > 12 else "")
+    count = sum(map(len, runs))
+    return f"{text} ({count})" if count > 4 else text or "no message"

@@ -266,5 +266,5 @@ def _missing(connection: _Connection, linger: Linger) -> Iterator[Finding]:
     silent = linger.until - max(connection.heard_at, linger.since)
     if connection.interval and not main.over and silent > connection.interval + linger.jitter:
         agreed = connection.interval // NS_PER_MS
-        detail = f"the broker was silent for {in_ms(silent)} ms, of {agreed} ms agreed"
+        detail = f"the broker was silent for {in_ms(silent)} ms; the agreed interval is {agreed} ms"
         yield from _violated(amqp091_rules.BEATS, detail)

@@ -123,7 +123,8 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
     tag = _number(headers, "delivery-tag")
     fresh = tag > 0 and tag not in channel.tags
     channel.tags.add(tag)
-    yield Finding(TAGS, Seen.HELD if fresh else Seen.VIOLATED, f"a delivery has the tag {tag}")
+    detail = f"a delivery has the tag {tag}{' again' if tag and not fresh else ''}"
+    yield Finding(TAGS, Seen.HELD if fresh else Seen.VIOLATED, detail)
     consumer = channel.consumers.get(_text(headers, "consumer-tag"))
     if event.command != "basic.deliver" or consumer is None or not consumer.acknowledges:
         return
@@ -132,7 +133,9 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
         held = len(consumer.held)
         seen = Seen.HELD if held <= consumer.limit else Seen.VIOLATED
         yield Finding(
-            PREFETCH, seen, f"{held} deliveries wait, of {consumer.limit} that the prefetch allows"
+            PREFETCH,
+            seen,
+            f"{held} deliveries are unacknowledged; the prefetch allows {consumer.limit}",
         )
 
 

@@ -248,4 +248,4 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
                     f"the drain of link {account.link.name} was not answered: {left} credit left",
                 )
             )
-    return findings or [Finding(DRAIN, Seen.NEVER_REACHED, "no drain was asked for")]
+    return findings or [Finding(DRAIN, Seen.NEVER_REACHED, "no drain was requested")]

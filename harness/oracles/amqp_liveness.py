@@ -45,7 +45,7 @@ def idle(
             Finding(
                 SILENCE,
                 Seen.NEVER_REACHED,
-                "no idle-time-out was asked for, or the connection was too short for one",
+                "no idle-time-out was requested, or the connection was too short for one",
             )
         ]
     held = worst <= allowed + slack

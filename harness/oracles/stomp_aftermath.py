@@ -361,7 +361,8 @@ def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
         return
     silent = linger.until - max(connection.heard_at, linger.since)
     if silent > due + linger.jitter:
-        detail = f"the server was silent for {in_ms(silent)} ms, of {due // NS_PER_MS} ms agreed"
+        agreed = f"the agreed interval is {due // NS_PER_MS} ms"
+        detail = f"the server was silent for {in_ms(silent)} ms; {agreed}"
         yield from _violated(AT_LEAST_EVERY, connection.version, detail)
 
 

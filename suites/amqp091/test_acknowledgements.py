@@ -18,7 +18,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
     settling,
 )
-from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api import Bench, Target, case, listed, over
 from brokerproof.suites.api.amqp091 import method
 
 UNKNOWN_TAG = "AMQP091-ACK-01"
@@ -104,7 +104,9 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
     if channel == 2:
         eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
         got = bodies(drained(peer, queue))
-        detail = f"{name} of {fault} was refused: {left} were not acknowledged, {got} can be had"
+        detail = (
+            f"{name} of {fault} was refused; {listed(got)} could be got, should be {listed(left)}"
+        )
         target.record_finding(FOR_REDELIVERY, sorted(got) == left, detail)
 
 
@@ -179,7 +181,9 @@ def test_acknowledgements_reach_as_far_as_they_say(
     left = sorted(back | set(waiting.values()))
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
     received = [int(body) for body in bodies(drained(peer, queue))]
-    detail = f"of {count} messages, with {steps}, {received} returned, should be {left}"
+    detail = (
+        f"{listed(received)} returned of {count} messages, should be {listed(left)}; with {steps}"
+    )
     rejected = settled.get("basic.reject", set())
     if "basic.nack" in settled:  # it may be what reached too far, or not far enough
         judged = {NACK: set(range(count))}
@@ -230,7 +234,8 @@ def test_what_is_requeued_comes_in_its_old_place(
     target.record_finding(
         REQUEUE_POSITION,
         received == expected,
-        f"{way} of {chosen} of {count}: {received} arrived, should be {expected}",
+        f"after {way} of {listed(chosen)} of {count} messages {listed(received)} arrived, should be"
+        f" {listed(expected)}",
     )
     others = list(range(len(taken), count))
     place = {tuple(expected): "old-place", (*others, *chosen): "end"}.get(tuple(received), "other")
@@ -238,11 +243,8 @@ def test_what_is_requeued_comes_in_its_old_place(
         target.record_behaviour("amqp091.requeued", place)
     flags = {int(delivery.body): delivery["redelivered"] for delivery in again}
     proves = (REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED) if way == "recover" else REDELIVERED_FLAG
-    target.record_finding(
-        proves,
-        all(flags[at] is (at in chosen) for at in flags),
-        f"{way} of {chosen}: the flags are {flags}",
-    )
+    words = f"after {way} of {listed(chosen)} the redelivered flags are {flags}"
+    target.record_finding(proves, all(flags[at] is (at in chosen) for at in flags), words)
 
 
 @case(REJECT_REQUEUE, needs={"amqp091"})

@@ -33,7 +33,7 @@ from brokerproof.suites.amqp091.channel_plans import (
     Step,
 )
 from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, listed, ms, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
 from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
@@ -276,7 +276,7 @@ class Run:
         self.target.require(
             self.settled_by.get((queue, got), (ORDER, OLD_PLACE)),
             got == expected,
-            f"{expected} is the oldest that waits, and basic.get brought {answer.brief()}",
+            f"basic.get returned {answer.brief()}, and the oldest message was {expected}",
         )
         self._mark(queue, answer)
         if expected in model.delivered:
@@ -402,7 +402,7 @@ class Run:
         for name, model in zip(self.names, self.queues, strict=True):
             self._wait_for(name, len(model.waiting))
             left = [int(body) for body in bodies(drained(self.peer, name))]
-            detail = f"in the end {model.waiting} are left, and {left} were got"
+            detail = f"in the end {listed(left)} could be got, should be {listed(model.waiting)}"
             self.target.record_finding(
                 (CLOSED, MULTIPLE_ACKS, REQUEUE, ROLLBACK, OLD_PLACE, ORDER),
                 left == model.waiting,

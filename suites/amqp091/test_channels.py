@@ -21,7 +21,7 @@ from brokerproof.suites.amqp091.steps import (
     record_close,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer, either, method
 
 CHANNEL_OPENED_TWICE = "AMQP091-CHAN-01"
@@ -149,7 +149,7 @@ def test_what_a_closed_channel_had_is_delivered_again(
     owner.consume(name, no_ack=True)
     due = [b"1", b"2", b"3"] if transacts else [b"2", b"3"]
     deliveries = arrive(owner, len(due))
-    detail = f"afterwards {bodies(deliveries)} arrived, in an open transaction: {transacts}"
+    detail = f"afterwards {listed(bodies(deliveries))} arrived, should be {listed(due)}"
     target.record_finding(CLOSED_CHANNEL_REDELIVERS, sorted(bodies(deliveries)) == due, detail)
     target.record_finding(REQUEUE_POSITION, bodies(deliveries) == due, detail)
     flags = [delivery["redelivered"] for delivery in deliveries]
@@ -238,7 +238,8 @@ class Shared:
         self.target.record_finding(
             LIMITS_STAY,
             kept == expected,
-            f"a queue of {LENGTH} messages at most has {kept}, should be {expected}",
+            f"a queue of at most {LENGTH} messages has {listed(kept)}, should be"
+            f" {listed(expected)}",
         )
 
 
@@ -324,7 +325,8 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
         target.record_finding(
             MESSAGES_WHOLE if midst == "a content" else OTHER_CHANNELS_CONTINUE,
             got == [b"whole"],
-            f"{kind} on another channel in the midst of {midst}: {got} arrived",
+            f"{listed(got)} arrived, should be 'whole'; with {kind} on another channel in the midst"
+            f" of {midst}",
         )
     if midst != "a transaction":
         shared.works()
@@ -350,11 +352,8 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
     peer.consume(queue, channel=BROKEN)
     got = bodies(arrive(peer, 3, channel=BROKEN))
     if offers(target.target, CONSUMER_PREFETCH):
-        target.record_finding(
-            PREFETCH,
-            got == [b"confirmed", b"1", b"2"],
-            f"a channel opened again, without a prefetch, was delivered {got} of 3 messages",
-        )
+        words = f"a channel opened again, without a prefetch, got {listed(got)} of 3 messages"
+        target.record_finding(PREFETCH, got == [b"confirmed", b"1", b"2"], words)
 
 
 @case(
@@ -387,9 +386,10 @@ def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     peer.call("basic.cancel", {"consumer-tag": "deep"}, channel=1)
     peer.call("queue.delete", {"queue": deep}, channel=1)
     told = peer.watch_for(method("basic.cancel"), within=QUIET)
-    target.record_finding(
-        NOTHING_AFTER_CANCEL, told is None, "after cancel-ok, and without its queue: basic.cancel"
+    words = (
+        f"after cancel-ok the queue was deleted, and {'no' if told is None else 'a'} basic.cancel"
     )
+    target.record_finding(NOTHING_AFTER_CANCEL, told is None, f"{words} arrived")
     shared = target.fresh_name()
     other.declare(shared, auto_delete=False)
     peer.consume(shared, "broken", no_ack=True)

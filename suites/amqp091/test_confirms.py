@@ -19,7 +19,7 @@ from brokerproof.suites.amqp091.steps import (
     fill,
     queue_of,
 )
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
 
 PUBLISHER_CONFIRMS = "RABBITMQ-AMQP091-CONF-01"
@@ -105,11 +105,8 @@ def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, st
         last += count
     answer_by_number, wrong = answers(peer, last)
     acked = [number for number, name in answer_by_number.items() if name == "basic.ack"]
-    target.record_finding(
-        PUBLISHER_CONFIRMS,
-        sorted(acked) == list(range(1, last + 1)),
-        f"of {last} messages {len(acked)} were acknowledged: {runs}",
-    )
+    words = f"{len(acked)} of {last} messages were acknowledged: {runs}"
+    target.record_finding(PUBLISHER_CONFIRMS, sorted(acked) == list(range(1, last + 1)), words)
     target.record_finding(
         PUBLISHER_CONFIRMS, not wrong, f"answered twice, or never published: {wrong}"
     )
@@ -181,23 +178,16 @@ def test_messages_of_a_transaction_come_with_its_commit(
             peer.publish(body, queue)
         peer.settle()
         waiting = peer.count(queue, channel=2)
-        target.record_finding(
-            TX_PUBLISH,
-            waiting == len(committed),
-            f"before its end {waiting - len(committed)} messages of one waited",
-        )
+        words = f"before the end of a transaction {waiting - len(committed)} of its messages waited"
+        target.record_finding(TX_PUBLISH, waiting == len(committed), words)
         peer.call("tx.commit" if commit else "tx.rollback", proves=TX_PUBLISH)
         committed += sent if commit else []
         waiting = peer.count(queue, channel=2)
-        target.record_finding(
-            TX_PUBLISH,
-            waiting == len(committed),
-            f"{waiting} messages wait, should be {len(committed)}",
-        )
+        words = f"{waiting} messages wait after the transaction, should be {len(committed)}"
+        target.record_finding(TX_PUBLISH, waiting == len(committed), words)
     received = bodies(drained(peer, queue, channel=2))
-    target.record_finding(
-        TX_PUBLISH, received == committed, f"{received} arrived, should be {committed}"
-    )
+    words = f"{listed(received)} arrived, should be {listed(committed)}"
+    target.record_finding(TX_PUBLISH, received == committed, words)
 
 
 @case(TX_ACK, needs={"amqp091"})
@@ -222,9 +212,8 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
     peer.close_channel(2)
     target.wait_until(lambda: peer.ended is not None, QUIET)
     received = bodies(drained(peer, queue))
-    target.record_finding(
-        TX_ACK, sorted(received) == ([] if commit else [b"1", b"2"]), f"{received} returned"
-    )
+    words = f"after {'commit' if commit else 'rollback'} of their ACKs {listed(received)} returned"
+    target.record_finding(TX_ACK, sorted(received) == ([] if commit else [b"1", b"2"]), words)
 
 
 @case(TX_NOT_SELECTED, needs={"amqp091"})

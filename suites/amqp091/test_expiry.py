@@ -21,7 +21,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
-from brokerproof.suites.api import PATIENCE, Bench, case, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, ms, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 GUARANTEED = "RABBITMQ-AMQP091-TTL-01"
@@ -98,8 +98,10 @@ def judge_queue(
     over = [body for body, lives_on in every.items() if not lives_on]
     arrived = bodies(drained(peer, name))
     wrong = {body for body, lives_on in every.items() if arrived.count(body) != lives_on}
-    words = f"lives of {lives} ms in a queue of {ttl} ms, {sorted(returned)} with a consumer"
-    detail = f"{words}: {WAIT} ms later it has {arrived}, and {over} expired"
+    words = (
+        f"lives of {lives} ms in a queue of {ttl} ms; with a consumer: {listed(sorted(returned))}"
+    )
+    detail = f"{WAIT} ms later the queue has {listed(arrived)}; expired: {listed(over)}; {words}"
     both = ttl is not None and any(life is not None for life in lives)
     target.record_finding(LOWER if both else GUARANTEED, not wrong - returned, detail)
     if returned:
@@ -110,11 +112,14 @@ def judge_queue(
     reasons = {
         (death["reason"], death["queue"]) for one in found for death in one["headers"]["x-death"]
     }
-    detail = f"{words}: the dead letters are {bodies(found)} for {reasons}, {over} expired"
+    letters_found = f"the dead letters are {listed(bodies(found))} for {reasons}"
+    detail = f"{letters_found}; expired: {listed(over)}; {words}"
     target.record_finding(DEAD_LETTERED, sorted(bodies(found)) == over, detail)
     target.record_finding(DEAD_LETTERED, reasons <= {("expired", name)}, detail)
     kept = [one.body for one in found if one.get("expiration") is not None]
-    target.record_finding(TTL_REMOVED, not kept, f"{detail}; {kept} still have a TTL")
+    target.record_finding(
+        TTL_REMOVED, not kept, f"{listed(kept)} of the dead letters still have a TTL; {detail}"
+    )
 
 
 @case(AT_ONCE, needs={"amqp091", ARGUMENTS})
@@ -136,7 +141,7 @@ def test_a_ttl_of_zero_is_enough_for_a_consumer_that_waits(
     for body in sent:
         peer.publish(body, queue, properties={} if of_queue else {"expiration": "0"})
     arrived = bodies(arrive(peer, count))
-    detail = f"a TTL of 0, of the queue: {of_queue}; of {sent} the consumer got {arrived}"
+    detail = f"the consumer got {listed(arrived)} of {listed(sent)} with a TTL of 0"
     target.record_finding(AT_ONCE, arrived == sent, detail)
 
 

@@ -147,7 +147,8 @@ def test_contents_are_cut_as_agreed(
         target.record_finding(
             BODY_UNCHANGED,
             delivery.body == body,
-            f"of {size} bytes {len(delivery.body)} arrived from queue {place}, or others",
+            f"{len(delivery.body)} of {size} bytes arrived from queue"
+            f" {place}{'' if delivery.body == body else ', not as they were sent'}",
         )
         largest = max(delivery.frames)
         target.record_finding(

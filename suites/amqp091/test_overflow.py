@@ -28,7 +28,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of_kind,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
-from brokerproof.suites.api import Bench, case, ms, over
+from brokerproof.suites.api import Bench, case, listed, ms, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"
@@ -112,14 +112,12 @@ def test_a_queue_keeps_what_its_limits_say(
     target.record_finding(
         REJECT_PUBLISH,
         confirms == expected_confirms,
-        f"{arguments}, sizes {sizes}: the answers are {confirms}, should be {expected_confirms}",
+        f"the answers are {confirms}, should be {expected_confirms}; with {arguments}, sizes"
+        f" {sizes}",
     )
     left = [message["priority"] for message in drained(peer, queue)]
-    target.record_finding(
-        QUEUE_LENGTH_LIMIT,
-        left == kept,
-        f"{arguments}, sizes {sizes}: messages {left} are kept, should be {kept}",
-    )
+    words = f"{listed(left)} were kept, should be {listed(kept)}; with {arguments}, sizes {sizes}"
+    target.record_finding(QUEUE_LENGTH_LIMIT, left == kept, words)
 
 
 @case(QUEUE_LENGTH_LIMIT, needs={"amqp091", ARGUMENTS, CONFIRMS})
@@ -138,9 +136,8 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
         peer.publish(b"%d" % at, queue)
     peer.settle()
     received = bodies(drained(peer, queue))
-    target.record_finding(
-        QUEUE_LENGTH_LIMIT, received == [b"3", b"4"], f"{received} waited, should be the last two"
-    )
+    words = f"{listed(received)} waited, should be the last two"
+    target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"3", b"4"], words)
 
 
 class _Used:
@@ -255,8 +252,8 @@ def test_a_used_queue_keeps_as_much_as_a_fresh_one(
         target.require(
             QUEUE_LENGTH_LIMIT,
             kept == should,
-            f"{limit[0]} {limit[1]}, {overflow}, after messages were {way}: of five messages {kept}"
-            f" were kept, should be {should}",
+            f"{listed(kept)} of five messages were kept, should be {listed(should)}; with"
+            f" {limit[0]} {limit[1]}, {overflow}, after messages were {way}",
         )
     used.peer.close()
 
@@ -300,7 +297,8 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     target.record_finding(
         OVERFLOW_DEAD_LETTERS,
         bodies(letters) == expected_letters,
-        f"{overflow}: the dead letters are {bodies(letters)}, should be {expected_letters}",
+        f"{overflow}: the dead letters are {listed(bodies(letters))}, should be"
+        f" {listed(expected_letters)}",
     )
     reasons = [
         (letter["headers"]["x-death"][0]["reason"], letter["headers"]["x-death"][0]["queue"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import ARGUMENTS, CONFIRMS, QUIET, bodies, drained, eventually
 from brokerproof.suites.amqp10.steps import granted
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, listed, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node
 from brokerproof.suites.api.stomp import ERROR, Destination, frame
@@ -72,21 +72,17 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
         for at in (3, 4):
             peer.publish(to, b"%d" % at, proves=QUEUE_LENGTH_LIMIT)
         received = kept(owner, queue)
-        target.record_finding(
-            QUEUE_LENGTH_LIMIT,
-            received == [b"2", b"3", b"4"],
-            f"{overflow}: {received} were kept, should be the last three",
-        )
+        detail = f"{overflow}: {listed(received)} were kept, should be the last three"
+        target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"2", b"3", b"4"], detail)
         return
     receipt = peer.next_receipt()
     peer.publish(to, b"3", {"receipt": receipt}, receipt=False)
     error = peer.watch_for(ERROR)
     confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt})) is not None
-    target.record_finding(
-        STOMP_RECEIPT,
-        not confirmed,
-        "the fourth message was refused by the queue and confirmed to the client",
+    words = (
+        f"the queue refused the fourth message, and {'a' if confirmed else 'no'} RECEIPT arrived"
     )
+    target.record_finding(STOMP_RECEIPT, not confirmed, words)
     observed = "an ERROR" if error is not None else peer.instead()
     if confirmed or error is not None or peer.ended is not None:
         answer = "confirms" if confirmed else "refuses"
@@ -97,11 +93,8 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
         f"the fourth message was refused: expected ERROR, {observed}",
     )
     received = kept(owner, queue)
-    target.record_finding(
-        REJECT_PUBLISH,
-        received == [b"0", b"1", b"2"],
-        f"{overflow}: {received} were kept, should be the first three",
-    )
+    detail = f"{overflow}: {listed(received)} were kept, should be the first three"
+    target.record_finding(REJECT_PUBLISH, received == [b"0", b"1", b"2"], detail)
 
 
 def _has_outcome(peer: AmqpPeer, link: Link, delivery: int) -> bool:
@@ -149,11 +142,8 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
             f"{overflow}: the outcomes are {outcomes}, should be accepted",
         )
         received = kept(owner, queue)
-        target.record_finding(
-            QUEUE_LENGTH_LIMIT,
-            received == [b"2", b"3", b"4"],
-            f"{overflow}: {received} were kept, should be the last three",
-        )
+        words = f"{overflow}: {listed(received)} were kept, should be the last three"
+        target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"2", b"3", b"4"], words)
         return
     expected = ["accepted"] * 3 + ["rejected"] * 2
     target.record_finding(
@@ -169,11 +159,8 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     )
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     received = bodies(drained(owner, queue))
-    target.record_finding(
-        REJECT_PUBLISH,
-        received == [b"0", b"1", b"2"],
-        f"{overflow}: {received} were kept, should be the first three",
-    )
+    words = f"{overflow}: {listed(received)} were kept, should be the first three"
+    target.record_finding(REJECT_PUBLISH, received == [b"0", b"1", b"2"], words)
     if outcomes == expected:
         target.wait_until(lambda: peer.ended is not None, QUIET)
         again = _sent(target, peer, link, 1)

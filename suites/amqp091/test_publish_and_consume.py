@@ -20,7 +20,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
     record_close,
 )
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, Typed, method
 
 PUBLISH_EXCHANGE_MISSING = "AMQP091-PUB-01"
@@ -116,9 +116,8 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
             f"{len(returned.body)} bytes returned of {size}",
         )
     peer.settle()
-    target.record_finding(
-        MANDATORY_RETURNED, not peer.taken("basic.return"), "nothing else should be returned"
-    )
+    more = len(peer.taken("basic.return"))
+    target.record_finding(MANDATORY_RETURNED, not more, f"{more} more messages were returned")
     target.control(
         bodies(drained(peer, queue)) == [b"goes"],
         "the message that leads somewhere should be there",
@@ -227,11 +226,8 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
         mine = [
             int(body.split()[1]) for body in bodies(deliveries) if body.startswith(b"%d " % way)
         ]
-        target.record_finding(
-            PUBLISH_ORDER,
-            mine == list(range(way, count, ways)),
-            f"of channel {2 + way} arrived {mine[:20]}",
-        )
+        words = f"{listed(mine)} arrived of channel {2 + way}"
+        target.record_finding(PUBLISH_ORDER, mine == list(range(way, count, ways)), words)
     numbers = [delivery["delivery-tag"] for delivery in deliveries]
     target.record_finding(
         DELIVERY_TAGS,
@@ -309,7 +305,8 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     )
     peer.call("basic.cancel", {"consumer-tag": target.fresh_name()}, proves=CANCEL_OF_UNKNOWN_TAG)
     left = bodies(drained(peer, queue))
-    target.record_finding(NO_DELIVERY_AFTER_CANCEL_OK, left == [b"late"], f"{left} is left")
+    words = f"{listed(left)} remained in the queue, should be 'late'"
+    target.record_finding(NO_DELIVERY_AFTER_CANCEL_OK, left == [b"late"], words)
 
 
 @case(CANCEL_LEAVES_DELIVERIES, needs={"amqp091"})
@@ -352,7 +349,9 @@ def test_cancelling_leaves_what_was_delivered(
     due = sent[len(chosen) :]
     eventually(peer, lambda: peer.count(queue, channel=2) == len(due), within=QUIET * 4)
     left = bodies(drained(peer, queue, channel=2))
-    detail = f"of {held} messages {len(chosen)} were acknowledged, {left} are left"
+    detail = (
+        f"{len(chosen)} of {held} messages were acknowledged; {listed(left)} remained in the queue"
+    )
     target.record_finding(CANCEL_LEAVES_DELIVERIES, sorted(left) == sorted(due), detail)
 
 
@@ -364,7 +363,7 @@ def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
     fill(peer, queue, [b"1", b"2"])
     peer.consume(queue, channel=2, no_ack=True)
     received = bodies(arrive(peer, 2, channel=2))
-    target.record_finding(NO_ACK_REMOVES, received == [b"1", b"2"], f"{received} arrived")
+    target.record_finding(NO_ACK_REMOVES, received == [b"1", b"2"], f"{listed(received)} arrived")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     target.record_finding(
@@ -393,11 +392,8 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
         target.record_finding(
             GET, fields == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {fields}"
         )
-        target.record_finding(
-            REDELIVERED_FLAG,
-            answer.get("redelivered") is False,
-            "messages never delivered should not be marked redelivered",
-        )
+        words = f"a message never delivered before has redelivered={answer.get('redelivered')}"
+        target.record_finding(REDELIVERED_FLAG, answer.get("redelivered") is False, words)
     answer = peer.get(queue, proves=GET)
     target.record_finding(
         GET,

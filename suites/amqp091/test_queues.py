@@ -20,7 +20,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
     record_close,
 )
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, listed, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Typed, either, method
 
 SERVER_NAMED_QUEUE = "AMQP091-QUEUE-01"
@@ -59,6 +59,9 @@ def test_the_server_names_queues(target: Bench) -> None:
         counted == [(2, 0), (0, 1), (0, 0)],
         f"messages and consumers are {counted}",
     )
+
+
+EXISTS = {True: "exists", False: "does not exist"}
 
 
 def _exists(target: Bench, name: str) -> bool:
@@ -150,9 +153,8 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
         target.record_not_applicable(EXCLUSIVE_QUEUE_DELETED, reason)
         return
     left = eventually(other, lambda: not _exists(target, queue))
-    target.record_finding(
-        EXCLUSIVE_QUEUE_DELETED, left, "an exclusive queue is there after its connection has ended"
-    )
+    words = f"after the end of its connection an exclusive queue {EXISTS[not left]}"
+    target.record_finding(EXCLUSIVE_QUEUE_DELETED, left, words)
 
 
 @case(AUTO_DELETE_QUEUE, needs={"amqp091", "amqp091-undeclared"})
@@ -164,18 +166,14 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
     name = target.fresh_name()
     auto_delete: dict[str, Any] = {"auto-delete": True}
     peer.declare(name, **auto_delete)
-    target.record_finding(
-        AUTO_DELETE_QUEUE,
-        _exists(target, name),
-        "before it had a consumer the queue should be there",
-    )
+    there = _exists(target, name)
+    words = f"before its first consumer the queue {EXISTS[there]}"
+    target.record_finding(AUTO_DELETE_QUEUE, there, words)
     tags = [peer.consume(name, channel=channel) for channel in (1, 2)]
     peer.call("basic.cancel", {"consumer-tag": tags[0]})
-    target.record_finding(
-        AUTO_DELETE_QUEUE,
-        _exists(target, name),
-        "with one of two consumers the queue should be there",
-    )
+    there = _exists(target, name)
+    words = f"with one of two consumers left the queue {EXISTS[there]}"
+    target.record_finding(AUTO_DELETE_QUEUE, there, words)
     match way:
         case "cancel":
             peer.call("basic.cancel", {"consumer-tag": tags[1]}, channel=2)
@@ -186,9 +184,8 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
         case "gone":
             peer.close_socket()
     left = eventually(watcher, lambda: not _exists(target, name))
-    target.record_finding(
-        AUTO_DELETE_QUEUE, left, f"its last consumer has left ({way}), and the queue is there"
-    )
+    words = f"after its last consumer left ({way}) the queue {EXISTS[not left]}"
+    target.record_finding(AUTO_DELETE_QUEUE, left, words)
 
 
 @case(QUEUE_NAME_RESERVED, needs={"amqp091"})
@@ -213,13 +210,14 @@ def test_a_purge_takes_what_waits(target: Bench) -> None:
     target.record_finding(
         PURGE, answer["message-count"] == 3, f"purge-ok counts {answer['message-count']}"
     )
-    target.record_finding(PURGE, not drained(peer, queue), "after purge-ok no message should wait")
+    left = listed(bodies(drained(peer, queue)))
+    words = f"after purge-ok the queue still had {left}"
+    target.record_finding(PURGE, left == listed([]), words)
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     received = bodies(drained(peer, queue))
-    target.record_finding(
-        PURGE, sorted(received) == [b"1", b"2"], f"unacknowledged messages arrived as {received}"
-    )
+    detail = f"1 and 2 were unacknowledged; {listed(received)} arrived"
+    target.record_finding(PURGE, sorted(received) == [b"1", b"2"], detail)
 
 
 @case(QUEUE_IF_UNUSED, QUEUE_IF_EMPTY, needs={"amqp091"})
@@ -257,11 +255,9 @@ def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
     bind(peer, "", "amq.direct", key)
     peer.publish(b"here", key, exchange="amq.direct")
     peer.settle()
-    target.record_finding(
-        LAST_DECLARED_QUEUE,
-        peer.count(queue) == 1,
-        "the last queue should be the one that was bound",
-    )
+    count = peer.count(queue)
+    words = f"bound without a name, the last declared queue got {count} messages of one"
+    target.record_finding(LAST_DECLARED_QUEUE, count == 1, words)
     peer.call("queue.purge", {}, proves=LAST_DECLARED_QUEUE)
     peer.send("queue.purge", {}, channel=2)
     peer.refused(EXCEPTION, 404, channel=2, proves=LAST_DECLARED_QUEUE)

@@ -15,7 +15,7 @@ from brokerproof.suites.amqp091.steps import (
     eventually,
     fill,
 )
-from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api import Bench, Target, case, listed, over
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 ALONE = "AMQP091-CONS-02"
@@ -98,7 +98,6 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
         owner.open_channel(2)
         owner.consume(queue, "second", channel=2, exclusive=True, proves=ALONE)
         got = bodies(arrive(owner, 3, channel=2))
-    target.record_finding(
-        REDELIVERED, sorted(got) == [b"1", b"2", b"3"], f"{words}: {got} can be had"
-    )
+    detail = f"{words}: {listed(got)} could be got, should be 1, 2, 3"
+    target.record_finding(REDELIVERED, sorted(got) == [b"1", b"2", b"3"], detail)
     owner.call("queue.delete", {"queue": queue})

@@ -82,8 +82,8 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target.record_finding(
         (CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY),
         bodies(early + late) == sent,
-        f"{len(early)} arrived with credits of {credits}, {len(late)} with plenty; of {count} in"
-        " order",
+        f"{len(early)} of {count} messages arrived with credits of {credits} and {len(late)} with"
+        f" plenty, {'' if bodies(early + late) == sent else 'not '}as they were sent",
     )
     judge_trace(target, peer, amqp_credit.credit, amqp_deliveries.settlement)
 
@@ -239,7 +239,7 @@ def test_who_looks_sees_each_message_once_and_takes_none(
         target.record_finding(
             ACCEPTED_NOT_RESENT,
             seen == sent,
-            f"{len(seen)} messages were seen, of {count} in order",
+            f"{len(seen)} of {count} messages were seen, {'' if seen == sent else 'not '}in order",
         )
     other = target.amqp()
     taken = bodies(collect(target, other, other.receiver(node, credit=count + 1), count))

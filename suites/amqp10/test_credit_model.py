@@ -20,6 +20,7 @@ from brokerproof.suites.api import (
     Target,
     Where,
     case,
+    listed,
     over,
 )
 from brokerproof.suites.api.amqp10 import RECEIVER, AmqpPeer, Delivery, Link, Node, frame
@@ -390,11 +391,8 @@ class Run:
         )
         self.target.wait_until(lambda: len(other.deliveries) > len(left), QUIET)
         again = sorted(delivery.message.body for delivery in other.take_deliveries())
-        self.target.record_finding(
-            RELEASED_AVAILABLE,
-            again == left,
-            f"{left} were held in the end, and {again} could be received afterwards",
-        )
+        words = f"{listed(left)} were held in the end; {listed(again)} could be received afterwards"
+        self.target.record_finding(RELEASED_AVAILABLE, again == left, words)
 
 
 def all_places(target: Target) -> list[str]:

@@ -16,7 +16,7 @@ from brokerproof.suites.amqp10.steps import (
     received,
 )
 from brokerproof.suites.amqp10.wrapping_ids import at_the_end, wrapping
-from brokerproof.suites.api import RECONFIGURABLE, Bench, Where, case, over
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Where, case, listed, over
 from brokerproof.suites.api.amqp10 import SENDER
 
 RANGE_WRAPS = "AMQP10-DISP-06"
@@ -47,7 +47,8 @@ def test_a_range_of_deliveries_is_settled(target: Bench, where: Where, count: in
     target.record_finding(
         RANGE_WRAPS,
         left == sent[-1:],
-        f"of deliveries {ids} all but the last were accepted, and {left} arrived again",
+        f"all but the last of the deliveries {listed(ids)} were accepted; {listed(left)} arrived"
+        " again",
     )
 
 
@@ -71,7 +72,9 @@ def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
     peer.close()
     other = target.amqp()
     back = bodies(collect(target, other, other.receiver(node, credit=10), 0))
-    target.record_finding(TERMINAL_STATES, not back, f"{detail}; accepted, and {back} came again")
+    target.record_finding(
+        TERMINAL_STATES, not back, f"{detail}; accepted, and {listed(back)} arrived again"
+    )
 
 
 @case(DISPOSITION_SETTLES, needs={"amqp"})

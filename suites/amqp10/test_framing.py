@@ -178,7 +178,7 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
         ]
         observed = "; ".join(reply.brief() for reply in answers) or peer.instead()
         target.record_finding(
-            DAMAGED_BODY, bool(answers), f"after a damaged begin arrived {observed}"
+            DAMAGED_BODY, bool(answers), f"{observed} arrived after a damaged begin"
         )
         target.record_finding(
             PERFORMATIVE,
@@ -190,7 +190,7 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
             CLOSE_WRITTEN,
             all(close.condition is not None for close in closed)
             and (peer.ended is None or bool(closed)),
-            f"after a damaged begin arrived {observed}",
+            f"{observed} arrived after a damaged begin",
         )
 
 
@@ -344,11 +344,8 @@ def test_large_messages_come_in_frames_that_fit(
         f"{len(got)} messages in {sum(len(delivery.frames) for delivery in got)} frames had"
         f" ids {ids}",
     )
-    target.record_finding(
-        CREDIT_COUNTS_MESSAGES,
-        len(got) == len(sent),
-        f"{len(sent)} credits brought {len(got)} messages",
-    )
+    words = f"{len(got)} messages arrived for {len(sent)} credits"
+    target.record_finding(CREDIT_COUNTS_MESSAGES, len(got) == len(sent), words)
     judge_trace(target, peer, amqp_liveness.limits, amqp_windows.windows, amqp_credit.credit)
 
 

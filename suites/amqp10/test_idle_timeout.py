@@ -101,9 +101,8 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     signs = [since, *(at for at in signs_of_life(target, peer) if since < at <= end)]
     target.judge_period(PEERS_TIMEOUT_KEPT, "longest silence", signs, (0, ms(asked)), until=end)
     judge_trace(target, peer, amqp_liveness.order)
-    target.record_finding(
-        NO_EMPTY_FRAME_BEFORE_OPEN, peer.opened is not None, "the broker's open is there"
-    )
+    words = f"the broker sent {'an' if peer.opened else 'no'} open"
+    target.record_finding(NO_EMPTY_FRAME_BEFORE_OPEN, peer.opened is not None, words)
     seen = beats(target, peer)
     target.record_finding(
         EMPTY_FRAME_KEEPS_ALIVE, seen > 0, f"{seen} empty frames arrived in {3 * asked} ms"

@@ -23,7 +23,7 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP
-from brokerproof.suites.api import RECONFIGURABLE, Bench, Match, Target, Where, case, over
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Match, Target, Where, case, listed, over
 from brokerproof.suites.api.amqp10 import (
     RECEIVER,
     SENDER,
@@ -448,8 +448,5 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
             peer.end(session, answered=False)
             receiver = peer.receiver(node, session=peer.begin(1), credit=1)
             bodies_kept = bodies(collect(target, peer, receiver, 0))
-            target.record_finding(
-                SESSION_ERROR_ENDS,
-                not bodies_kept,
-                f"the queue has {bodies_kept or 'nothing'} of the messages beyond the window",
-            )
+            words = f"the queue has {listed(bodies_kept)} of the messages beyond the window"
+            target.record_finding(SESSION_ERROR_ENDS, not bodies_kept, words)

@@ -26,6 +26,7 @@ from brokerproof.suites.api import (
     Target,
     Where,
     case,
+    listed,
     over,
 )
 from brokerproof.suites.api.amqp10 import (
@@ -162,7 +163,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
             peer.sender(node, name="impossible", proves=REFUSED_ATTACH)
         other = target.amqp()
         got = bodies(collect(target, other, other.receiver(node, credit=2), 1))
-        detail = f"{kind} was refused, and of the message in the node {got} can be had"
+        detail = f"{kind} was refused; the node has {listed(got)}, should have 'waits'"
         target.record_finding(REFUSED_ATTACH, got == [b"waits"], detail)
 
 
@@ -326,12 +327,9 @@ def test_a_resumed_delivery_that_never_was_is_ignored(
     peer.publish(link, b"plain")
     consumer = target.amqp()
     received = bodies(collect(target, consumer, consumer.receiver(node, credit=10), 1))
-    target.control(b"plain" in received, f"{received} arrived; {consumer.instead()}")
-    target.record_finding(
-        RESUMED_IGNORED,
-        received == [b"plain"],
-        f"a resumed delivery that never was, and then a plain one: {received} arrived",
-    )
+    target.control(b"plain" in received, f"{listed(received)} arrived; {consumer.instead()}")
+    words = f"a resumed delivery that never was, and then a plain one: {listed(received)} arrived"
+    target.record_finding(RESUMED_IGNORED, received == [b"plain"], words)
 
 
 def small_messages(target: Target) -> st.SearchStrategy[Where]:
@@ -416,7 +414,8 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target.record_finding(
         MAX_MESSAGE_SIZE,
         sizes_received == sizes,
-        f"max-message-size {limit}: of {sizes} bytes arrived {sizes_received}",
+        f"max-message-size {limit}: messages of {listed(sizes_received)} bytes arrived, should be"
+        f" {listed(sizes)}",
     )
 
 
@@ -480,7 +479,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         target.record_finding(
             CLOSE_ANSWERED,
             ended is not None and ended.get("closed") is True,
-            "a detach that closes the link was answered with one that does not",
+            f"a closing detach was answered with {ended.brief() if ended else peer.instead()}",
         )
     else:
         gone = link.detached

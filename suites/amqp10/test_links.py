@@ -168,11 +168,8 @@ def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given:
     link = peer.attach(RECEIVER, node, initial_delivery_count=given)
     peer.flow(link, link_credit=2)
     got = collect(target, peer, link, 2)
-    target.record_finding(
-        RECEIVERS_INITIAL_COUNT_IGNORED,
-        len(got) == 2,
-        f"2 credits brought {len(got)} of 4 messages",
-    )
+    words = f"{len(got)} of 4 messages arrived for 2 credits"
+    target.record_finding(RECEIVERS_INITIAL_COUNT_IGNORED, len(got) == 2, words)
 
 
 # --- credit to receive ----------------------------------------------------------------------------
@@ -192,7 +189,7 @@ def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
     peer.flow(link, link_credit=2)
     got = collect(target, peer, link, 2)
     target.record_finding(
-        NO_TRANSFER_WITHOUT_CREDIT, len(got) == 2, f"2 credits brought {len(got)} of 3 messages"
+        NO_TRANSFER_WITHOUT_CREDIT, len(got) == 2, f"{len(got)} of 3 messages arrived for 2 credits"
     )
 
 
@@ -240,7 +237,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         target.record_finding(
             (CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY, CREDIT_SET_BY_RECEIVER),
             len(got) == expected,
-            f"{grant.credit} credits brought {len(got)}, {expected} expected",
+            f"{len(got)} messages arrived for {grant.credit} credits, should be {expected}",
         )
         if grant.settle:
             for delivery in got:
@@ -248,11 +245,8 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         peer.settle()
     judge_trace(target, peer, amqp_credit.credit)
     if not any(grant.credit for grant in grants) or not count:
-        target.record_finding(
-            NO_TRANSFER_WITHOUT_CREDIT,
-            not left - count,
-            "there was nothing to send or no credit, and nothing arrived",
-        )
+        words = f"without credit, or without messages to send, {count - left} messages arrived"
+        target.record_finding(NO_TRANSFER_WITHOUT_CREDIT, left == count, words)
 
 
 @case(
@@ -311,11 +305,8 @@ def test_a_drain_uses_the_credit_up(
     )
     peer.flow(link, link_credit=then, drain=False)
     more = collect(target, peer, link, min(then, left + 1))
-    target.record_finding(
-        DRAIN_IS_PROMPT,
-        len(more) == min(then, left + 1),
-        f"{then} credits after the drain delivered {len(more)} of {left + 1}",
-    )
+    words = f"{len(more)} of {left + 1} messages arrived for {then} credits after the drain"
+    target.record_finding(DRAIN_IS_PROMPT, len(more) == min(then, left + 1), words)
 
 
 @case(ECHO_ANSWERED, SENDERS_DELIVERY_COUNT, needs={"amqp"})

@@ -31,7 +31,7 @@ from brokerproof.suites.amqp10.steps import (
     received,
     settled_by_broker,
 )
-from brokerproof.suites.api import Bench, Where, case, over
+from brokerproof.suites.api import Bench, Where, case, listed, over
 from brokerproof.suites.api.amqp10 import Array, Delivery, Described, Node, Value, frame
 from brokerproof.suites.steps import paging
 
@@ -99,7 +99,7 @@ def test_released_messages_can_be_had_again_unchanged(
         target.record_finding(
             RELEASED_AVAILABLE,
             bodies_received == sorted(expected),
-            f"{len(expected)} were released, {bodies_received} arrived again on"
+            f"{len(expected)} were released; {listed(bodies_received)} arrived again on"
             f" {'another' if elsewhere else 'the same'} link",
         )
         if len(got) > 1 and bodies_received == sorted(expected):
@@ -172,16 +172,10 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     barred = got[refused].message.body
     peer, link, back = again(target, peer, link, node, count - 1)
     others = [body for body in sent if body != barred]
-    target.record_finding(
-        UNDELIVERABLE_HERE,
-        barred not in bodies(back),
-        f"undeliverable here is {barred!r}, {bodies(back)} arrived again",
-    )
-    target.record_finding(
-        RELEASED_AVAILABLE,
-        sorted(bodies(back)) == others,
-        f"others {others}, {bodies(back)} arrived again",
-    )
+    words = f"undeliverable here is {listed([barred])}; {listed(bodies(back))} arrived again"
+    target.record_finding(UNDELIVERABLE_HERE, barred not in bodies(back), words)
+    words = f"the others are {listed(others)}; {listed(bodies(back))} arrived again"
+    target.record_finding(RELEASED_AVAILABLE, sorted(bodies(back)) == others, words)
     for delivery in back:
         peer.disposition(delivery)
     _, _, elsewhere = again(target, peer, link, node, 1, elsewhere=True)
@@ -190,11 +184,8 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     else:
         next_one = "another-link" if bodies(elsewhere) == [barred] else "no-link"
         target.record_behaviour("amqp.undeliverable-here", next_one)
-    target.record_finding(
-        MADE_AVAILABLE,
-        bodies(elsewhere) == [barred],
-        f"another link got {bodies(elsewhere)}, should be {barred!r}",
-    )
+    words = f"another link got {listed(bodies(elsewhere))}, should get {listed([barred])}"
+    target.record_finding(MADE_AVAILABLE, bodies(elsewhere) == [barred], words)
 
 
 @case(ANNOTATIONS_MERGED, needs={"amqp", "amqp-redelivery", "amqp-modified"})
@@ -253,7 +244,9 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
     back = after_close(target, peer, node, 2 if first == "released" else 1)
     expected = [b"decided", b"bystander"] if first == "released" else [b"bystander"]
     fine = sorted(bodies(back)) == sorted(expected)
-    detail = f"{first}, then {then}: {bodies(back)} arrived again, should be {expected}"
+    detail = (
+        f"{first}, then {then}: {listed(bodies(back))} arrived again, should be {listed(expected)}"
+    )
     target.record_finding((TERMINAL_STATE_KEPT, TERMINAL_STATES), fine, detail)
     target.record_finding(
         ACCEPTED_NOT_RESENT, first != "accepted" or b"decided" not in bodies(back), detail
@@ -386,7 +379,9 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     peer.disposition(got[1], "released")
     back = bodies(after_close(target, peer, node, 1))
     fine = back == [got[1].message.body]
-    target.record_finding(ACCEPTED_SUPPORTED, fine, f"'one' was accepted, {back} arrived again")
+    target.record_finding(
+        ACCEPTED_SUPPORTED, fine, f"'one' was accepted; {listed(back)} arrived again"
+    )
 
 
 @case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
@@ -495,10 +490,10 @@ def test_a_range_covers_what_it_names_and_no_more(
     target.record_finding(
         (DISPOSITION_SETTLES, DISPOSITION_WITHOUT_LAST, DISPOSITION_SPANS_LINKS),
         sorted(back) == expected,
-        f"{what} and {len(back)} arrived again of {len(expected)}",
+        f"{what} and {len(back)} of {len(expected)} arrived again",
     )
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
-    detail = f"of {total} messages the client sent itself {len(mine)} are there"
+    detail = f"{len(mine)} of {total} messages that the client sent itself could be received"
     target.record_finding(DISPOSITION_ROLE, len(mine) == total, detail)
 
 
@@ -528,7 +523,7 @@ def test_a_disposition_for_nothing_held_changes_nothing(
         target.record_finding(
             (DISPOSITION_SETTLES, TERMINAL_STATE_KEPT),
             bodies(deliveries) == [b"held"],
-            f"the message that was held: {bodies(deliveries)} arrived",
+            f"'held' was held; {listed(bodies(deliveries))} arrived",
         )
 
 
@@ -593,17 +588,16 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     peer = target.amqp()
     link = peer.receiver(node, source=source(node, distribution_mode="copy"), credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(bodies(got) == sent, f"copies of {bodies(got)} arrived, of {sent}")
+    target.control(
+        bodies(got) == sent, f"copies of {listed(bodies(got))} arrived, should be {listed(sent)}"
+    )
     for delivery in got:
         peer.disposition(delivery, "accepted")
     peer.settle()
     peer.flow(link, link_credit=count + 10)
     more = collect(target, peer, link, 0)
-    target.record_finding(
-        ACCEPTED_NOT_RESENT,
-        not more,
-        f"after accepting them {bodies(more)} arrived again on the copying link",
-    )
+    words = f"after accepted {listed(bodies(more))} arrived again on the copying link"
+    target.record_finding(ACCEPTED_NOT_RESENT, not more, words)
     peer.expect_nothing(
         for_=QUIET,
         of=frame("transfer", link=link),

@@ -17,6 +17,7 @@ from brokerproof.suites.api import (
     FrameReceived,
     HeartBeatReceived,
     case,
+    listed,
     ms,
     over,
 )
@@ -111,7 +112,9 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     got = bodies(collect(target, peer, link, due))
     sizes = [len(body) for body in got]
     wrong = [body[:4] for body in got if body not in expected]
-    target.require(WHOLE, not wrong, f"of {sizes} bytes: {wrong} differ from what was sent")
+    target.require(
+        WHOLE, not wrong, f"of the messages of {sizes} bytes, {listed(wrong)} arrived changed"
+    )
     detail = f"{due} credits were given, and {len(got)} messages arrived; {peer.instead()}"
     target.record_finding(GRANTED, got == expected[:due], detail)
     if drained:
@@ -142,5 +145,5 @@ def test_a_delivery_that_the_window_cut_comes_back(target: Bench, window: int, h
         peer.close_socket()
     other = target.amqp()
     got = bodies(collect(target, other, other.receiver(node, credit=9), COUNT))
-    detail = f"{[body[:2] for body in got]} of {COUNT} messages arrived after a {how}"
+    detail = f"{listed(body[:2] for body in got)} of {COUNT} messages arrived after a {how}"
     target.record_finding(DEFAULT_OUTCOME, sorted(got) == expected, detail)

@@ -13,7 +13,7 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import words
 from brokerproof.harness.protocols.amqp10.types import NULL
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, listed, over
 from brokerproof.suites.api.amqp10 import (
     RECEIVER,
     SENDER,
@@ -86,11 +86,8 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     )
     if mode == "copy" and later in (sent, []):
         target.record_behaviour("amqp.copy", "keeps" if later else "consumes")
-    target.record_finding(
-        TERMINUS_PROPERTIES,
-        later == (sent if kept else []),
-        f"the link reported {named}, and then {later} could be received",
-    )
+    words = f"the link reported {named}, and then {listed(later)} could be received"
+    target.record_finding(TERMINUS_PROPERTIES, later == (sent if kept else []), words)
 
 
 UNKNOWN = "brokerproof:nobody-has-this"

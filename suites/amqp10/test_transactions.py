@@ -31,7 +31,7 @@ from brokerproof.suites.amqp10.transaction_steps import (
     waiting,
     within,
 )
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, over
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over
 from brokerproof.suites.api.amqp10 import Described, either, frame
 
 DECLARE_ANSWERED = "AMQP10-TXN-01"
@@ -126,7 +126,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,
         early == outside,
-        f"before the discharge {early} could be received, {outside} posted outside",
+        f"before the discharge {listed(early)} could be received, should be {listed(outside)}",
     )
     coordinator.discharge(id, fail)
     expected = outside + ([] if fail else sent)
@@ -134,7 +134,8 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,
         sorted(late) == sorted(expected),
-        f"fail={fail}: {late} can be received, should be {expected}",
+        f"after the {'rollback' if fail else 'commit'} {listed(late)} could be received, should be"
+        f" {listed(expected)}",
     )
     if settled:
         target.record_not_applicable(PROVISIONAL_OUTCOME, "the posts were settled")
@@ -161,7 +162,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     target.record_finding(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         not early,
-        f"before the discharge {early} of the held messages reached another",
+        f"before the discharge another consumer got {listed(early)} of the held messages",
     )
     coordinator.discharge(id, fail)
     if fail:
@@ -169,7 +170,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
         target.record_finding(
             KEPT_ON_ROLLBACK,
             not early,
-            f"after the rollback {early} reached another before the receiver let go",
+            f"after the rollback another consumer got {listed(early)} before the receiver let go",
         )
     for delivery in got:
         if fail or delivery not in retired:
@@ -181,7 +182,8 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     target.record_finding(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         sorted(late) == sorted(expected),
-        f"fail={fail}: {late} arrived, should be {expected}",
+        f"after the {'rollback' if fail else 'commit'} {listed(late)} arrived, should be"
+        f" {listed(expected)}",
     )
 
 
@@ -228,7 +230,7 @@ def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, set
     target.record_finding(
         RETIRED_ON_COMMIT,
         counts == [int(outcome == "failed")] and bool(here) is not barred,
-        f"{outcome} in a transaction: {here} arrived again on its link, and"
+        f"{outcome} in a transaction: {listed(here)} arrived again on its link, and"
         f" {'elsewhere' if barred else 'there'} messages with the delivery-counts {counts}",
     )
 
@@ -272,7 +274,7 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     target.record_finding(
         (DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK),
         sorted(late) == sent,
-        f"after the rollback {late} could be received, should be {sent}",
+        f"after the rollback {listed(late)} could be received, should be {listed(sent)}",
     )
 
 
@@ -331,10 +333,10 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
     target.record_finding(
         judged,
         available == [b"held"],
-        f"after {how} {available} could be received, accepted before: {retire}",
+        f"after {how} {listed(available)} could be received, should be 'held'; accepted: {retire}",
     )
     target.record_finding(
-        judged, not posted, f"after {how} {posted} of the posted messages could be received"
+        judged, not posted, f"received after {how}, of the posted messages: {listed(posted)}"
     )
 
 
@@ -379,11 +381,9 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
             f"{kind}: {observed}; should be {expected}",
         )
         if outcome_frame is not None:
-            target.record_finding(
-                (DECLARE_FAILS, DISCHARGE_FAILS),
-                bool(coordinator.declare()),
-                "a declare after it is answered",
-            )
+            declared = bool(coordinator.declare())
+            words = f"{kind}: a declare after it was {'' if declared else 'not '}answered"
+            target.record_finding((DECLARE_FAILS, DISCHARGE_FAILS), declared, words)
 
 
 @case(SETTLED_DECLARE, needs={"amqp", "amqp-transactions"})
@@ -423,7 +423,9 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         peer.close_socket()
         back = waiting(target, node, 1)
         target.record_finding(
-            RETIRED_ON_COMMIT, back == [b"held"], f"then {back} could be received"
+            RETIRED_ON_COMMIT,
+            back == [b"held"],
+            f"received after an outcome in an unknown transaction: {listed(back)}",
         )
 
 
@@ -460,7 +462,9 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
         peer.close_socket()
         posted = waiting(target, node, 0)
         target.record_finding(
-            POST_INVISIBLE_BEFORE_COMMIT, not posted, f"then {posted} could be received"
+            POST_INVISIBLE_BEFORE_COMMIT,
+            not posted,
+            f"received after a post in an unknown transaction: {listed(posted)}",
         )
 
 
@@ -590,5 +594,5 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
         target.record_finding(
             FAILED_SETTLED_POST,
             b"good" not in available,
-            f"of the failed transaction {available} could be received",
+            f"received of the failed transaction: {listed(available)}",
         )

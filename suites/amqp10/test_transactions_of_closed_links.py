@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
 from brokerproof.suites.amqp10.transaction_steps import OUTCOMES, SEEN_AGAIN, control, within
-from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api import Bench, Target, case, listed, over
 from brokerproof.suites.api.amqp10 import Frame, Node
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queue_model import MEMORY, place_names, places
@@ -112,7 +112,7 @@ def test_outcomes_in_a_transaction_outlive_their_link(
         sorted(received) == expected,
         f"{accepted.count(True)} of {len(sent)} messages were accepted in a transaction, {way} of"
         f" their link, {'rollback' if fail else 'commit'}: the other consumer got"
-        f" {_numbers(received)}, should be {_numbers(expected)}",
+        f" {listed(received)}, should be {listed(expected)}",
     )
 
 
@@ -131,7 +131,3 @@ def _capabilities(attach: Frame) -> Sequence[str]:
     """Return the capabilities of the target in a coordinator's attach: one or several."""
     capabilities = attach.part("target").get("capabilities") or ()
     return [capabilities] if isinstance(capabilities, str) else list(map(str, capabilities))
-
-
-def _numbers(messages: list[bytes]) -> list[int]:
-    return [small_addresses.number_of(message) for message in messages]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.suites.amqp091.steps import ARGUMENTS, CONFIRMS, QUIET
-from brokerproof.suites.api import Bench, case, over, seconds
+from brokerproof.suites.api import Bench, case, listed, over, seconds
 
 CONNECTION_CLOSE_OK = "AMQP091-CLOSE-01"
 PUBLISH_ORDER = "AMQP091-PUB-04"
@@ -45,11 +45,10 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
     target.record_finding(
         PUBLISH_ORDER,
         [body[:3] for body in received] == [body[:3] for body in sent],
-        f"{len(received)} messages arrived",
+        f"{len(received)} of {len(sent)} messages arrived",
     )
-    target.record_finding(
-        BODY_UNCHANGED, received == sent, "the bodies that arrived should be those that were sent"
-    )
+    words = f"of {size} bytes each: {listed(received)} arrived, should be {listed(sent)}"
+    target.record_finding(BODY_UNCHANGED, received == sent, words)
     peer.close(proves=CONNECTION_CLOSE_OK)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.clients.proton_events import Arrived, ProtonEvent, event_named
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
-from brokerproof.suites.api import Bench, Match, case, over
+from brokerproof.suites.api import Bench, Match, case, listed, over
 from brokerproof.suites.api.amqp10 import Node
 
 if TYPE_CHECKING:
@@ -102,12 +102,14 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     peer.close()
     bodies_left = left(target, node, 1)
     target.record_finding(
-        RELEASED_AVAILABLE, b"released" in bodies_left, f"afterwards the queue has {bodies_left}"
+        RELEASED_AVAILABLE,
+        b"released" in bodies_left,
+        f"the queue has {listed(bodies_left)} afterwards",
     )
     target.record_finding(
         ACCEPTED_NOT_RESENT,
         b"accepted" not in bodies_left,
-        f"afterwards the queue has {bodies_left}",
+        f"the queue has {listed(bodies_left)} afterwards",
     )
 
 
@@ -129,7 +131,8 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     target.record_finding(
         BARE_MESSAGE,
         arrived == sent[:-1],
-        f"of {len(sent)} messages {len(arrived)} arrived in order",
+        f"{len(arrived)} of {len(sent) - 1} messages arrived,"
+        f" {'' if arrived == sent[:-1] else 'not '}as they were sent",
     )
     target.advance(QUIET)
     late = [event.name for event in other.inbox if event.name == "message"]
@@ -199,11 +202,13 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,
         posted == (sent if commit else []),
-        f"after {expected_event} the target has {posted}",
+        f"after {expected_event} the target has {listed(posted)}",
     )
     remaining = left(target, back, 0 if commit else count)
     expected = [] if commit else numbered(count)
-    detail = f"after {expected_event} the source has {remaining}, should have {expected}"
+    detail = (
+        f"after {expected_event} the source has {listed(remaining)}, should have {listed(expected)}"
+    )
     target.record_finding(
         RETIRED_ON_COMMIT if commit else KEPT_ON_ROLLBACK, sorted(remaining) == expected, detail
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import NS_PER_MS, Bench, CloseHow, case, ms, over, seconds
+from brokerproof.suites.api import NS_PER_MS, Bench, CloseHow, case, listed, ms, over, seconds
 from brokerproof.suites.api.stomp import MESSAGE, frame
 from brokerproof.suites.clients.stomppy_steps import judge_beats, named, texts
 from brokerproof.suites.steps.queues import (
@@ -168,7 +168,7 @@ def test_it_leaves_in_order(target: Bench, version: str) -> None:
     target.record_finding(
         ORDERLY_DISCONNECT[version],
         received == numbered(10),
-        f"10 messages were sent before DISCONNECT, {received!r} arrived",
+        f"m0 to m9 were sent before DISCONNECT; {listed(received)} arrived",
     )
 
 
@@ -192,7 +192,7 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
     target.require(
         DELIVERED[version],
         bodies(messages) == numbered(5),
-        f"of five messages arrived {bodies(messages)!r}",
+        f"m0 to m4 were sent; {listed(bodies(messages))} arrived",
     )
     names = {message.get("destination") for message in messages}
     target.record_finding(
@@ -233,7 +233,7 @@ def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
     # it to the next one too.
     target.control(
         left[-1:] == [b"after"],
-        f"a message to a queue without consumer should wait for one; {left!r} waited",
+        f"a message to a queue without consumer should wait for one; {listed(left)} waited",
     )
 
 
@@ -336,7 +336,7 @@ def test_in_mode_auto_nothing_comes_again(target: Bench, version: str) -> None:
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 0)
     target.record_finding(
-        MODE_AUTO[version], not left, f"messages of mode auto arrived again: {left!r}"
+        MODE_AUTO[version], not left, f"delivered again after mode auto: {listed(left)}"
     )
 
 
@@ -356,7 +356,7 @@ def test_what_is_not_acknowledged_comes_again(target: Bench, version: str, ack: 
     target.record_finding(
         UNSETTLED_IS_KEPT[version],
         left == numbered(3)[1:],
-        f"m0 of m0, m1, m2 was acknowledged; the next consumer got {left!r}",
+        f"m0 of m0, m1, m2 was acknowledged; the next consumer got {listed(left)}",
     )
 
 
@@ -376,7 +376,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     target.record_finding(
         CUMULATIVE[version],
         left == numbered(5)[last + 1 :],
-        f"m{last} of m0 to m4 was acknowledged; {left!r} was left",
+        f"m{last} of m0 to m4 was acknowledged; the next consumer got {listed(left)}",
     )
 
 
@@ -403,7 +403,7 @@ def test_in_mode_client_individual_an_ack_covers_one(
     target.record_finding(
         INDIVIDUAL_ACK[version],
         held_alone,
-        f"{named(settled)} acknowledged, of m0 to m4; the next consumer got {left!r}",
+        f"of m0 to m4, {named(settled)} acknowledged; the next consumer got {listed(left)}",
     )
 
 
@@ -424,7 +424,7 @@ def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) ->
     target.record_finding(
         INDIVIDUAL_NACK[version],
         held_alone,
-        f"m1 of m0, m1, m2 was refused; of the others {left!r} was left",
+        f"m1 of m0, m1, m2 was refused; of the others the next consumer got {listed(left)}",
     )
 
 
@@ -451,7 +451,7 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
     target.record_finding(
         ATOMIC[version],
         received == numbered(3),
-        f"after COMMIT of three messages arrived {received!r}",
+        f"m0, m1, m2 were committed; {listed(received)} arrived",
     )
     producer.begin(dropped)
     for body in numbered(3, "dropped"):
@@ -462,7 +462,7 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
     target.record_finding(
         ATOMIC[version],
         received == [b"outside"],
-        f"after ABORT of three messages and one outside {received!r} arrived",
+        f"m0, m1, m2 were aborted, and 'outside' was sent; {listed(received)} arrived",
     )
 
 
@@ -501,11 +501,8 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
     peer = target.stomppy("1.2", heart_beat=(period, 0))
     expected = target.negotiated((period, 0))
     target.advance(3 * ms(expected.ttl_ms))
-    target.require(
-        TTL_OF_HEART_BEAT,
-        peer.ended is None,
-        f"while stomp.py beats the connection lives; {peer.instead()}",
-    )
+    words = f"while stomp.py sent heartbeats: {peer.instead()}"
+    target.require(TTL_OF_HEART_BEAT, peer.ended is None, words)
     peer.stop_beating()
     bounds = target.silence_interval(expected.ttl_ms)
     target.wait_until(lambda: peer.ended is not None, ms(period) + bounds[1] + seconds(3))

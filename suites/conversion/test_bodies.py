@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, listed, over
 from brokerproof.suites.api.amqp10 import Delivery, Value, symbol, uint
 from brokerproof.suites.api.stomp import MESSAGE
 from brokerproof.suites.conversion.protocol_pairs import (
@@ -241,7 +241,8 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     target.record_finding(
         (BARE_MESSAGE, STOMP_HEADERS_KEPT),
         received == sent,
-        f"{len(half)} by AMQP and {len(rest)} by STOMP: {received}, sent {sent}",
+        f"{listed(received)} arrived of {len(half)} messages by AMQP and {len(rest)} by STOMP,"
+        f" should be {listed(sent)}",
     )
     kinds = [frame.get("kind") for frame in rest]
     target.record_finding(

@@ -248,7 +248,9 @@ def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
             break
         # They fill the prefetch until their client acknowledges them again.
         client.held, others, kept = kept + client.held, len(client.held), []
-    detail = f"a prefetch of {most} brought {first} messages at first, and {sizes} after {ends}"
+    detail = (
+        f"with a prefetch of {most}, {first} messages arrived at first and {sizes} after {ends}"
+    )
     target.record_finding(rule, filled, detail)
 
 

@@ -108,8 +108,8 @@ def test_any_number_of_deliveries_is_settled_one_by_one(
     got = bodies(collect(target, other, other.receiver(node, credit=count + 10), len(due)))
     times = Counter(got)
     detail = (
-        f"of {count} messages {len(held)} were held, {len(back)} of them released: afterwards"
-        f" {len(got)} arrived"
+        f"{len(held)} of {count} messages were held and {len(back)} of them released; {len(got)}"
+        " arrived afterwards"
     )
     target.record_finding(RELEASED, set(back) <= set(got), detail)
     target.record_finding(KEPT, {*sent} - seen <= set(got), detail)
@@ -237,7 +237,7 @@ def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
         target.record_not_applicable(SESSIONS, f"the broker takes fewer: {peer.instead()}")
         return
     channels = [session.channel for session in unanswered]
-    detail = f"of {len(sessions)} begins {len(channels)} got no answer: on channels {channels[:5]}"
+    detail = f"{len(channels)} of {len(sessions)} begins got no answer: on channels {channels[:5]}"
     target.record_finding(SESSIONS, not channels, detail)
 
 
@@ -261,7 +261,7 @@ def test_any_number_of_links_is_attached(target: Bench, position: int) -> None:
         target.record_not_applicable((LINKS, SETTLES), why)
         return
     names = [link.name for link in links if link.answer is None]
-    detail = f"of {count} attaches {len(names)} got no answer: of links {names[:5]}"
+    detail = f"{len(names)} of {count} attaches got no answer: of links {names[:5]}"
     target.require(LINKS, not names, detail)
     target.wait_until(lambda: links[-1].credit > 0 or is_over(peer), PATIENCE)
     target.control(links[-1].credit > 0, f"the last link has no credit; {peer.instead()}")
@@ -290,7 +290,7 @@ def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, posit
     outcomes = link.session.outcomes
     target.control(outcomes[sent[0]] is not None, "the first message got no outcome")
     without = [delivery for delivery in sent if outcomes[delivery] is None]
-    detail = f"of {count} messages {len(without)} got no outcome, first {without[:5]}"
+    detail = f"{len(without)} of {count} messages got no outcome, first {without[:5]}"
     target.record_finding(SETTLES, not without, f"{detail}; {peer.instead()}")
     reader = target.amqp()
     taking = reader.receiver(node, credit=2 * count, snd_settle_mode=UNSETTLED)
@@ -298,5 +298,5 @@ def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, posit
     told = {id: reply.kind("state") for id, reply in outcomes.items() if reply is not None}
     accepted = [number for number, id in enumerate(sent) if told.get(id) == "accepted"]
     lost = [number for number in accepted if b"%d" % number not in got]
-    detail = f"of {count} messages {len(lost)} were accepted and not delivered, first {lost[:5]}"
+    detail = f"{len(lost)} of {count} messages were accepted and not delivered, first {lost[:5]}"
     target.record_finding(KEPT, not lost, f"{detail}; {reader.instead()}")

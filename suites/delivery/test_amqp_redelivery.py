@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
-from brokerproof.suites.api import Bench, CloseHow, case, over
+from brokerproof.suites.api import Bench, CloseHow, case, listed, over
 
 FAILED_ATTEMPTS = "AMQP10-MSG-09"
 
@@ -91,16 +91,19 @@ def test_what_is_given_back_goes_to_its_place(
         third = target.amqp()
         again = third.receiver(node, credit=len(sent) + 1)
         arrived = bodies(collect(target, third, again, len(expected)))
-    label = f"{', '.join(fates)}{' in ranges' if ranges else ''}, beside {beside} without credit"
+    label = (
+        f"with {', '.join(fates)}{' in ranges' if ranges else ''}, beside {beside} without credit,"
+        f" then {how}"
+    )
     target.record_finding(
         BACK,
         sorted(bodies(received)) == sorted(expected),
-        f"{label}, then {how}: {bodies(received)} arrived again",
+        f"{listed(bodies(received))} arrived again, should be {listed(expected)}; {label}",
     )
     target.record_finding(
         FIFO,
         arrived == expected,
-        f"{label}, then {how}: {arrived} arrived, in this order",
+        f"{listed(arrived)} arrived, in order should be {listed(expected)}; {label}",
     )
     failures = {
         delivery.message.body: delivery.message.fields("header").get("delivery-count", 0)
@@ -108,7 +111,7 @@ def test_what_is_given_back_goes_to_its_place(
     }
     wrong = {body: n for body, n in failures.items() if not _fits(fate.get(body), n)}
     target.record_finding(
-        FAILED_ATTEMPTS, not wrong, f"{label}, then {how}: the delivery-counts are {failures}"
+        FAILED_ATTEMPTS, not wrong, f"the delivery-counts are {failures}; {label}"
     )
 
 

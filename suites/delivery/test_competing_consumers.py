@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import fill
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, RoutingType, case, over
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, RoutingType, case, listed, over
 from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps.queues import (
     QUIET,
@@ -95,8 +95,8 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     received = bodies(collect(target, staying, len(shares[1])))
     settled, orphaned = bodies(shares[0]), bodies(shares[1])
     words = (
-        f"settled {settled!r}, lost with its consumer {orphaned!r}, reached the one that stayed"
-        f" {received!r}"
+        f"one consumer settled {listed(settled)}, another was lost with {listed(orphaned)}; the"
+        f" one that stayed got {listed(received)}"
     )
     target.record_finding(
         ONE_CONSUMER,
@@ -146,7 +146,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         target.record_finding(
             GONE_WHEN_ACKNOWLEDGED,
             not left,
-            f"in mode {ack} five messages were acknowledged; there arrived again {left!r}",
+            f"in mode {ack} five messages were acknowledged; {listed(left)} arrived again",
             expectation=expected_remainder(()),
         )
 
@@ -240,7 +240,7 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     target.record_finding(
         COPY_FOR_EACH,
         everything == [b"before", b"during", b"meanwhile", b"after"],
-        f"who stayed got {everything!r}",
+        f"the subscription that stayed got {listed(everything)}",
         expectation=expected_arrivals(
             staying, everything, [b"before", b"during", b"meanwhile", b"after"]
         ),
@@ -248,13 +248,13 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     target.record_finding(
         COPY_FOR_EACH,
         messages == [b"during"],
-        f"who listened in between got {messages!r}",
+        f"the subscription in between got {listed(messages)}",
         expectation=expected_arrivals(first, messages, [b"during"]),
     )
     target.record_finding(
         ENDS_WITH_CONNECTION,
         later == [b"after"],
-        f"the one that returned got {later!r}",
+        f"the subscription that returned got {listed(later)}",
         expectation=expected_arrivals(second, later, [b"after"]),
     )
 
@@ -289,8 +289,8 @@ def test_all_links_go_on_when_their_session_opens_its_window(
     target.record_finding(
         ONE_CONSUMER,
         shares == [SOME] * links,
-        f"{SOME} messages in each of {links} queues, a window of {window} and then of 1000:"
-        f" {shares} arrived",
+        f"{shares} of {SOME} messages arrived from each of {links} queues, for a window of"
+        f" {window} and then of 1000",
     )
 
 
@@ -320,8 +320,8 @@ def test_all_deep_queues_are_emptied(target: Bench, several: int, size: int, cou
     target.record_finding(
         ONE_CONSUMER,
         all(received == sent for received in arrived),
-        f"{count} messages of {size} bytes in each of {several} queues:"
-        f" {list(map(len, arrived))} arrived",
+        f"{list(map(len, arrived))} of {count} messages of {size} bytes arrived from each of"
+        f" {several} queues",
     )
 
 
@@ -360,5 +360,5 @@ def test_what_comes_back_reaches_who_has_looked_past_it(
     target.record_finding(
         ONE_CONSUMER,
         not lost,
-        f"{held} messages were returned by {back}; the consumer with a selector got {got!r}",
+        f"{held} messages were returned by {back}; the consumer with a selector got {listed(got)}",
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import bodies, collect, granted
-from brokerproof.suites.api import Bench, Target, case, ms, over
+from brokerproof.suites.api import Bench, Target, case, listed, ms, over
 from brokerproof.suites.api.amqp10 import Node, message
 from brokerproof.suites.conversion.protocol_pairs import to_stomp
 from brokerproof.suites.steps import small_addresses
@@ -43,12 +43,9 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
     received = [bytes(delivery.message.body) for delivery in collect(target, consumer, receiver, 3)]
     target.control(
         {b"0", b"2"} <= set(received),
-        f"messages with a ttl of a minute should arrive: {received} arrived; {consumer.instead()}",
+        f"0 and 2 have a ttl of a minute; {listed(received)} arrived; {consumer.instead()}",
     )
-    words = (
-        f"of three messages with ttls of {MINUTE}, {ttl} and {MINUTE} ms,"
-        f" {len(received)} arrived: {received}"
-    )
+    words = f"of 0, 1, 2 with ttls of {MINUTE}, {ttl} and {MINUTE} ms {listed(received)} arrived"
     target.record_finding(ONE_CONSUMER, received == [b"0", b"1", b"2"], words)
 
 
@@ -125,7 +122,8 @@ def _judge_arrivals(
     target.record_finding(
         requirement,
         sorted(arrived) == list(expected),
-        f"{words}: {WAIT} ms later {arrived} arrived, of which {expected} live for a minute",
+        f"{listed(arrived)} arrived {WAIT} ms later, and {listed(expected)} live for a minute;"
+        f" with {words}",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, RoutingType, case, over
+from brokerproof.suites.api import Bench, RoutingType, case, listed, over
 from brokerproof.suites.steps.queues import (
     bodies,
     collect,
@@ -58,21 +58,12 @@ def test_each_producer_keeps_its_order(
     received = bodies(receive(target, consumer, total))
     got = {who: [body for body in received if body.startswith(b"%d/" % who)] for who in sent}
     wrong = [who for who in sent if got[who] != sent[who]]
-    target.record_finding(
-        FIFO,
-        not wrong,
-        f"{total} messages of 3 producers: "
-        + (
-            "all in order"
-            if not wrong
-            else f"producer {wrong[0]} sent {_short(sent, wrong)} and it arrived"
-            f" {_short(got, wrong)}"
-        ),
+    who = (*wrong, 0)[0]
+    numbers = [body.split(b"/")[1] for body in got[who]]
+    words = (
+        f"of {len(sent[who])} messages of producer {who}, {listed(numbers)} arrived, in this order"
     )
-
-
-def _short(runs: dict[int, list[bytes]], which: list[int]) -> str:
-    return ",".join(body.split(b"/")[1].decode() for body in runs[which[0]])
+    target.record_finding(FIFO, not wrong, words)
 
 
 @case(FIFO, needs={"queue-semantics"})
@@ -90,7 +81,9 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
         consumer.ack(message, receipt=True)
     received += bodies(receive(target, consumer, 10))
     expected = numbered(10, "old") + numbered(10, "new")
-    target.record_finding(FIFO, received == expected, f"sent {expected!r}, got {received!r}")
+    target.record_finding(
+        FIFO, received == expected, f"sent {listed(expected)}, got {listed(received)}"
+    )
 
 
 @case(FIFO, needs={"queue-semantics", "transactions"})
@@ -109,7 +102,7 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
     target.record_finding(
         FIFO,
         received == expected,
-        f"the queue should hold {expected!r}, the consumer got {received!r}",
+        f"the consumer got {listed(received)}, should get {listed(expected)}",
         expectation=expected_arrivals(consumer, received, expected),
     )
 
@@ -128,5 +121,5 @@ def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> Non
     target.record_finding(
         FIFO,
         all(received == sent for received in arrived),
-        f"thirty were sent; they arrived as {[len(x) for x in arrived]}",
+        f"m0 to m29 were sent; the subscriptions got {'; '.join(map(listed, arrived))}",
     )

@@ -145,7 +145,7 @@ def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, 
         if where[number] and not target.world.page_files(mark(to, number))
     ]
     target.record_finding(
-        REMOVED, not lost, f"of the messages that are not acknowledged {lost} are in no file"
+        REMOVED, not lost, f"of the unacknowledged messages, {lost} are in no file"
     )
     done = set(taker.take(count))
     target.control(done == set(range(count)), f"{paging.brief(sorted(done))} arrived in all")

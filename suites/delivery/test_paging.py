@@ -184,7 +184,7 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     lost = sorted(set(range(count)) - set(received))
     twice = len(received) - len(set(received))
     detail = (
-        f"of {count} persistent messages {len(lost)} were lost and {twice} doubled;"
+        f"{len(lost)} of {count} persistent messages were lost and {twice} doubled;"
         f" {brief(received)} arrived"
     )
     target.record_finding(KEEPS, not lost and not twice, detail)
@@ -216,7 +216,8 @@ def test_several_producers_keep_their_order_through_pages(target: Bench, produce
     target.record_finding(
         KEEPS,
         by_producer == expected,
-        f"of {per_producer} from each of {producers} arrived {', '.join(map(brief, by_producer))}",
+        f"each of {producers} producers sent {per_producer} messages;"
+        f" {'; '.join(map(brief, by_producer))} arrived",
     )
 
 
@@ -230,13 +231,13 @@ def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> No
         return
     seen = _browsed(target, to, count)
     target.record_finding(
-        BROWSES, seen == list(range(count)), f"of {count} messages a browser saw {brief(seen)}"
+        BROWSES, seen == list(range(count)), f"a browser saw {brief(seen)} of {count} messages"
     )
     received = Taker(target, to).all(count)
     target.record_finding(
         BROWSES,
         received == list(range(count)),
-        f"of {count} messages a consumer got {brief(received)} afterwards",
+        f"a consumer got {brief(received)} of {count} messages afterwards",
     )
 
 
@@ -323,7 +324,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
         target.record_finding(
             NARROW,
             seen == list(range(blue + 1)),
-            f"of {blue + 1} messages a browser saw {brief(seen)}",
+            f"a browser saw {brief(seen)} of {blue + 1} messages",
         )
     others = Taker(target, to, headers={"selector": "colour = 'blue'"}).all(blue)
     target.control(
@@ -354,7 +355,7 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
         target.record_finding(
             LAZY,
             received == list(range(40)),
-            f"of 40 messages eager subscription {number} got {brief(received)}",
+            f"eager subscription {number} got {brief(received)} of 40 messages",
         )
     paging.send(to, producer, range(40, 80))
     state = admin.address(to.name)
@@ -366,13 +367,13 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
         target.record_finding(
             LAZY,
             received == list(range(80)),
-            f"of 80 messages eager subscription {number} got {brief(received)}",
+            f"eager subscription {number} got {brief(received)} of 80 messages",
         )
     received = lazy.all(80)
     target.record_finding(
         KEEPS,
         received == list(range(80)),
-        f"of 80 messages the lazy subscription got {brief(received)}",
+        f"the lazy subscription got {brief(received)} of 80 messages",
     )
 
 
@@ -402,7 +403,8 @@ def test_a_subscription_that_ends_takes_nothing_along(
         return
     before = leaver.take(taken)
     target.control(
-        before == list(range(taken)), f"of {taken} messages the one that ends got {brief(before)}"
+        before == list(range(taken)),
+        f"the subscription that ends got {brief(before)} of {taken} messages",
     )
     if early:
         eager.take(40)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queues import (
     QUIET,
@@ -163,7 +163,7 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
     target.record_finding(
         DEFAULT_ROUTING,
         received == expected,
-        f"{to.name} should bring {expected!r}, it brought {received!r}",
+        f"{listed(received)} arrived from {to.name}, should be {listed(expected)}",
         expectation=expected_arrivals(consumer, received, expected),
     )
 
@@ -242,7 +242,7 @@ def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str,
     target.record_finding(
         PREFIXES,
         received == [b"across"],
-        f"sent to {prefixed.name}, a subscription to {plain.name} got {received!r}",
+        f"sent to {prefixed.name}, a subscription to {plain.name} got {listed(received)}",
         expectation=expected_arrivals(outside, received, [b"across"]),
     )
 
@@ -261,7 +261,7 @@ def test_elsewhere_a_prefix_is_part_of_the_name(target: Bench) -> None:
     target.record_finding(
         PREFIXES,
         received == ([b"whole"], [b"plain"]),
-        f"{whole.name} and {plain.name} got {received!r}",
+        f"{whole.name} got {listed(received[0])}, and {plain.name} {listed(received[1])}",
     )
 
 
@@ -360,7 +360,7 @@ def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
     target.record_finding(
         AUTO_CREATED,
         sorted(received) == numbered(3),
-        f"three were sent before there was a subscription; {received!r} arrived",
+        f"m0, m1, m2 were sent before there was a subscription; {listed(received)} arrived",
         expectation=expected_arrivals(consumer, received, numbered(3), "in any order"),
     )
 
@@ -376,7 +376,7 @@ def test_a_send_to_a_new_topic_is_kept_for_nobody(target: Bench) -> None:
     target.record_finding(
         AUTO_CREATED,
         received == [b"late"],
-        f"the subscriber arrived between two messages and got {received!r}",
+        f"the subscriber arrived between two messages and got {listed(received)}",
         expectation=expected_arrivals(consumer, received, [b"late"]),
     )
 
@@ -423,6 +423,6 @@ def test_all_three_versions_are_spoken(target: Bench) -> None:
         target.record_finding(
             ALL_VERSIONS,
             sorted(received) == expected,
-            f"the client of {name} got {received!r}",
+            f"the client of {name} got {listed(received)}, should get {listed(expected)}",
             expectation=expected_arrivals(peer, received, expected, "in any order"),
         )

@@ -88,7 +88,7 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
     wait_while_frames_come(target, consumer, lambda: consumer.messages_seen >= count)
     lost = {name for name in names if times[name]}
     lost -= {message.body.decode() for message in consumer.take_messages()}
-    detail = f"of {count} confirmed messages {len(lost)} did not arrive, of them {sorted(lost)[:3]}"
+    detail = f"{len(lost)} of {count} confirmed messages did not arrive, first {sorted(lost)[:3]}"
     target.record_finding(ARRIVES[version], not lost, f"{detail}; {consumer.instead()}")
 
 

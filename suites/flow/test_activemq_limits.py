@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, RoutingType, Target, case, over
+from brokerproof.suites.api import Bench, RoutingType, Target, case, listed, over
 from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
@@ -81,7 +81,7 @@ def test_a_message_waits_from_the_very_octet(
     target.record_finding(
         WAITS,
         received == list(range(len(data) + 1)),
-        f"{len(data) + 1} messages were sent, {received} arrived",
+        f"{len(data) + 1} messages were sent; {listed(received)} arrived",
     )
 
 
@@ -116,7 +116,7 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
         target.record_finding(
             WAITS,
             received == list(range(count + 1)),
-            f"{count + 1} messages were sent, {received} arrived",
+            f"{count + 1} messages were sent; {listed(received)} arrived",
         )
         early = [
             later
@@ -145,7 +145,7 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     target.record_finding(
         ONE_BY_ONE,
         received == list(range(count)),
-        f"{count} messages were accepted, {received} arrived on the same session",
+        f"{count} messages were accepted; {listed(received)} arrived on the same session",
     )
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, WAITS))
     producer.waits(waits_on, ONE_BY_ONE, "the other queue is full as before")
@@ -191,7 +191,7 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     target.record_finding(
         WAITS,
         received == expected,
-        f"{count + 1} and {pushed} messages were sent, {received} arrived",
+        f"sent: {count + 1} and {pushed}; arrived: {' and '.join(map(listed, received))}",
     )
 
 
@@ -253,7 +253,7 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     target.record_finding(
         SWITCHED_OFF,
         received == list(range(count)),
-        f"{count} messages were accepted, {received} arrived",
+        f"{count} messages were accepted; {listed(received)} arrived",
     )
 
 
@@ -280,7 +280,7 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
     target.record_finding(
         WAITS,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} arrived",
+        f"{count + 1} messages were sent; {listed(received)} arrived",
     )
 
 
@@ -307,5 +307,7 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
     producer.waits(waiting, FILES, "beside it a queue whose messages wait in memory is full")
     received = CONSUMERS[protocol](target, files).rest(count)
     target.record_finding(
-        FILES, received == list(range(count)), f"{count} messages were accepted, {received} arrived"
+        FILES,
+        received == list(range(count)),
+        f"{count} messages were accepted; {listed(received)} arrived",
     )

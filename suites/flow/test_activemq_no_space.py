@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.activemq_statistics import Statistics
-from brokerproof.suites.api import Bench, Clock, Duration, Target, case, ms, over
+from brokerproof.suites.api import Bench, Clock, Duration, Target, case, listed, ms, over
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -92,7 +92,7 @@ def test_a_send_without_room_fails_at_once(
     target.record_finding(
         AT_ONCE,
         received == list(range(len(data))),
-        f"{len(data)} messages were accepted, {received} arrived",
+        f"{len(data)} messages were accepted; {listed(received)} arrived",
     )
     producer.send(to, again, proves=AT_ONCE)
 
@@ -121,7 +121,7 @@ def test_a_send_without_room_fails_after_the_time(
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count)),
-        f"{count} messages were accepted, {received} arrived",
+        f"{count} messages were accepted; {listed(received)} arrived",
     )
     since, late = target.now(), producer.offer(to, body(count, 20))
     producer.expect(late, "taken", "with room again a message", AFTER_A_WHILE)
@@ -185,7 +185,7 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} arrived",
+        f"{count + 1} messages were sent; {listed(received)} arrived",
     )
 
 
@@ -216,5 +216,5 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count)),
-        f"{count} messages were accepted, {received} arrived",
+        f"{count} messages were accepted; {listed(received)} arrived",
     )

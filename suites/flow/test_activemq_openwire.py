@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, Duration, Target, case, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Target, case, listed, ms, over
 from brokerproof.suites.api.openwire import command
 from brokerproof.suites.steps.producer_flow import (
     PROMPTLY,
@@ -138,7 +138,9 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
         f"messages cost {books.costs}, acknowledged is {books.acks}",
     )
     target.record_finding(
-        WAITS, received == list(range(sent)), f"{sent} messages were sent, {received} arrived"
+        WAITS,
+        received == list(range(sent)),
+        f"{sent} messages were sent; {listed(received)} arrived",
     )
 
 
@@ -175,14 +177,13 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
     target.record_finding(
         ANSWERED,
         received == list(range(counts[0] + 1)),
-        f"{counts[0] + 1} messages were sent, {received} arrived",
+        f"{counts[0] + 1} messages were sent; {listed(received)} arrived",
     )
     still = (
         books.outstanding > 0 if window else later is not None and producer.answer(later) is None
     )
-    target.record_finding(
-        ONE_BY_ONE, still, "room at one queue does not release the producer that waits at the other"
-    )
+    words = f"with room at one queue, the producer at the other {'waits' if still else 'went on'}"
+    target.record_finding(ONE_BY_ONE, still, words)
     StompConsumer(target, second).rest(counts[1] + 1)
     if later is not None:
         producer.expect(later, "taken", "with room at its queue a message", ONE_BY_ONE)
@@ -228,7 +229,7 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
     target.record_finding(
         STALLS,
         received == list(range(count + pushed)),
-        f"{count + pushed} messages were sent, {received} arrived",
+        f"{count + pushed} messages were sent; {listed(received)} arrived",
     )
 
 
@@ -273,7 +274,7 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     target.record_finding(
         AT_ONCE,
         received == list(range(count)),
-        f"{count} messages were accepted, {received} arrived",
+        f"{count} messages were accepted; {listed(received)} arrived",
     )
     producer.send(to, body(count, 20), proves=AT_ONCE)
 
@@ -299,7 +300,7 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
         target.record_finding(
             AFTER_A_WHILE,
             received == list(range(count)),
-            f"{count} messages were accepted, {received} arrived",
+            f"{count} messages were accepted; {listed(received)} arrived",
         )
         return
     target.advance(max(0, wait - early - (target.now() - since)))
@@ -322,7 +323,7 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     target.record_finding(
         AFTER_A_WHILE,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} arrived",
+        f"{count + 1} messages were sent; {listed(received)} arrived",
     )
     producer.peer.expect_nothing(
         for_=2 * early, of=command("ExceptionResponse"), proves=AFTER_A_WHILE, why="it was accepted"

@@ -11,7 +11,7 @@ import itertools
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, listed, over
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -60,7 +60,7 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
     producer.expect(last, "taken", "with room again the last message")
     target.control(
         sorted(received) == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} arrived",
+        f"{count + 1} messages were sent; {listed(received)} arrived",
     )
     detail = (
         f"the queue had {count - waiting - pushed} messages when it was full:"

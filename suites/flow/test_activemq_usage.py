@@ -19,6 +19,7 @@ from brokerproof.suites.api import (
     Duration,
     Where,
     case,
+    listed,
     over,
     seconds,
 )
@@ -138,7 +139,7 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
     target.record_finding(
         WAITS,
         received == list(range(sent[1] + 1)),
-        f"{sent[1] + 1} messages were sent, {received} arrived",
+        f"{sent[1] + 1} messages were sent; {listed(received)} arrived",
     )
 
 
@@ -160,7 +161,7 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     target.record_finding(
         WAITS,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} arrived",
+        f"{count + 1} messages were sent; {listed(received)} arrived",
     )
     StompConsumer(target, beside).rest(1)
 
@@ -179,7 +180,7 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     target.record_finding(
         WAITS,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} arrived",
+        f"{count + 1} messages were sent; {listed(received)} arrived",
     )
     StompConsumer(target, beside).rest(1)
 
@@ -206,7 +207,8 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     producer.expect(waiting, "taken", "with room on disk a message")
     producer.expect(behind, "taken", "with room on disk the messages after them")
     target.control(
-        delivered == list(range(count + 1)), f"{count + 1} messages were sent, {delivered} arrived"
+        delivered == list(range(count + 1)),
+        f"{count + 1} messages were sent; {listed(delivered)} arrived",
     )
     StompConsumer(target, beside).rest(2)
 
@@ -229,7 +231,7 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     target.record_finding(
         TO_THE_DISK,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} arrived",
+        f"{count + 1} messages were sent; {listed(received)} arrived",
     )
 
 
@@ -257,5 +259,5 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     target.record_finding(
         TO_THE_DISK,
         received == list(range(count + 1)),
-        f"{count + 1} messages were sent, {received} arrived",
+        f"{count + 1} messages were sent; {listed(received)} arrived",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, listed, over
 from brokerproof.suites.api.amqp10 import AmqpPeer, Node, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.small_addresses import MESSAGES, SMALLEST, limit_of, threshold_of
@@ -70,7 +70,7 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"{kept} messages were accepted, the queue has {received}",
+        f"{kept} messages were accepted, the queue has {listed(received)}",
     )
     small_addresses.room_again(target, place.address)
     state = small_addresses.send(
@@ -99,13 +99,15 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"with {gap:+d} bytes to the limit {kept} are kept, the queue has {received}",
+        f"with {gap:+d} bytes to the limit {kept} are kept, the queue has {listed(received)}",
     )
     small_addresses.room_again(target, place.address)
     small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
     again = small_addresses.drain_queue(target, place, 1)
     target.record_finding(
-        POLICIES, again == [kept], f"with room again a message is kept; the queue has {again}"
+        POLICIES,
+        again == [kept],
+        f"with room again a message is kept; the queue has {listed(again)}",
     )
 
 
@@ -128,7 +130,7 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
     target.record_finding(
         POLICIES,
         received == list(range(count)),
-        f"{count} messages were accepted, the queue has {received}",
+        f"{count} messages were accepted, the queue has {listed(received)}",
     )
     small_addresses.room_again(target, place.address)
     state = small_addresses.send(
@@ -230,7 +232,7 @@ def test_the_threshold_rejects_above_its_very_octet(
     target.record_finding(
         REFUSED,
         received == list(range(kept)),
-        f"{kept} messages were accepted, the queue has {received}",
+        f"{kept} messages were accepted, the queue has {listed(received)}",
     )
 
 
@@ -298,7 +300,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
         target.record_finding(
             THREE,
             received == [9],
-            f"after one was acknowledged another was sent, {received} arrived",
+            f"after one was acknowledged another was sent, {listed(received)} arrived",
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.artemis_management import Admin
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, either, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, either, listed, over
 from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect
@@ -109,7 +109,7 @@ def test_fail_refuses_from_the_very_octet(
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"{held} bytes were there before; the queue has {received}",
+        f"{held} bytes were there before; the queue has {listed(received)}",
     )
     small_addresses.room_again(target, to.name)
     target.stomp().publish(to, small_addresses.body(0, 2), proves=POLICIES)
@@ -140,7 +140,7 @@ def test_drop_loses_from_the_very_octet(
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"{held} bytes were there before; the queue has {received}",
+        f"{held} bytes were there before; the queue has {listed(received)}",
     )
 
 
@@ -165,7 +165,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
     target.record_finding(
         THREE,
         received == list(range(MESSAGES)),
-        f"{MESSAGES} SENDs were accepted, the queue has {received}",
+        f"{MESSAGES} SENDs were accepted, the queue has {listed(received)}",
     )
 
 
@@ -201,7 +201,9 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
         )
     received = small_addresses.drain_queue(target, small_addresses.same(to), MESSAGES)
     target.record_finding(
-        POLICIES, received == list(range(MESSAGES)), f"the queue has {received} after the {end}"
+        POLICIES,
+        received == list(range(MESSAGES)),
+        f"the queue has {listed(received)} after the {end}",
     )
 
 

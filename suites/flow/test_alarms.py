@@ -16,7 +16,15 @@ from brokerproof.suites.amqp091.steps import (
     fill,
     queue_of,
 )
-from brokerproof.suites.api import PATIENCE, Bench, Duration, HeartBeatReceived, case, seconds
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    Duration,
+    HeartBeatReceived,
+    case,
+    listed,
+    seconds,
+)
 from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
@@ -80,16 +88,14 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         target.record_finding(
             (BLOCKED_ON_MEMORY, BLOCKED_AT_ONCE),
             b"held" not in left and b"deaf" not in left,
-            f"under the alarm {left} could be received",
+            f"under the alarm {listed(left)} could be received",
         )
     finally:
         target.clear_alarm("memory")
     publisher.expect(UNBLOCKED, proves=(NOTIFIED, SET_AT_RUNTIME))
-    target.record_finding(
-        NOTIFIED,
-        deaf.take(UNBLOCKED) is None,
-        "a client without connection.blocked should get no connection.unblocked",
-    )
+    told = "no" if deaf.take(UNBLOCKED) is None else "a"
+    words = f"a client that does not understand connection.blocked got {told} connection.unblocked"
+    target.record_finding(NOTIFIED, told == "no", words)
     more = bodies(arrive(both, 1))  # its acknowledgement counts now, and it has room for one
     target.record_finding(
         MIXED_CONNECTION,
@@ -102,21 +108,19 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(
         (BLOCKED_ON_MEMORY, SET_AT_RUNTIME),
         all_of_it,
-        f"after the alarm {received} could be received, should be the blocked messages",
+        f"after the alarm {listed(received)} could be received, should be the four blocked",
     )
     publisher.publish(b"after", queue)
     publisher.settle()
-    target.record_finding(
-        BLOCKED_ON_MEMORY,
-        bodies(drained(owner, queue)) == [b"after"],
-        "after the alarm messages should pass as before",
-    )
+    passed = bodies(drained(owner, queue))
+    words = f"after the alarm 'after' was sent; {listed(passed)} arrived"
+    target.record_finding(BLOCKED_ON_MEMORY, passed == [b"after"], words)
     beating.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=OTHERS_GO_ON)
     last = bodies(arrive(both, 1))
     target.record_finding(
         MIXED_CONNECTION,
         last in ([b"before"], []),
-        f"after the alarm the mixed connection got {last}",
+        f"after the alarm the mixed connection got {listed(last)}",
     )
 
     target.raise_alarm("disk")
@@ -126,19 +130,15 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         target.record_finding(
             NOTIFIED, answer["reason"] == "low on disk", f"the reason is {answer['reason']!r}"
         )
-        target.record_finding(
-            BLOCKED_ON_DISK,
-            owner.count(queue) == 0,
-            "under the alarm no message should pass",
-        )
+        count = owner.count(queue)
+        words = f"under the alarm {count} messages reached the queue"
+        target.record_finding(BLOCKED_ON_DISK, count == 0, words)
     finally:
         target.clear_alarm("disk")
     publisher.expect(UNBLOCKED, proves=(NOTIFIED, BLOCKED_ON_DISK))
-    target.record_finding(
-        BLOCKED_ON_DISK,
-        eventually(owner, lambda: owner.count(queue) == 1),
-        "after the alarm the message should be there",
-    )
+    arrived = eventually(owner, lambda: owner.count(queue) == 1)
+    words = f"after the alarm the queue has {owner.count(queue)} messages; one was blocked"
+    target.record_finding(BLOCKED_ON_DISK, arrived, words)
     owner.call("queue.delete", {"queue": queue})
 
 
@@ -151,9 +151,8 @@ def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> 
         consumer.ack(consumer.delivery(proves=proves)["delivery-tag"])
     consumer.call("basic.cancel", {"consumer-tag": tag}, proves=proves)
     queue_of(consumer)
-    target.record_finding(
-        proves, consumer.ended is None, "a connection that only consumes should go on"
-    )
+    words = f"a connection that only consumes: {consumer.instead()}"
+    target.record_finding(proves, consumer.ended is None, words)
 
 
 def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from brokerproof.harness.protocols.amqp10.endpoint_state import Session
 from brokerproof.suites.amqp091.steps import QUIET
 from brokerproof.suites.amqp10.steps import bodies, collect, granted, numbered
-from brokerproof.suites.api import PATIENCE, Bench, case
+from brokerproof.suites.api import PATIENCE, Bench, case, listed
 from brokerproof.suites.api.amqp10 import AmqpPeer, Link
 from brokerproof.suites.flow.test_alarms_stomp import (
     BLOCKED_ON_DISK,
@@ -60,7 +60,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         received = collect(target, consumer, inlet, 1)
         target.control(
             bodies(received) == [b"before"],
-            f"before the alarm {bodies(received)} arrived, should be what was sent",
+            f"'before' was sent before the alarm; {listed(bodies(received))} arrived",
         )
         expected, sent = numbered(3), []
         with short_of(target, resource):
@@ -85,11 +85,8 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             consumer.disposition(received[0])
             scratch = consumer.receiver(node)
             consumer.detach(scratch, proves=CONNECTION_BLOCKED)
-            target.record_finding(
-                CONNECTION_BLOCKED,
-                consumer.ended is None,
-                "a connection that only consumes should go on",
-            )
+            words = f"a connection that only consumes: {consumer.instead()}"
+            target.record_finding(CONNECTION_BLOCKED, consumer.ended is None, words)
         granted(target, publisher, link, len(expected) - len(sent))
         target.record_finding(
             proves,
@@ -104,7 +101,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         target.record_finding(
             proves,
             bodies(delivered) == expected,
-            f"after the alarm {bodies(delivered)} arrived, should be all, in order",
+            f"after the alarm {listed(bodies(delivered))} arrived, should be {listed(expected)}",
         )
         for delivery in delivered:
             consumer.disposition(delivery)

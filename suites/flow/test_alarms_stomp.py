@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 
 from brokerproof.suites.amqp091.steps import QUIET
-from brokerproof.suites.api import PATIENCE, Bench, Duration, HeartBeatReceived, case, seconds
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    Duration,
+    HeartBeatReceived,
+    case,
+    listed,
+    seconds,
+)
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import bodies, collect, receive
 
@@ -71,7 +79,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         received = collect(target, consumer, 1)
         target.control(
             bodies(received) == [b"before"],
-            f"before the alarm {bodies(received)} arrived, should be what was sent",
+            f"'before' was sent before the alarm; {listed(bodies(received))} arrived",
         )
         with short_of(target, resource):
             first = offered(publisher, to, b"first")
@@ -81,35 +89,28 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
                 frame("RECEIPT", {"receipt-id": receipts[0]}), within=QUIET * 2
             )
             held = second is None and publisher.ended is None
-            instead = "it was confirmed" if second is not None else publisher.instead()
+            instead = "was confirmed" if second else f"was not confirmed; {publisher.instead()}"
             target.record_finding(
                 (proves, CONNECTION_BLOCKED),
                 held,
-                f"short of {resource}: a second SEND should wait, {instead}",
+                f"short of {resource}, a second SEND {instead}",
             )
             if not held:
                 for message in (*received, *collect(target, consumer, 3)):
                     consumer.ack(message, receipt=True)
                 continue
             consumer.ack(received[0], receipt=True)
-            target.record_finding(
-                CONNECTION_BLOCKED,
-                consumer.ended is None,
-                "a pure consumer should go on",
-            )
+            words = f"a connection that only consumes: {consumer.instead()}"
+            target.record_finding(CONNECTION_BLOCKED, consumer.ended is None, words)
             received = receive(target, consumer, 2, within=QUIET * 2)
             target.record_finding(
                 proves,
                 bodies(received) in ([], [b"first"]),
-                f"short of {resource}: {bodies(received)} arrived,"
-                " should be no more than the first SEND of the connection",
+                f"short of {resource}: {listed(bodies(received))} arrived, at most 'first' should",
             )
             idle.settle()
-            target.record_finding(
-                CONNECTION_BLOCKED,
-                idle.ended is None,
-                "a client that sends no message should go on",
-            )
+            words = f"a client that sends no message: {idle.instead()}"
+            target.record_finding(CONNECTION_BLOCKED, idle.ended is None, words)
         if early is None:
             confirmed(publisher, first, proves)
         for receipt in receipts:
@@ -118,7 +119,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         target.record_finding(
             proves,
             sorted(delivered) == [b"0", b"1", b"first"],
-            f"after the alarm {delivered} arrived, should be first, 0 and 1",
+            f"after the alarm {listed(delivered)} arrived, should be 'first', 0 and 1",
         )
         for message in (*received, *more):
             consumer.ack(message, receipt=True)
@@ -183,12 +184,9 @@ def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> 
         held = (
             publisher.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET * 3) is None
         )
-        target.record_finding(
-            BLOCKED_ON_DISK,
-            held,
-            "memory is not short any more and the disk still is: the second SEND was confirmed,"
-            " should wait",
-        )
+        answer = "was not confirmed" if held else "was confirmed"
+        words = f"with memory free again and the disk still short, the second SEND {answer}"
+        target.record_finding(BLOCKED_ON_DISK, held, words)
         if not held:
             return
     confirmed(publisher, receipt, BLOCKED_ON_MEMORY)

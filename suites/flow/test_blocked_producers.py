@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect, granted
-from brokerproof.suites.api import PATIENCE, Bench, Match, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Match, case, listed, over
 from brokerproof.suites.api.amqp10 import AmqpPeer, Frame, Link, Node, either, ending, frame
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.small_addresses import MULTICAST, SMALLEST, limit_of
@@ -115,7 +115,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     target.record_finding(
         BLOCKS,
         received == crowd.expected(),
-        f"by producer {crowd.sent} were accepted, {received} arrived",
+        f"accepted by producer: {crowd.sent}; arrived: {'; '.join(map(listed, received))}",
     )
     target.wait_until(lambda: all(crowd.credit()), PATIENCE)
     left = crowd.credit()
@@ -164,7 +164,7 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
     target.record_finding(
         BLOCKS,
         received == crowd.expected(),
-        f"by producer {crowd.sent} were accepted, {received} arrived",
+        f"accepted by producer: {crowd.sent}; arrived: {'; '.join(map(listed, received))}",
     )
 
 
@@ -195,7 +195,9 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
     got = collect(target, peer, taking, sent, quiet=0)
     received = [small_addresses.number_of(delivery.message.body) for delivery in got]
     target.require(
-        BLOCKS, received == list(range(sent)), f"{sent} messages were accepted, {received} arrived"
+        BLOCKS,
+        received == list(range(sent)),
+        f"{sent} messages were accepted; {listed(received)} arrived",
     )
     for delivery in got:
         peer.disposition(delivery)
@@ -233,7 +235,7 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
         target.require(
             ONE_COPY,
             received == list(range(together)),
-            f"{together} were accepted, subscription {number} got {received}",
+            f"{together} were accepted, subscription {number} got {listed(received)}",
         )
         for delivery in got:
             consumer.disposition(delivery)
@@ -330,8 +332,8 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
         target.record_finding(
             OVERDRAWN,
             answered(),
-            f"of {len(sent)} messages"
-            f" {sum(not outcomes[delivery_id] for delivery_id in sent)} are open",
+            f"{sum(not outcomes[delivery_id] for delivery_id in sent)} of {len(sent)} messages"
+            " have no outcome",
         )
     accepted = [
         count
@@ -342,5 +344,7 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
     lost = [number for number in accepted if number not in numbers]
     fine = not lost and numbers == sorted(set(numbers))
     target.record_finding(
-        OVERDRAWN, fine, f"{accepted} of {len(sent)} were accepted, {numbers} arrived"
+        OVERDRAWN,
+        fine,
+        f"{accepted} of {len(sent)} messages were accepted; {listed(numbers)} arrived",
     )

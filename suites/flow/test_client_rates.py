@@ -23,7 +23,7 @@ from brokerproof.harness.clients.rate_and_window_clients import (
 )
 from brokerproof.harness.oracles import rates
 from brokerproof.suites.amqp10 import steps
-from brokerproof.suites.api import NS_PER_S, PATIENCE, Bench, Duration, case, ms, over
+from brokerproof.suites.api import NS_PER_S, PATIENCE, Bench, Duration, case, listed, ms, over
 from brokerproof.suites.api.amqp10 import Node
 from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps.queues import bodies as bodies_of
@@ -250,7 +250,7 @@ def test_a_producer_with_a_rate_gets_rid_of_everything(
     target.record_finding(
         PRODUCES,
         received == sent,
-        f"of {count} messages sent at {rate} a second, {received[:30]} arrived",
+        f"{listed(received)} arrived of {count} messages sent at {rate} a second",
     )
 
 
@@ -273,7 +273,7 @@ def test_a_sender_with_a_rate_gets_rid_of_everything(
     target.record_finding(
         PRODUCES,
         received == sent,
-        f"of {count} messages sent at {rate} a second, {received[:30]} arrived",
+        f"{listed(received)} arrived of {count} messages sent at {rate} a second",
     )
 
 

@@ -149,7 +149,9 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
     if expected.ttl_ms > LONGEST_JUDGED_MS:
         target.advance(seconds(86_400))
         target.record_finding(
-            rules, peer.ended is None, f"a day of silence under a TTL of {expected.ttl_ms} ms"
+            rules,
+            peer.ended is None,
+            f"a day of silence under a TTL of {expected.ttl_ms} ms: {peer.instead()}",
         )
     else:
         judge_silence(target, peer, rules, expected.ttl_ms)

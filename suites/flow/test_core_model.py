@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import core_credit
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Clock, Target, case, ms, over
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    Clock,
+    Target,
+    case,
+    listed,
+    ms,
+    over,
+)
 from brokerproof.suites.api.core import CorePeer, Packet, delivery
 from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.core import CORE, number_of, queue, sized
@@ -372,7 +382,7 @@ class Run:
             got.append(number_of(packet))
         got += map(number_of, heir.all_delivered())
         left = self.model.waiting
-        detail = f"in the end {left} are left, and {got} arrived"
+        detail = f"in the end {listed(got)} arrived, should be {listed(left)}"
         self.target.record_finding((EACH_ONCE, BACK), set(left) <= set(got), detail)
         self.target.record_finding(GONE, set(got) <= set(left), detail)
         self.target.record_finding(FIFO, got == sorted(got), detail)

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, Match, case, over
+from brokerproof.suites.api import Bench, Match, case, listed, over
 from brokerproof.suites.api.core import Packet
 from brokerproof.suites.steps.core import CORE, numbers, publish, queue, take
 
@@ -72,6 +72,6 @@ def test_a_refused_acknowledgement_settles_nothing(
         heir.credit(-1)
         due = [1, 2] if acknowledged else [0, 1, 2]
         got = sorted(numbers(take(target, heir, len(due))))
-        detail = f"{words}; {due} are not acknowledged, and {got} arrived"
+        detail = f"{words}; {listed(got)} arrived, should be {listed(due)}"
         target.record_finding(BACK, set(due) <= set(got), detail)
         target.record_finding(GONE, set(got) <= set(due), detail)

@@ -97,7 +97,7 @@ def test_pings_keep_a_connection_alive(target: Bench) -> None:
     for _ in range(7):
         target.advance(ms(ttl_ms // 3))
         peer.ping(ttl_ms)
-    detail = f"a connection with a ping every {ttl_ms // 3} ms and a TTL of {ttl_ms} ms was closed"
+    detail = f"a ping every {ttl_ms // 3} ms with a TTL of {ttl_ms} ms: {peer.instead()}"
     target.record_finding(KEPT, peer.ended is None, detail, uncertain=peer.overdue(ms(ttl_ms)))
     if peer.ended is None:
         peer.settle()
@@ -113,8 +113,6 @@ def test_a_ttl_of_minus_one_is_for_ever(target: Bench) -> None:
     peer.ping(500)
     peer.ping(-1)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
-    target.record_finding(
-        NEVER, peer.ended is None, "a connection with a TTL of -1 was closed for being silent"
-    )
+    target.record_finding(NEVER, peer.ended is None, f"silent with a TTL of -1: {peer.instead()}")
     if peer.ended is None:
         peer.settle()

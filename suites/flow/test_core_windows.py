@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import core_credit
-from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api import Bench, Target, case, listed, over
 from brokerproof.suites.api.core import CorePeer, Packet
 from brokerproof.suites.steps.core import (
     CORE,
@@ -87,9 +87,8 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
     costs = [sized(name, number, cost).cost for number, cost in enumerate(plan.costs)]
     publish(peer, name, plan.costs)
     peer.create_consumer(name)
-    target.record_finding(
-        BOUND, not peer.all_delivered(), "a consumer without credit was delivered something"
-    )
+    early = numbers(peer.all_delivered())
+    target.record_finding(BOUND, not early, f"a consumer without credit got {listed(early)}")
     balance, received = 0, 0
     for messages, over_by in plan.steps:
         # As much as it takes for the last of so many to end just there; at least 1, since 0 means
@@ -128,14 +127,12 @@ def test_without_a_bound_everything_comes(target: Bench) -> None:
     peer.create_consumer(name)
     peer.credit(-1)
     got = numbers(take(target, peer, 30))
-    target.record_finding(
-        BOUND, got == list(range(30)), f"without a bound 30 messages wait, {got} arrived"
-    )
+    words = f"without a bound 30 messages wait; {listed(got)} arrived"
+    target.record_finding(BOUND, got == list(range(30)), words)
     publish(peer, name, [5000] * 30)
     got = numbers(take(target, peer, 30))
-    target.record_finding(
-        BOUND, got == list(range(30)), f"without a bound 30 messages were sent, {got} arrived"
-    )
+    words = f"without a bound 30 messages were sent; {listed(got)} arrived"
+    target.record_finding(BOUND, got == list(range(30)), words)
 
 
 @case(BOUND, needs={CORE})
@@ -146,16 +143,15 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     name = queue(target, peer)
     window = Window(peer, name, 0)
     publish(peer, name, [300] * 3)
-    target.record_finding(
-        BOUND, not peer.all_delivered(), "no consumer waited, and a message arrived"
-    )
+    early = numbers(peer.all_delivered())
+    target.record_finding(BOUND, not early, f"before a consumer waited it got {listed(early)}")
     for number in (0, 1, 2):
         window.wants()
         got = take(target, peer, 1)
         target.record_finding(
             BOUND,
             numbers(got) == [number],
-            f"a consumer waited, {numbers(got)} arrived and {number} is next",
+            f"a consumer waited and got {listed(numbers(got))}; {number} is next",
         )
         for delivery in got:
             window.consumed(delivery)
@@ -163,14 +159,12 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     peer.credit(0)
     peer.flush()
     publish(peer, name, [300])
-    target.record_finding(
-        BOUND, not peer.all_delivered(), "no consumer waited any more, and a message arrived"
-    )
+    late = numbers(peer.all_delivered())
+    target.record_finding(BOUND, not late, f"after it stopped waiting it got {listed(late)}")
     window.wants()
     got = take(target, peer, 1)
-    target.record_finding(
-        BOUND, numbers(got) == [0], f"a consumer waited again, {numbers(got)} arrived"
-    )
+    words = f"a consumer waited again and got {listed(numbers(got))}; 0 is next"
+    target.record_finding(BOUND, numbers(got) == [0], words)
     judge_trace(target, peer, core_credit.consumers)
 
 
@@ -204,7 +198,7 @@ def test_a_window_is_never_overrun_and_never_dries_up(
     target.record_finding(
         BOUND,
         numbers(received) == list(range(25)),
-        f"25 messages were sent, {numbers(received)} arrived",
+        f"25 messages were sent; {listed(numbers(received))} arrived",
     )
     judge_trace(target, peer, core_credit.consumers)
 
@@ -229,11 +223,13 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
         for delivery in got:
             ahead.consumed(delivery)
         received += numbers(got)
-    detail = f"the slow consumer holds {held} of {count}, the other got {received}"
-    target.record_finding(NOTHING_WAITS, held == [0] and received == list(range(1, count)), detail)
-    target.record_finding(
-        NOTHING_WAITS, not slow.all_delivered(), "the slow consumer was delivered a second message"
+    detail = (
+        f"the slow consumer holds {listed(held)} of {count} messages; the other got"
+        f" {listed(received)}"
     )
+    target.record_finding(NOTHING_WAITS, held == [0] and received == list(range(1, count)), detail)
+    more = numbers(slow.all_delivered())
+    target.record_finding(NOTHING_WAITS, not more, f"the slow consumer also got {listed(more)}")
 
 
 @case(IN_TURN, needs={CORE})
@@ -255,8 +251,8 @@ def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
         ahead.consumed(one)
     more = fast.all_delivered()
     detail = (
-        f"of {4 * window} messages {stranded} lie with the slow consumer, the other got"
-        f" {numbers([*received, *more])}"
+        f"the slow consumer holds {listed(stranded)} of {4 * window} messages; the other got"
+        f" {listed(numbers([*received, *more]))}"
     )
     in_turn = len(stranded) == window and all(
         right - left == 2 for left, right in itertools.pairwise(stranded)
@@ -294,7 +290,7 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
     for _ in range(2):
         got = shares(target, course)
         target.record_finding(
-            SAME_COURSE, got == expected, f"asked in the order {course} the consumers got {got}"
+            SAME_COURSE, got == expected, f"the consumers got {got}, asked in the order {course}"
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET
-from brokerproof.suites.api import RECONFIGURABLE, Bench, Target, Where, case, over
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Target, Where, case, listed, over
 from brokerproof.suites.steps import small_addresses
 
 POLICIES = "ARTEMIS-PAGING-8"
@@ -166,5 +166,8 @@ def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> 
         if not refused and not (full and model.policy == "DROP"):
             kept.append(number)
     received = small_addresses.drain_queue(target, place, len(kept))
-    detail = f"{where.overrides}: of {MOST} messages {kept} are due, {received} arrived"
+    detail = (
+        f"{listed(received)} of {MOST} messages arrived, should be {listed(kept)}; with"
+        f" {where.overrides}"
+    )
     target.record_finding(judged, received == kept, detail)

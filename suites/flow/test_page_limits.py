@@ -92,7 +92,7 @@ def limited(
         target.record_finding(
             requirement,
             states[-1] == "rejected",
-            f"of {len(states)} messages the last was {states[-1]}",
+            f"the last of {len(states)} messages was {states[-1]}",
         )
         bounded(target, requirement, "messages accepted before one was refused", count, bounds)
         received = small_addresses.drain_queue(target, place, count)

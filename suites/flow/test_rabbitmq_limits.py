@@ -7,7 +7,7 @@ from __future__ import annotations
 from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API, ManagementPeer
 from brokerproof.harness.model.broker_io import ResourcesRead
 from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, fill, queue_of
-from brokerproof.suites.api import Bench, case
+from brokerproof.suites.api import Bench, case, listed
 from brokerproof.suites.api.amqp091 import method
 
 NO_CAP = "RABBITMQ-FLOW-mem-4"
@@ -70,27 +70,24 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         target.record_finding(
             NO_CAP,
             owner.count(queue) == 20,
-            f"of 20 messages {owner.count(queue)} are left above the mark",
+            f"{owner.count(queue)} of 20 messages are left above the mark",
         )
         received = bodies(drained(owner, queue))
         target.record_finding(
             NO_CAP,
             received == [b"%d" % at for at in range(20)],
-            f"above the mark {received} could be received, should be all",
+            f"above the mark {listed(received)} could be received, should be 0 to 19",
         )
-        target.record_finding(
-            NO_CAP,
-            fresh.ended is None and owner.ended is None,
-            "connections that publish nothing should stay",
-        )
+        words = f"two connections that publish nothing: {fresh.instead()}; {owner.instead()}"
+        target.record_finding(NO_CAP, fresh.ended is None and owner.ended is None, words)
     finally:
         target.set_limits(memory=0.9)
     publisher.expect(UNBLOCKED, proves=SET_AT_RUNTIME)
-    target.record_finding(
-        SET_AT_RUNTIME,
-        eventually(owner, lambda: owner.count(queue) == 1),
-        "the blocked messages should be there",
+    arrived = eventually(owner, lambda: owner.count(queue) == 1)
+    words = (
+        f"with the mark raised again the queue has {owner.count(queue)} messages; one was blocked"
     )
+    target.record_finding(SET_AT_RUNTIME, arrived, words)
 
 
 @case(DISK_LIMIT, needs={"alarms"})
@@ -105,11 +102,9 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
     try:
         publisher.publish(b"passes", queue)
         publisher.settle()
-        target.record_finding(
-            DISK_LIMIT,
-            owner.count(queue) == 1,
-            "with a limit of a millionth of the memory the message should pass",
-        )
+        count = owner.count(queue)
+        words = f"with a limit of a millionth of the memory {count} of 1 messages reached the queue"
+        target.record_finding(DISK_LIMIT, count == 1, words)
         target.set_limits(disk=1_000_000.0)
         publisher.publish(b"held", queue)
         answer = publisher.expect(BLOCKED, proves=DISK_LIMIT)

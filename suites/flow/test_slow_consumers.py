@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import collect as collect_deliveries
 from brokerproof.suites.amqp10.steps import fill, numbered
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.queues import QUIET, bodies, publish_all, receive
 from brokerproof.suites.steps.queues import numbered as numbers
@@ -83,7 +83,7 @@ def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
         for delivery in collect_deliveries(target, fast, other, count - credit)
     ]
     expected = [body for body in numbered(count) if body not in held]
-    detail = f"{credit} credit held {held} of {count}, the other receiver got {received}"
+    detail = f"{credit} credit held {listed(held)} of {count}, the other got {listed(received)}"
     complete = sorted(received) == sorted(expected)
     target.record_finding(NOTHING_WAITS, len(held) == credit and complete, detail)
 
@@ -101,7 +101,10 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     publish_all(target.stomp(), queue, sent)
     kept = bodies(receive(target, slow, window))
     received = everything_but(target, fast, window)
-    detail = f"of {len(sent)} messages the slow consumer keeps {kept}, the other got {received}"
+    detail = (
+        f"the slow consumer keeps {listed(kept)} of {len(sent)} messages; the other got"
+        f" {listed(received)}"
+    )
     halves = (
         len(kept) == len(received) == window and sorted([*kept, *received], key=sent.index) == sent
     )
@@ -115,7 +118,7 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     target.record_finding(
         IN_TURN,
         sorted(back) == sorted(kept),
-        f"the slow consumer has left, and the other got {back} of {kept}",
+        f"after the slow consumer left, the other got {listed(back)} of {listed(kept)}",
     )
 
 

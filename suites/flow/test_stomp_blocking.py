@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.flow.test_address_full_stomp import GAPS, corners, filled, fillings
 from brokerproof.suites.steps import small_addresses
@@ -56,7 +56,9 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
     ]
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.record_finding(
-        UNBLOCKS, received == list(range(count + 1)), f"{count + 1} were sent, {received} arrived"
+        UNBLOCKS,
+        received == list(range(count + 1)),
+        f"{count + 1} were sent, {listed(received)} arrived",
     )
 
 
@@ -126,7 +128,9 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     for receipt in (first, second):
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.record_finding(
-        UNBLOCKS, received == list(range(count + 2)), f"{count + 2} were sent, {received} arrived"
+        UNBLOCKS,
+        received == list(range(count + 2)),
+        f"{count + 2} were sent, {listed(received)} arrived",
     )
 
 

@@ -17,7 +17,7 @@ from itertools import chain
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles.window import WindowAccount
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, ms, over
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps import hindrances, small_addresses, stalls
 from brokerproof.suites.steps.queue_model import (
@@ -354,7 +354,7 @@ class Run:
         self.target.wait_until(lambda: heir.messages_seen >= len(left), PATIENCE)
         self.target.advance(STOPPED)
         got = [number_of(message) for message in heir.take_messages()]
-        detail = f"in the end {left} are left, and {got} arrived"
+        detail = f"in the end {listed(got)} arrived, should be {listed(left)}"
         self.target.record_finding(GONE, set(got) <= set(left), detail)
         for number in left:
             kept = self.spared_by.get(number, EACH_ONCE)

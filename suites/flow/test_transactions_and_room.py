@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.suites.amqp10 import transaction_steps
 from brokerproof.suites.amqp10.steps import granted
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.core import CorePeer, delivery
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.flow.test_stomp_blocking import consumer, offer
@@ -213,7 +213,7 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
         small_addresses.number_of(body) for body in bodies(collect(target, reader, len(due)))
     ]
     stops(reader)
-    detail = f"after the end ({plan.end}) {sorted(numbers)} arrived, should be {sorted(due)}"
+    detail = f"after {plan.end} {listed(sorted(numbers))} arrived, should be {listed(sorted(due))}"
     target.record_finding(BLOCKS, sorted(numbers) == sorted(due), detail)
     if full and committed:
         producer.expect(confirmed, proves=UNBLOCKS)

@@ -17,7 +17,7 @@ from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.harness.protocols.amqp10.codec import fields_of, name_of
 from brokerproof.suites.amqp10 import transaction_steps
 from brokerproof.suites.amqp10.steps import collect, granted
-from brokerproof.suites.api import Bench, Match, Target, case, either, over
+from brokerproof.suites.api import Bench, Match, Target, case, either, listed, over
 from brokerproof.suites.api.amqp10 import Frame, Node
 from brokerproof.suites.api.core import Packet
 from brokerproof.suites.api.stomp import ERROR, Destination, frame
@@ -227,7 +227,7 @@ def test_the_policy_counts_however_a_message_comes(
     if kind == DROP and 0 < len(received) < count:
         kept = kept[: len(received)]
     names = ", ".join(name for name, _ in senders)
-    detail = f"full, {kind}, then {names}: {kept} are due, {received} arrived"
+    detail = f"full, {kind}, then {names}: {listed(received)} arrived, should be {listed(kept)}"
     as_sent = sorted(received) == kept and not any(
         # What nobody confirmed may be overtaken by what another connection sent after it.
         later < earlier and later not in unconfirmed

@@ -95,7 +95,7 @@ def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> No
         target.record_finding(
             MESSAGE_PULL,
             number_of(dispatched) == number,
-            f"pull {number} brought {dispatched.brief()}",
+            f"pull {number} returned {dispatched.brief()}",
         )
         peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="one was pulled, and arrived")
         peer.ack(dispatched)

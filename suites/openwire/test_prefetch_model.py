@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import DELIVERED, INDIVIDUAL, POISON
-from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, listed, ms, over
 from brokerproof.suites.api.openwire import OpenWirePeer, Structure, dispatch, queue
 from brokerproof.suites.openwire.steps import COMMIT, OPENWIRE, begin, number_of, transact
 from brokerproof.suites.steps import hindrances, stalls
@@ -397,7 +397,7 @@ class Run:
         self.target.wait_until(lambda: here() >= len(left), PATIENCE)
         self.target.advance(STOPPED)
         got = sorted(map(number_of, heir.dispatched(consumer_id)))
-        detail = f"in the end {left} are left, and {got} arrived"
+        detail = f"in the end {listed(got)} arrived, should be {listed(left)}"
         for number in set(got) - set(left):
             self.target.record_finding(self.settled_by.get(number, LIMIT), False, detail)
         for number in left:

@@ -88,7 +88,7 @@ def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, 
     target.record_finding(
         ACKS_FOR_WINDOWS_ONLY, not others, f"besides ProducerAcks {others} arrived"
     )
-    target.record_finding(PRODUCER_ACKS, peer.ended is None, "the connection ended")
+    target.record_finding(PRODUCER_ACKS, peer.ended is None, f"afterwards {peer.instead()}")
 
 
 @case(ACKS_FOR_WINDOWS_ONLY, needs={OPENWIRE})

@@ -12,7 +12,7 @@ from brokerproof.harness.protocols.openwire.raw_peer import (
     STANDARD,
     answer,
 )
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, listed, over
 from brokerproof.suites.api.openwire import OpenWirePeer, Structure
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue, number_of, publish, take
 
@@ -103,5 +103,5 @@ def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind:
     heir = target.openwire()
     got = sorted(map(number_of, take(target, heir, len(rest), heir.open_consumer(place))))
     target.record_finding(
-        proves, got == rest, f"{words}: {rest} were unacknowledged, {got} arrived"
+        proves, got == rest, f"{words}: {listed(got)} arrived, should be {listed(rest)}"
     )

@@ -128,10 +128,8 @@ def test_signs_of_life_keep_a_connection(target: Bench) -> None:
     for _ in range(8):
         target.advance(ms(duration_ms // 3))
         peer.keep_alive()
-    detail = (
-        f"a connection with a KeepAliveInfo every {duration_ms // 3} ms and a duration of"
-        f" {duration_ms} ms was closed"
-    )
+    every = duration_ms // 3
+    detail = f"a KeepAliveInfo every {every} ms, a duration of {duration_ms} ms: {peer.instead()}"
     overdue = peer.overdue(ms(duration_ms))
     target.record_finding(KEEPALIVE_KEEPS, peer.ended is None, detail, uncertain=overdue)
     if peer.ended is None:
@@ -146,16 +144,10 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
     peer = watched(target, 0, 0)
     peer.keep_alive(response=True)
     answered = target.wait_until(lambda: bool(peer.beats), seconds(5))
-    target.record_finding(
-        KEEPALIVE_KEEPS,
-        answered,
-        "a KeepAliveInfo that asked for one was not answered within 5000 ms",
-    )
-    target.record_finding(
-        KEEPALIVE_KEEPS,
-        not any(keepalive["responseRequired"] for keepalive in peer.beats),
-        "the answer asks for an answer",
-    )
+    words = f"{len(peer.beats)} KeepAliveInfo answered one with responseRequired within 5000 ms"
+    target.record_finding(KEEPALIVE_KEEPS, answered, words)
+    asks = any(keepalive["responseRequired"] for keepalive in peer.beats)
+    target.record_finding(KEEPALIVE_KEEPS, not asks, f"the answer has responseRequired {asks}")
 
 
 def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
@@ -216,7 +208,7 @@ def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> 
     target.record_finding(
         ZERO_DISABLES,
         peer.ended is None,
-        f"a connection with a duration of {duration_ms} was closed for being silent",
+        f"silent with a duration of {duration_ms}: {peer.instead()}",
     )
     target.record_finding(
         ZERO_DISABLES,

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL
-from brokerproof.suites.api import Bench, CloseHow, case, over
+from brokerproof.suites.api import Bench, CloseHow, case, listed, over
 from brokerproof.suites.api.openwire import Structure
 from brokerproof.suites.openwire.steps import (
     COMMIT,
@@ -67,13 +67,13 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
         arrived = take(target, peer, 0, consumer)
         # One that is acknowledged alone has its successor at once (release 6.3.1).
         early = numbers(arrived if not each else []) + numbers(take(target, other, 0, watcher))
-        target.record_finding(COUNTS, not early, f"{words}: before its end {early} arrived")
+        target.record_finding(COUNTS, not early, f"{words}: before its end {listed(early)} arrived")
         held += arrived
         if end == "loss":
             break
         transact(peer, transaction, ENDS[end])
         got = numbers(take(target, other, int(end == "commit"), watcher))
-        detail = f"{words}: after its {end} {got} arrived elsewhere"
+        detail = f"{words}: after its {end} {listed(got)} arrived elsewhere"
         target.record_finding(COUNTS, got == [number] * (end == "commit"), detail)
         if end == "commit":
             left = [message for message in left if message not in numbers(done)]
@@ -84,7 +84,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
     peer.close_socket(CloseHow.RESET)
     heir = target.openwire()
     rest = numbers(take(target, heir, len(left), heir.open_consumer(place)))
-    detail = f"{units}, then a loss: {left} are not acknowledged, {rest} arrived"
+    detail = f"{units}, then a loss: {listed(rest)} arrived, should be {listed(left)}"
     target.record_finding(COUNTS, sorted(rest) == left, detail)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brokerproof.suites.amqp091.steps import ARGUMENTS, EXCEPTION, arrive, queue_of
-from brokerproof.suites.api import Bench
+from brokerproof.suites.api import Bench, listed
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
 from brokerproof.suites.steps.combinations import Row, Table
 
@@ -84,11 +84,11 @@ class Play:
             pass
         surplus = [delivery.body for delivery in arrive(self.peer, 0, channel=CONSUMER)]
         once = not surplus and sorted(self.arrived) == sorted(set(self.arrived))
-        detail = f"{self.words}: {self.arrived} arrived, and then {surplus}"
+        detail = f"{listed(self.arrived)} arrived, and then {listed(surplus)}; with {self.words}"
         self.target.record_finding(self.sentences.arrives, once, detail)
         if self.row[NEIGHBOUR] is not None:
             got = len(arrive(self.peer, MESSAGES, channel=OTHER))
-            detail = f"{self.words}: the other consumer got {got} of {MESSAGES} messages"
+            detail = f"the other consumer got {got} of {MESSAGES} messages; with {self.words}"
             self.target.record_finding(self.sentences.arrives, got == MESSAGES, detail)
         if self.row[EXCLUSIVE] is not None:
             self._judge_rival()
@@ -140,8 +140,8 @@ class Play:
         deliveries: list[Method] = arrive(self.peer, should, channel=CONSUMER)
         self.arrived += [delivery.body for delivery in deliveries]
         detail = (
-            f"{self.words}: {len(deliveries)} messages arrived without an acknowledgement,"
-            f" {should} were due ({self.peer.instead()})"
+            f"{len(deliveries)} messages arrived without an acknowledgement, should be {should}"
+            f" ({self.peer.instead()}); with {self.words}"
         )
         if not self.no_ack:
             self.target.record_finding(self.sentences.limit, len(deliveries) <= self.limit, detail)

@@ -13,7 +13,7 @@ from typing import Any
 
 from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.suites.amqp10.steps import bodies, collect, granted
-from brokerproof.suites.api import Bench, FrameReceived, RoutingType
+from brokerproof.suites.api import Bench, FrameReceived, RoutingType, listed
 from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Described, Link, string, symbol
 from brokerproof.suites.steps.combinations import Row, Table, excluding
 
@@ -109,7 +109,7 @@ class Play:
             self._judge_surplus(link)
         if neighbour is not None:
             got = len(collect(self.target, self.peer, neighbour, MESSAGES))
-            detail = f"{self.words}: the other link got {got} of {MESSAGES} messages"
+            detail = f"the other link got {got} of {MESSAGES} messages; with {self.words}"
             self.target.record_finding(self.sentences.arrives, got == MESSAGES, detail)
         self._judge_frames()
         if left <= 0 and self.row[PLACE] == QUEUE:
@@ -176,15 +176,15 @@ class Play:
         deliveries = collect(self.target, self.peer, link, should)
         self.arrived += map(_number_of, deliveries)
         detail = (
-            f"{self.words}: for a credit of {credit} {len(deliveries)} deliveries arrived, of which"
-            f" {should} were due ({self.peer.instead()})"
+            f"{len(deliveries)} deliveries arrived for a credit of {credit}, should be {should}"
+            f" ({self.peer.instead()}); with {self.words}"
         )
         if self.sentences.credit is not None:
             self.target.record_finding(self.sentences.credit, len(deliveries) <= credit, detail)
         self._judge_settlement(link, deliveries)
         if self.sentences.selects is not None and self.row.get(SELECTOR) is not None:
             wrong = sorted(set(self.arrived) - set(self.due))
-            told = f"{self.words}: {wrong} arrived, which the filter does not select"
+            told = f"not selected by the filter, but arrived: {listed(wrong)}; with {self.words}"
             self.target.record_finding(self.sentences.selects, not wrong, told)
         self.target.record_finding(self.sentences.arrives, len(deliveries) >= should, detail)
         return bool(deliveries)
@@ -193,7 +193,7 @@ class Play:
         assert link.answer is not None
         agreed = link.answer.get("snd-settle-mode", MODES["mixed"])
         settled = [delivery.settled for delivery in deliveries]
-        detail = f"{self.words}: agreed on snd-settle-mode {agreed}, settled: {settled}"
+        detail = f"agreed on snd-settle-mode {agreed}, settled: {settled}; with {self.words}"
         if agreed == MODES["settled"] and self.sentences.settled is not None:
             self.target.record_finding(self.sentences.settled, all(settled), detail)
         if agreed == MODES["unsettled"] and self.sentences.unsettled is not None:
@@ -207,7 +207,7 @@ class Play:
         self.peer.flow(link, link_credit=10)
         self.peer.settle()
         self.arrived += map(_number_of, collect(self.target, self.peer, link, 0))
-        detail = f"{self.words}: {self.due} are due, and {self.arrived} arrived"
+        detail = f"{listed(self.arrived)} arrived, should be {listed(self.due)}; with {self.words}"
         once = sorted(self.arrived) == self.due
         self.target.record_finding(self.sentences.arrives, once, detail)
 
@@ -218,7 +218,7 @@ class Play:
         due = [number for number in range(MESSAGES) if copies or number not in self.due]
         heir = self.peer.receiver(self.node, credit=100)
         left = [*map(_number_of, collect(self.target, self.peer, heir, len(due)))]
-        detail = f"{self.words}: the link left {left}, should leave {due}"
+        detail = f"left in the queue: {listed(left)}, should be {listed(due)}; with {self.words}"
         self.target.record_finding(self.sentences.arrives, set(due) <= set(left), detail)
         if self.sentences.gone is not None:
             self.target.record_finding(self.sentences.gone, left == due, detail)
@@ -231,7 +231,7 @@ class Play:
             for event in self.target.events
             if isinstance(event, FrameReceived) and event.conn == self.peer.conn
         ]
-        detail = f"{self.words}: the largest of {len(sizes)} frames has {max(sizes)} bytes"
+        detail = f"the largest of {len(sizes)} frames has {max(sizes)} bytes; with {self.words}"
         self.target.record_finding(self.sentences.fits, max(sizes) <= SMALLEST_FRAME, detail)
 
 

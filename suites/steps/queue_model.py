@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Target
+from brokerproof.suites.api import Target, listed
 
 IN_VIRTUAL_TIME = "reconfigurable"
 """A capability of the reference broker alone. A real broker returns the messages of a lost
@@ -83,9 +83,9 @@ class QueueModel:
         numbers = sorted(number for arrived in arrivals for number in arrived)
         due = sorted([*self.waiting, *numbers])
         if numbers != due[: len(numbers)]:
-            return f"the oldest of {due} are due, and {numbers} arrived"
+            return f"{listed(numbers)} arrived, and the oldest were {listed(due)}"
         if any(arrived != sorted(arrived) for arrived in arrivals):
-            return f"consumers got {arrivals}, not in order"
+            return f"consumers got {'; '.join(map(listed, arrivals))}: not in order"
         return ""
 
     def take(self, numbers: Iterable[int]) -> None:

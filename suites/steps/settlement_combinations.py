@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from brokerproof.suites.api import Bench, CloseHow, seconds
+from brokerproof.suites.api import Bench, CloseHow, listed, seconds
 from brokerproof.suites.api.stomp import Frame, StompPeer
 from brokerproof.suites.steps.combinations import Row, Table
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
@@ -146,7 +146,8 @@ class Scene:
         has_effect = not self.within or self.row[END] == COMMIT
         count = len(rest) if has_effect else len(self.sent)
         left = set(left_in(self.target, self.queue, self.version, count))
-        words = f"{self.words}: {sorted(taken)!r} were settled, {sorted(left)!r} are left"
+        facts = f"settled: {listed(sorted(taken))}; left in the queue: {listed(sorted(left))}"
+        words = f"{facts}; with {self.words}"
         record(self._keeps(), rest <= left, words)
         if not has_effect:
             is_back = taken <= left
@@ -156,7 +157,7 @@ class Scene:
                 record(self._ends(), is_back, words)
         elif self.command == "NACK":
             alike = all(len(taken & found) in (0, len(taken)) for found in (self.again, left))
-            told = f"{words}, at once arrived again: {sorted(self.again)!r}"
+            told = f"{facts}; arrived again: {listed(sorted(self.again))}; with {self.words}"
             record(REFUSED_TOGETHER[self.version], alike, told)
         else:
             if "nack" not in self.target.capabilities and self.version in REFUSED_TOGETHER:
@@ -169,13 +170,14 @@ class Scene:
                 record(earlier, not taken & left, words)
         if self.row[BESIDE] == OTHER:
             beside = left_in(self.target, self.other, self.version, 1)
-            record(KEPT[self.version], beside == [b"beside"], f"{words}, and beside: {beside!r}")
+            words = f"{facts}; left in the other queue: {listed(beside)}; with {self.words}"
+            record(KEPT[self.version], beside == [b"beside"], words)
 
     def judge_result(self) -> None:
         """Judge the messages sent to the second queue."""
         commits = self.row[END] == COMMIT
         result = left_in(self.target, self.result, self.version, 1 + commits)
-        words = f"{self.words}: the second queue has {result!r}"
+        words = f"left in the second queue: {listed(result)}; with {self.words}"
         record = self.target.record_finding
         record(ARRIVES[self.version], result.count(b"waits") == 1, words)
         record(SENDS[self.version], b"refused" not in result, words)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from brokerproof.harness.oracles.window import WindowAccount
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, listed
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.combinations import Row, Table, excluding
 from brokerproof.suites.steps.queues import QUIET, left_in
@@ -240,7 +240,7 @@ class Play:
             seen = [item for item in self.peer.inbox if item.command == "MESSAGE"]
             early = [number for number in map(number_of, seen) if number < MESSAGES]
             if self.sentences.commits is not None:
-                detail = f"{self.words}: before the COMMIT {early} of {MESSAGES} messages arrived"
+                detail = f"{listed(early)} of {MESSAGES} arrived before COMMIT; with {self.words}"
                 self.target.record_finding(self.sentences.commits, not early, detail)
             self.producer.request("COMMIT", {"transaction": transaction})
 
@@ -276,7 +276,7 @@ class Play:
                 subscription.window.held.clear()
             elif subscription is self.first and (judged := self._window_sentence()) is not None:
                 held = len(subscription.held)
-                detail = f"{self.words}: {number} arrived beside {held} that are not acknowledged"
+                detail = f"{number} arrived beside {held} not acknowledged; with {self.words}"
                 self.target.record_finding(judged, allowed, detail)
             if subscription.mode != AUTO:
                 subscription.held.append(message)
@@ -299,9 +299,9 @@ class Play:
                 else "it"
             )
             detail = (
-                f"{self.words}: {whose} got {len(subscription.arrived)} of"
-                f" {len(subscription.due)} messages, {len(subscription.held)} are not acknowledged,"
-                f" and {missing} do not arrive ({self.peer.instead()})"
+                f"{whose} got {len(subscription.arrived)} of {len(subscription.due)} messages,"
+                f" {len(subscription.held)} are not acknowledged, and {listed(missing)} do not"
+                f" arrive ({self.peer.instead()}); with {self.words}"
             )
             self.target.record_finding(self._stall_sentence(subscription), False, detail)
             return False
@@ -322,7 +322,10 @@ class Play:
         if not self._collect(self.second):
             return
         sentence = self._stall_sentence(self.second)
-        detail = f"{self.words}: all {MESSAGES} messages of the other subscription arrived"
+        arrived = len(self.second.arrived)
+        detail = (
+            f"{arrived} of {MESSAGES} messages of the other subscription arrived; with {self.words}"
+        )
         self.target.record_finding(sentence, self.second.has_all, detail)
 
     def _acknowledge(self) -> None:
@@ -341,7 +344,7 @@ class Play:
         self._take()
         got, due = self.first.arrived, self.first.due
         surplus = set(got) - set(due)
-        detail = f"{self.words}: {due} are due, and {got} arrived"
+        detail = f"{listed(got)} arrived, should be {listed(due)}; with {self.words}"
         record = self.target.record_finding
         once = len(got) == len(set(got))
         record(self.sentences.arrives, once and set(got) >= set(due), detail)
@@ -361,5 +364,5 @@ class Play:
         version = self.row.get(VERSION) or "1.2"
         bodies = left_in(self.target, self.first.to, version, len(due))
         left = [int(body.partition(b" ")[0]) for body in bodies]
-        detail = f"{self.words}: the subscription left {left}, should leave {due}"
+        detail = f"left in the queue: {listed(left)}, should be {listed(due)}; with {self.words}"
         self.target.record_finding(self.sentences.arrives, left == due, detail)

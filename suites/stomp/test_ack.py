@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, RoutingType, case, over
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, RoutingType, case, listed, over
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     collect,
@@ -66,7 +66,7 @@ def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: s
     target.record_finding(
         ACK_HEADERS[version],
         not again,
-        f"an acknowledged message arrived again: {again!r}",
+        f"after its ACK {listed(again)} arrived again",
         expectation=expected_remainder(()),
     )
 
@@ -99,7 +99,8 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
             target.record_finding(
                 KEPT_WITHOUT_ACK[version],
                 second.body in left,
-                f"an ACK with {words}, then the connection ended: of [b'm1'] {left!r} was left",
+                f"an ACK with {words}, then the connection ended: the next consumer got"
+                f" {listed(left)}, should be m1",
             )
 
 
@@ -119,8 +120,8 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
         target.record_finding(
             "STOMP11-READING-HEADER-01",
             left == [b"held"],
-            f"an ACK without its subscription, then the connection ended: of [b'held'] {left!r}"
-            " was left",
+            "an ACK without its subscription, then the connection ended: the next consumer got"
+            f" {listed(left)}, should be 'held'",
             expectation=expected_remainder([b"held"]),
         )
 
@@ -148,7 +149,8 @@ def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: s
     target.record_finding(
         KEPT_WITHOUT_ACK[version],
         left == [[b"own"], [b"theirs"]],
-        f"an ACK for another connection's message left {left[0]!r} and {left[1]!r}",
+        f"an ACK for another connection's message: {listed(left[0])} remained in the sender's queue"
+        f" and {listed(left[1])} in the other's",
     )
 
 
@@ -205,7 +207,7 @@ def test_an_ack_behind_unsubscribe_is_refused_or_settles(
         target.record_behaviour("stomp.ack-behind-unsubscribe", effect)
     words = (
         f"an ACK after UNSUBSCRIBE{f' and a SUBSCRIBE in mode {again}' if again else ''}:"
-        f" {'confirmed' if confirmed else 'refused'}, {left!r} is left"
+        f" {'confirmed' if confirmed else 'refused'}; {listed(left)} remained in the queue"
     )
     target.record_finding(ONLY_PROCESSED[version], not (confirmed and vain), words)
     others = set(numbered(2)) <= set(left)
@@ -236,7 +238,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     consumer.request("ACK", consumer.naming(messages[last]), proves=CUMULATIVE[version])
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, count - last - 1)
-    words = f"of {count} messages number {last} was acknowledged, the next consumer got {left!r}"
+    words = f"m{last} of {count} messages was acknowledged; the next consumer got {listed(left)}"
     target.control(
         sent[last] not in left, f"acknowledged messages should not be redelivered: {words}"
     )
@@ -272,12 +274,14 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
     if scope and not left_two:
         target.record_behaviour("stomp.scope-of-ack", scope)
     target.record_finding(
-        CUMULATIVE[version], not left_two, f"the acknowledged subscription left {left_two!r}"
+        CUMULATIVE[version],
+        not left_two,
+        f"{listed(left_two)} remained in the queue of the acknowledged subscription",
     )
     target.record_finding(
         UNSETTLED_IS_KEPT[version],
         sorted(left_one) == numbered(3, "one"),
-        f"the other subscription left {left_one!r}",
+        f"{listed(left_one)} remained in the queue of the other subscription",
     )
 
 
@@ -324,8 +328,8 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
     rest = [body for body, take in zip(sent, taken, strict=True) if not take]
     left = left_in(target, queue, version, len(rest))
     words = (
-        f"acknowledged {[message.body for message in chosen]!r} of {len(sent)},"
-        f" the next consumer got {left!r}"
+        f"of {len(sent)} messages, acknowledged: {listed(one.body for one in chosen)};"
+        f" the next consumer got {listed(left)}"
     )
     covered_one = set(rest) <= set(left)
     if covered_one or unsettled_comes_back(target, version, "client-individual"):
@@ -358,5 +362,7 @@ def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
     if words != "neither":
         target.record_behaviour("stomp.ack-of-1.0", words)
     target.record_finding(
-        ACK_SCOPE_OPEN, words != "neither", f"ACK in 1.0 is {words}: the next consumer got {left!r}"
+        ACK_SCOPE_OPEN,
+        words != "neither",
+        f"ACK in 1.0 is {words}: the next consumer got {listed(left)}",
     )

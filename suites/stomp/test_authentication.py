@@ -88,11 +88,9 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
         target.record_finding(
             REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, f"{how}: {seen}"
         )
-    target.record_finding(
-        REFUSED_WITH_ERROR[version],
-        peer.take(CONNECTED) is None,
-        "no CONNECTED follows the refusal",
-    )
+    late = peer.take(CONNECTED)
+    words = f"{how}: after the answer {late.brief() if late else 'no CONNECTED'} arrived"
+    target.record_finding(REFUSED_WITH_ERROR[version], late is None, words)
     bystander.check()
 
 
@@ -140,7 +138,7 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
     target.record_finding(
         MAY_REFUSE[version],
         seen.refused and not smuggled,
-        f"{seen}; of its messages arrived {smuggled or 'nothing'}",
+        f"{seen}; {smuggled or 'none'} of its messages arrived",
     )
     target.record_finding(
         REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, str(seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokerproof.suites.api import Bench, case
+from brokerproof.suites.api import Bench, case, listed
 from brokerproof.suites.api.stomp import ERROR, frame
 from brokerproof.suites.steps.queues import (
     QUIET,
@@ -74,6 +74,6 @@ def test_disconnect_needs_no_header(target: Bench, version: str) -> None:
     target.record_finding(
         BARE_DISCONNECT[version],
         left == [b"held"],
-        f"after DISCONNECT the next consumer of the queue got {left!r}",
+        f"after DISCONNECT the next consumer of the queue got {listed(left)}",
         expectation=expected_arrivals(after, left, [b"held"]),
     )

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp.codec import header_list
-from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, over
+from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, listed, over
 from brokerproof.suites.api.stomp import Destination, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
@@ -143,7 +143,7 @@ def test_a_durable_subscription_outlives_its_connection(
     target.record_finding(
         OUTLIVES_BY_VERSION[version],
         delivered == expected,
-        f"after {how} the subscription kept {delivered!r}, should {expected!r}",
+        f"after {how} the subscription kept {listed(delivered)}, should keep {listed(expected)}",
     )
     delete(target, who, ["s"])
 
@@ -171,7 +171,7 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
     target.record_finding(
         OUTLIVES,
         received == [b"now"],
-        f"a subscription without a name got {received!r} when it returned",
+        f"a subscription without a name got {listed(received)} when it returned",
         expectation=expected_arrivals(again, received, [b"now"]),
     )
     for who, name in subscriptions:
@@ -179,7 +179,7 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
         target.record_finding(
             OUTLIVES,
             delivered == numbered(3),
-            f"client-id:{who} {NAME}:{name} kept {delivered!r} of three messages",
+            f"client-id:{who} {NAME}:{name} kept {listed(delivered)} of m0, m1, m2",
         )
     delete(target, one, ["s", "t"])
     delete(target, other, ["s"])
@@ -231,7 +231,7 @@ def test_unsubscribe_with_the_name_deletes_it(
     publish_all(producer, topic, numbered(2, "between"))
     received = kept(target, who, topic, {header: "s"}, spoken)
     target.record_finding(
-        DELETED, not received, f"a subscription that was deleted kept {received!r}"
+        DELETED, not received, f"a subscription that was deleted kept {listed(received)}"
     )
     delete(target, who, ["s"])
 
@@ -252,13 +252,13 @@ def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
     target.record_finding(
         OUTLIVES,
         received == numbered(3),
-        f"after UNSUBSCRIBE without the name it kept {received!r} of three messages",
+        f"after UNSUBSCRIBE without the name it kept {listed(received)} of m0, m1, m2",
     )
     delete(target, who, ["s"])
     publish_all(producer, topic, numbered(3))
     received = kept(target, who, topic, {NAME: "s"})
     target.record_finding(
-        DELETED, not received, f"after UNSUBSCRIBE with the name it kept {received!r}"
+        DELETED, not received, f"after UNSUBSCRIBE with the name it kept {listed(received)}"
     )
     delete(target, who, ["s"])
 
@@ -354,7 +354,7 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
     target.record_finding(
         QUEUE,
         received == sent,
-        f"{sent!r} were sent before there was a subscription; the subscription kept {received!r}",
+        f"{listed(sent)} were sent before the subscription existed; it kept {listed(received)}",
     )
 
 
@@ -391,7 +391,8 @@ def test_a_refused_frame_leaves_durable_subscriptions_as_they_were(
         names.add("new")
         due = {"kept": numbered(3), "new": []}
         left = {name: kept(target, who, topic, {NAME: name}, count=len(due[name])) for name in due}
-        detail = f"{which} was refused, and the subscriptions have {left!r}"
+        shares = "; ".join(f"{name} {listed(kept_)}" for name, kept_ in left.items())
+        detail = f"{which} was refused, and the subscriptions have: {shares}"
         target.record_finding(OUTLIVES, left == due, detail)
     else:
         target.record_not_applicable(OUTLIVES, f"{which} was confirmed")
@@ -424,8 +425,8 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
     target.record_finding(
         OUTLIVES,
         sorted(received) == numbered(6),
-        f"a second consumer was {'accepted' if shared else 'refused'}; six messages arrived as"
-        f" {sorted(received)!r}",
+        f"a second consumer was {'accepted' if shared else 'refused'}; m0 to m5 were sent,"
+        f" {listed(sorted(received))} arrived",
     )
 
 
@@ -465,7 +466,7 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
         target.record_finding(
             SERVED,
             received == [b"m"],
-            f"{words}; what was sent to {other.name} arrived as {received!r}",
+            f"{words}; what was sent to {other.name} arrived as {listed(received)}",
             expectation=expected_arrivals(again, received, [b"m"]),
         )
         target.record_not_applicable(REFUSED_WITH_ERROR, f"{words}: nothing failed")
@@ -502,7 +503,7 @@ def test_disconnect_frees_a_durable_subscription_at_once(
         target.record_finding(
             (FREED_BY_DISCONNECT, OUTLIVES),
             received == numbered(held),
-            f"on connection {turn + 1} arrived {received!r}, held were {held}",
+            f"{listed(received)} arrived on connection {turn + 1}; {held} were held",
             expectation=expected_arrivals(peer, received, numbered(held)),
         )
         peer.request("DISCONNECT")
@@ -559,4 +560,6 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
     second = {b"red": "keeps-the-first", b"blue": "takes-the-second"}.get(b"".join(got[1:]))
     if second:
         target.record_behaviour("stomp.durable-with-another-selector", second)
-    target.record_finding(SELECTED, got == [b"red", b"blue"], f"red and then blue selected {got!r}")
+    target.record_finding(
+        SELECTED, got == [b"red", b"blue"], f"red and then blue selected {listed(got)}"
+    )

@@ -122,7 +122,7 @@ def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
     target.record_finding(
         MAY_SEND_ERROR[version],
         bool(received),
-        f"of {len(MISTAKES) + 1} mistakes {len(received)} got an ERROR: {', '.join(received)}",
+        f"{len(received)} of {len(MISTAKES) + 1} mistakes got an ERROR: {', '.join(received)}",
     )
 
 

@@ -127,7 +127,9 @@ def test_any_header_text_survives_from_send_to_message(
     )
     line = raw_line(key, text, version)
     written = b"\n" + line + b"\n" in raw.replace(b"\r\n", b"\n")
-    target.record_finding(ESCAPED[version], written, f"MESSAGE should have the line {line!r}")
+    target.record_finding(
+        ESCAPED[version], written, f"MESSAGE {'has' if written else 'lacks'} the line {line!r}"
+    )
 
 
 def _fate_of(name: str, value: str, received: str | None) -> str:

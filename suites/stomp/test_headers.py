@@ -173,7 +173,7 @@ def test_a_header_name_in_other_case_is_another_header(target: Bench, version: s
     )
     lost = [name for name, value in other if message.get(name) != value]
     target.record_finding(
-        NAMES_HAVE_CASE[version], not lost, f"of the headers in capitals MESSAGE lacks {lost}"
+        NAMES_HAVE_CASE[version], not lost, f"MESSAGE lacks {lost} of the headers in capitals"
     )
     producer.settle()
     producer.expect_nothing(

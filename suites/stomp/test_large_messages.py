@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, over
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, over
 from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
@@ -122,7 +122,7 @@ def test_a_large_body_comes_whole(
     target.record_finding(
         LARGE,
         received[1:] == [b"small"],
-        f"{what}: after it {[body[:20] for body in received[1:]]!r} arrived",
+        f"{what}: after it {listed(received[1:])} arrived",
     )
 
 
@@ -187,7 +187,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
     last.publish(queue, b"small")
     left = [body[:20] for body in bodies(collect(target, last, 1))]
     target.record_finding(
-        LARGE, left == [b"small"], f"after its ACK the next consumer got {left!r}"
+        LARGE, left == [b"small"], f"after its ACK the next consumer got {listed(left)}"
     )
 
 

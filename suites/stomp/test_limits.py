@@ -71,7 +71,7 @@ def look_for(
 
 def _judge_headers(target: Bench, version: str, message: Frame, count: int) -> None:
     missing = [number for number in range(count) if message.get(f"x-{number}") is None]
-    detail = f"of {count} headers {len(missing)} are missing: {missing[:3]}"
+    detail = f"{len(missing)} of {count} headers are missing: {missing[:3]}"
     target.record_finding(ALL_PASSED_ON[version], not missing, detail)
 
 

@@ -75,8 +75,8 @@ def judge_unbent(
     target.record_finding(
         proves,
         harmless,
-        f"{line!r} was published as x-word {word!r}, between x-before {around[0]!r} and x-behind"
-        f" {around[1]!r}",
+        f"the header line {line!r} was delivered as x-word:{word!r}; its neighbours became"
+        f" x-before:{around[0]!r} and x-behind:{around[1]!r}",
     )
 
 

@@ -108,7 +108,7 @@ def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> Non
     target.record_finding(
         UNIQUE_MESSAGE_ID[version],
         not repeated,
-        f"of 60 messages {len(set(ids))} ids; repeated: {repeated!r}",
+        f"60 messages have {len(set(ids))} different ids; repeated: {repeated!r}",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, CloseHow, case, over
+from brokerproof.suites.api import Bench, CloseHow, case, listed, over
 from brokerproof.suites.steps.queues import (
     QUIET,
     expected_remainder,
@@ -87,7 +87,8 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
             target.record_finding(
                 KEPT_WITHOUT_ACK[version],
                 left == [b"held"],
-                f"a NACK with {words}, then the connection ended: of [b'held'] {left!r} was left",
+                f"a NACK with {words}, then the connection ended: the next consumer got"
+                f" {listed(left)}, should be 'held'",
                 expectation=expected_remainder([b"held"]),
             )
 
@@ -118,5 +119,5 @@ def test_in_mode_client_individual_a_nack_covers_one_message(
         INDIVIDUAL_NACK[version],
         covered_one,
         f"number {which} of {count} was refused and number {first} acknowledged, the next consumer"
-        f" got {left!r}",
+        f" got {listed(left)}",
     )

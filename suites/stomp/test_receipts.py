@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp.codec import HeaderList, encode
-from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, ms, over
+from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, listed, ms, over
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     QUIET,
@@ -136,7 +136,8 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
     target.record_finding(
         ANSWERED[version],
         not surplus,
-        f"{len(asked)} frames asked; besides their receipts {surplus!r} arrived",
+        f"{len(asked)} frames asked for receipts; besides these {listed(map(str, surplus))}"
+        " arrived",
     )
 
 
@@ -167,7 +168,7 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
     target.record_finding(
         RECEIPT_ID[version],
         not surplus,
-        f"{len(asked)} receipts were asked for; besides them {surplus!r} arrived",
+        f"{len(asked)} receipts were requested; besides these {listed(map(str, surplus))} arrived",
     )
 
 
@@ -212,7 +213,7 @@ def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, ve
     target.record_finding(
         ONLY_PROCESSED[version],
         sorted(left) == numbered(3),
-        f"three confirmed messages; a consumer got {left!r}",
+        f"m0, m1, m2 were confirmed; a consumer got {listed(left)}",
         expectation=expected_remainder(numbered(3), "in any order"),
     )
 
@@ -297,6 +298,6 @@ def test_frames_that_were_received_are_processed_although_the_client_left(target
     target.record_finding(
         PROCESSED_TO_THE_END,
         not left,
-        f"the message acknowledged before DISCONNECT arrived again: {left!r}",
+        f"the message acknowledged before DISCONNECT arrived again: {listed(left)}",
         expectation=expected_remainder(()),
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, Requirements, RoutingType, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Requirements, RoutingType, case, listed, over
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps import selector_model as model
 from brokerproof.suites.steps.queues import (
@@ -278,7 +278,7 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
     target.record_finding(
         SELECTOR,
         received == ["fits"],
-        f"a body of {size} bytes was selected by {received!r}, should be by 'fits'",
+        f"a body of {size} bytes was selected by {listed(received)}, should be by 'fits'",
     )
 
 
@@ -295,7 +295,9 @@ def test_the_address_is_known(target: Bench) -> None:
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
     received = [message["subscription"] for message in consumer.take_messages()]
     target.record_finding(
-        SELECTOR, received == ["this"], f"a message to {topic.name} was selected by {received!r}"
+        SELECTOR,
+        received == ["this"],
+        f"a message to {topic.name} was selected by {listed(received)}",
     )
 
 
@@ -391,7 +393,7 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
     target.record_finding(
         SELECTOR,
         received == [b"<order><item price='3'/></order>"],
-        f"of three bodies {received!r} arrived",
+        f"{listed(received)} arrived of three bodies",
     )
 
 
@@ -434,11 +436,11 @@ def test_a_queue_keeps_what_nobody_selects(
     shares = [bodies(consumer.take_messages()) for consumer in consumers]
     for some, received in zip(selected, shares, strict=True):
         foreign = [body for body in received if sent.get(body, "?") not in some]
-        target.record_finding(SELECTOR, not foreign, f"a consumer of {some} got {foreign!r}")
+        target.record_finding(SELECTOR, not foreign, f"a consumer of {some} got {listed(foreign)}")
         target.record_finding(
             SELECTOR,
             received == sorted(received, key=list(sent).index),
-            f"a consumer of {some} got {received!r}, not in order",
+            f"a consumer of {some} got {listed(received)}, not in order",
         )
     together = [body for received in shares for body in received]
     target.record_finding(
@@ -455,7 +457,7 @@ def test_a_queue_keeps_what_nobody_selects(
     target.record_finding(
         SELECTOR,
         received == [*left, LAST],
-        f"{left!r} was selected by no consumer; a consumer of all found {received!r}",
+        f"{listed(left)} was selected by no consumer; a consumer of all found {listed(received)}",
         expectation=expected_arrivals(heir, received, [*left, LAST]),
     )
 
@@ -491,7 +493,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     target.record_finding(
         SELECTOR,
         again == expected,
-        f"{expected!r} were held and given back, {again!r} arrived",
+        f"{expected!r} were held and given back, {listed(again)} arrived",
         expectation=expected_arrivals(second, again, expected),
     )
     third = target.stomp("1.2")
@@ -500,7 +502,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     target.record_finding(
         SELECTOR,
         rest == blues,
-        f"{blues!r} were never selected, {rest!r} were left",
+        f"{listed(blues)} were never selected; {listed(rest)} remained in the queue",
         expectation=expected_arrivals(third, rest, blues),
     )
 

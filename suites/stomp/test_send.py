@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, Target, case, over
+from brokerproof.suites.api import Bench, Target, case, listed, over
 from brokerproof.suites.steps.refusals import bystander, refused
 
 HEADER_MISSING = "STOMP10-READING-HEADER-01"
@@ -242,5 +242,5 @@ def test_without_content_length_the_first_nul_ends_the_frame(target: Bench) -> N
     target.record_finding(
         NUL_ENDS_BODY,
         received == [b"first", b"second"],
-        f"sent b'first' and b'second', got {received!r}",
+        f"'first' and 'second' were sent; {listed(received)} arrived",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, either
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, either, listed
 from brokerproof.suites.api.stomp import ERROR, MESSAGE, Destination, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
@@ -217,7 +217,7 @@ def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
     target.record_finding(
         DEFAULT_MODE[version],
         not again,
-        f"messages delivered in mode auto arrived again: {again!r}",
+        f"delivered again after mode auto: {listed(again)}",
         expectation=expected_remainder(()),
     )
 
@@ -259,7 +259,7 @@ def test_what_was_not_acknowledged_is_not_consumed(
     target.record_finding(
         UNSETTLED_IS_KEPT[version],
         sorted(again) == sent,
-        f"{sent!r} was never acknowledged; the next consumer got {again!r}",
+        f"{listed(sent)} were never acknowledged; the next consumer got {listed(again)}",
         expectation=expected_remainder(sent, "in any order"),
     )
 
@@ -290,7 +290,7 @@ def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     target.record_finding(
         MAY_GO_TO_ANOTHER[version],
         arrived == [b"one"],
-        f"the other consumer got {arrived!r} after the holder was lost",
+        f"the other consumer got {listed(arrived)} after the holder was lost",
         expectation=expected_arrivals(other, arrived, [b"one"]),
     )
 

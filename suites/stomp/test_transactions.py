@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.targets.target import Overrides
-from brokerproof.suites.api import RECONFIGURABLE, Bench, CloseHow, case, over
+from brokerproof.suites.api import RECONFIGURABLE, Bench, CloseHow, case, listed, over
 from brokerproof.suites.api.stomp import MESSAGE
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
@@ -70,7 +70,7 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
     target.record_finding(
         SENDS[version],
         sorted(received) == numbered(3),
-        f"after COMMIT of three messages arrived {received!r}",
+        f"m0, m1, m2 were committed; {listed(received)} arrived",
         expectation=expected_arrivals(consumer, received, numbered(3), "in any order"),
     )
 
@@ -88,7 +88,7 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
     target.record_finding(
         SENDS[version],
         sorted(received) == sorted(numbered(200)),
-        f"of 200 messages of a transaction {len(received)} arrived",
+        f"{len(received)} of 200 messages of a transaction arrived",
         expectation=expected_arrivals(consumer, received, numbered(200), "in any order"),
     )
 
@@ -122,7 +122,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
     target.record_finding(
         IMPLICIT_ABORT[version],
         received == [b"afterwards"],
-        f"the connection ended with an open transaction; {received!r} arrived",
+        f"{listed(received)} arrived after the end of a connection with an open transaction",
         expectation=expected_arrivals(consumer, received, [b"afterwards"]),
     )
 
@@ -181,7 +181,7 @@ def test_transactions_side_by_side_keep_apart(
     target.record_finding(
         requirements,
         sorted(received) == sorted([*visible, b"end"]),
-        f"visible should be {visible!r}, the consumer got {received!r}",
+        f"the consumer got {listed(received)}, should get {listed([*visible, b'end'])}",
         expectation=expected_arrivals(consumer, received, [*visible, b"end"], "in any order"),
     )
 
@@ -270,7 +270,7 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
         left == [b"one"],
         f"an ACK in a transaction that ended by {end}:"
         f" {'the message arrived again at once, and ' if again else ''}the next consumer"
-        f" got {left!r}",
+        f" got {listed(left)}",
         expectation=expected_remainder([b"one"]),
     )
 
@@ -311,8 +311,9 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     kept = [body for body in behind if body not in gone]
     left = left_in(target, queue, version, len(kept))
     detail = (
-        f"{mode}: of {sent!r} the ACKs of {gone!r} were committed, the others aborted; the next"
-        f" consumer got {left!r}"
+        f"ack mode {mode}: acknowledged in a committed transaction: {listed(gone)}, in an aborted"
+        f" one: {listed(body for body in sent if body not in gone)}; the next consumer got"
+        f" {listed(left)}"
     )
     if mode != "client":
         before = set(sent[: sent.index(gone[-1])]) if gone else set()
@@ -354,7 +355,7 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
     target.record_finding(
         ACK_NAMES_MESSAGE[version],
         not left,
-        f"a message returned by ABORT was acknowledged; the next consumer got {left!r}",
+        f"a message returned by ABORT was acknowledged; the next consumer got {listed(left)}",
         expectation=expected_remainder(()),
     )
 
@@ -384,6 +385,6 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
     target.record_finding(
         ACK_IGNORED,
         left == [b"one"],
-        f"an ACK in a transaction, then {end}: the next consumer got {left!r}",
+        f"an ACK in a transaction, then {end}: the next consumer got {listed(left)}",
         expectation=expected_remainder([b"one"]),
     )

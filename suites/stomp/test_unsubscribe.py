@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from brokerproof.suites.api import PATIENCE, Bench, Match, case
+from brokerproof.suites.api import PATIENCE, Bench, Match, case, listed
 from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     QUIET,
@@ -60,7 +60,7 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
     target.record_finding(
         UNSUBSCRIBED[version],
         received == [b"still"],
-        f"after UNSUBSCRIBE the connection got {received!r}",
+        f"after UNSUBSCRIBE the connection got {listed(received)}",
         expectation=expected_arrivals(peer, received, [b"still"]),
     )
 
@@ -143,7 +143,7 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
     target.record_finding(
         MODE_AUTO[version],
         not twice,
-        f"of {len(turns)} messages these arrived more than once: {twice!r}",
+        f"these of {len(turns)} messages arrived more than once: {listed(twice)}",
     )
 
 
@@ -162,7 +162,7 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
     target.record_finding(
         UNSUBSCRIBED_FROM_1_1[version],
         bodies(received) == sent and by == {"b"},
-        f"sent {sent!r}; arrived {bodies(received)!r} by {by}",
+        f"sent {listed(sent)}; {listed(bodies(received))} arrived by {by}",
     )
 
 
@@ -215,7 +215,7 @@ def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
     target.record_finding(
         requirements,
         not received,
-        f"after UNSUBSCRIBE by id {received!r} arrived",
+        f"after UNSUBSCRIBE by id {listed(received)} arrived",
         expectation=expected_arrivals(peer, received, ()),
     )
 
@@ -233,7 +233,7 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     target.record_finding(
         NAMED_IN_1_0,
         not received,
-        f"after UNSUBSCRIBE by destination {received!r} arrived",
+        f"after UNSUBSCRIBE by destination {listed(received)} arrived",
         expectation=expected_arrivals(peer, received, ()),
     )
 
@@ -252,5 +252,7 @@ def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str
     target.wait_until(_more_than(consumer, seen), QUIET)
     late = consumer.messages_seen - seen
     target.record_finding(
-        UNSUBSCRIBED[version], late == 0, f"after the RECEIPT of UNSUBSCRIBE {late} arrived"
+        UNSUBSCRIBED[version],
+        late == 0,
+        f"{late} messages arrived after the RECEIPT of UNSUBSCRIBE",
     )

@@ -325,9 +325,9 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
         CLOSE_BODY, len(close.payload) != 1, f"the Close that arrived: {close.brief()}"
     )
     target.wait_until(lambda: socket.ended is not None, PATIENCE)
-    target.record_finding(
-        TCP_CLOSED, socket.ended is not None, f"Close {code}, answered, and the connection is open"
-    )
+    state = "open" if socket.ended is None else "closed"
+    words = f"Close {code} was answered, and the connection is {state}"
+    target.record_finding(TCP_CLOSED, socket.ended is not None, words)
     behind = [
         ws_frame.name
         for ws_frame in socket.frames[socket.frames.index(close) + 1 :]

@@ -46,7 +46,8 @@ def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) ->
     target.wait_until(lambda: trial.server.ended is not None, seconds(5))
     said = [one.name for one in trial.server.methods[seen:]]
     closed = trial.server.ended is not None or "connection.close" in said
-    target.record_finding(ends, closed, f"the connection goes on; the client said {said}")
+    words = f"the connection {'ended' if closed else 'goes on'}; the client said {said}"
+    target.record_finding(ends, closed, words)
     target.record_finding(quiet, not said, f"the client said {said}")
 
 

@@ -7,7 +7,7 @@ import pytest
 from brokerproof.harness.cases.client_trials import Amqp091Trial
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.clients.driver import body_of
-from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api import Bench, case, listed, seconds
 from brokerproof.suites.api.amqp091 import method
 
 TRIAL = {"amqp091-client"}
@@ -50,7 +50,9 @@ def test_bodies_are_cut_as_agreed(target: Bench, size: int) -> None:
         target.record_finding(
             BODY_SIZE,
             sent.complete and sent.body == body,
-            f"of {len(body)} bytes arrived {len(sent.body)}, or others; complete: {sent.complete}",
+            f"{len(sent.body)} of {len(body)} bytes"
+            f" arrived{'' if sent.body == body else ', not as they were sent'}; complete:"
+            f" {sent.complete}",
         )
         largest = max(sent.frames)
         target.record_finding(FRAME_MAX, largest <= 4096, f"the largest frame has {largest} bytes")
@@ -134,7 +136,11 @@ def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
     again = trial.open_channel(5).channel
     target.record_finding(CHANNEL_MAX, again <= 3, f"the next channel has the number {again}")
     busy = {opened[0], opened[2]}
-    target.record_finding(OPENED_ONCE, again not in busy, f"of {busy} {again} was opened again")
+    target.record_finding(
+        OPENED_ONCE,
+        again not in busy,
+        f"channel {again} was opened again while {listed(busy)} were open",
+    )
     still_works(trial, 5)
 
 
@@ -192,7 +198,8 @@ def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
     trial.server.send("channel.flow", {"active": False}, channel=channel)
     told = trial.server.watch_for(method("channel.flow-ok"), within=seconds(2))
     left = trial.lost or trial.driver.reports("channel-closed")
-    target.record_finding(FLOW_OK, told is not None, f"flow was answered with {told}")
+    answer = "nothing" if told is None else told.brief()
+    target.record_finding(FLOW_OK, told is not None, f"channel.flow was answered with {answer}")
     if left:
         target.record_not_applicable(PAUSES, "the client left")
         return
@@ -204,7 +211,8 @@ def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
             PAUSES, "the application was informed, and published nevertheless"
         )
         return
-    target.require(PAUSES, early is None, "a message was published although the flow is paused")
+    words = f"while the flow was paused {'no' if early is None else 'a'} message was published"
+    target.require(PAUSES, early is None, words)
     trial.server.send("channel.flow", {"active": True}, channel=channel)
     trial.server.received("basic.publish", proves=PAUSES)
 

@@ -109,7 +109,8 @@ def judge_malformed(
     trial.message()
     trial.server.send("begin", {}, channel=9, size=size, doff=doff)
     target.wait_until(lambda: trial.server.closing is not None, seconds(5))
-    target.record_finding(proves, trial.server.closing is not None, "the connection goes on")
+    answer = "closed" if trial.server.closing is not None else "did not close"
+    target.record_finding(proves, answer == "closed", f"the client {answer} the connection")
 
 
 @case(TOO_SHORT, needs=TRIAL)
@@ -196,7 +197,9 @@ def test_a_close_of_the_server_is_answered(target: Bench, error: str | None) -> 
     target.wait_until(lambda: trial.server.closing is not None, seconds(3))
     target.wait_until(lambda: trial.server.ended is not None, seconds(1))
     closes = trial.server.named("close")
-    target.record_finding(CLOSE, bool(closes), "close was not answered")
+    target.record_finding(
+        CLOSE, bool(closes), f"close was answered with {len(closes)} close frames"
+    )
     if closes:
         judge_trace(target, trial.server, amqp_liveness.order)
     else:

@@ -123,7 +123,8 @@ def test_a_flow_with_echo_is_answered(target: Bench, role: str) -> None:
     seen = len(trial.server.named("flow"))
     trial.server.flow(link, echo=True, link_credit=3 if role == "sender" else link.credit)
     target.wait_until(lambda: len(trial.server.named("flow")) > seen, seconds(5))
-    target.record_finding(ECHO, len(trial.server.named("flow")) > seen, "no flow arrived")
+    more = len(trial.server.named("flow")) - seen
+    target.record_finding(ECHO, more > 0, f"{more} flows arrived in answer")
 
 
 @case(TOO_EARLY, needs=TRIAL)
@@ -157,7 +158,8 @@ def test_credit_is_replenished(target: Bench, initial: int) -> None:
     seen = 0
     for number in range(12):
         comes = granted(target, trial, link)
-        target.record_finding(REPLENISHED, comes, f"no credit is left after {number} messages")
+        words = f"after {number} messages the client granted {'' if comes else 'no '}credit"
+        target.record_finding(REPLENISHED, comes, words)
         if not comes:
             break
         trial.server.deliver(link)

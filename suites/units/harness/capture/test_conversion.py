@@ -222,11 +222,11 @@ def test_amqp_is_read_on_behind_a_loss() -> None:
         (
             {"over": True},
             {
-                "3 deliveries wait, of 2 that the prefetch allows",
-                "4 deliveries wait, of 2 that the prefetch allows",
+                "3 deliveries are unacknowledged; the prefetch allows 2",
+                "4 deliveries are unacknowledged; the prefetch allows 2",
             },
         ),
-        ({"again": True}, {"a delivery has the tag 1"}),
+        ({"again": True}, {"a delivery has the tag 1 again"}),
         (
             {"silent": True},
             {"longest silence: 10812 ms, should be at most 1000 ms"},
