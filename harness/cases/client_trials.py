@@ -114,7 +114,7 @@ class ClientTrial(Generic[S]):
         self._bench.record_finding(
             proves,
             not self.lost,
-            f"the client should stay connected: {why}; {self.driver.instead()}",
+            f"{why}, and the client {'left' if self.lost else 'stayed'}; {self.driver.instead()}",
             uncertain=self.server.overdue(promised),
         )
 

@@ -268,5 +268,5 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
     target.record_finding(
         REJECT_REQUEUE,
         received == {b"0", b"1", b"2"},
-        f"in the end {sorted(received)} arrived again or at the other consumer",
+        f"{listed(sorted(received))} arrived again or at the other consumer, should be 0, 1, 2",
     )

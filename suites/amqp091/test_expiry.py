@@ -118,7 +118,7 @@ def judge_queue(
     target.record_finding(DEAD_LETTERED, reasons <= {("expired", name)}, detail)
     kept = [one.body for one in found if one.get("expiration") is not None]
     target.record_finding(
-        TTL_REMOVED, not kept, f"{listed(kept)} of the dead letters still have a TTL; {detail}"
+        TTL_REMOVED, not kept, f"dead letters that still have a TTL: {listed(kept)}; {detail}"
     )
 
 

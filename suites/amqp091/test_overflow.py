@@ -363,8 +363,9 @@ def test_one_full_queue_of_several_refuses_for_itself(target: Bench, full: list[
     peer.publish(b"for all", "", exchange=exchange)
     told, _ = answers(peer, 1)
     expected = {1: "basic.nack" if any(full) else "basic.ack"}
-    detail = f"of queues that are full or not ({full})"
-    target.record_finding(REJECT_PUBLISH, told == expected, f"{detail} a message got {told}")
+    detail = f"a message for queues of which these were full: {full}"
+    target.record_finding(REJECT_PUBLISH, told == expected, f"{detail} was answered with {told}")
     kept = [bodies(drained(peer, queue)) for queue in queues]
     due = [[b"first"] if is_full else [b"for all"] for is_full in full]
-    target.record_finding(EVERY_QUEUE, kept == due, f"{detail} have {kept}, should be {due}")
+    words = f"{detail}: they have {'; '.join(map(listed, kept))}"
+    target.record_finding(EVERY_QUEUE, kept == due, words)

@@ -123,11 +123,8 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
         )
     peer.settle()
     early = waiting(target, node, len(outside))
-    target.record_finding(
-        POST_INVISIBLE_BEFORE_COMMIT,
-        early == outside,
-        f"before the discharge {listed(early)} could be received, should be {listed(outside)}",
-    )
+    words = f"before the discharge {listed(early)} could be received, should be {listed(outside)}"
+    target.record_finding(POST_INVISIBLE_BEFORE_COMMIT, early == outside, words)
     coordinator.discharge(id, fail)
     expected = outside + ([] if fail else sent)
     late = waiting(target, node, len(expected))
@@ -159,11 +156,8 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
         peer.disposition(delivery, within(id, "accepted"), settled=False)
     peer.settle()
     early = waiting(target, node, 0)
-    target.record_finding(
-        (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
-        not early,
-        f"before the discharge another consumer got {listed(early)} of the held messages",
-    )
+    words = f"before the discharge another consumer got {listed(early)} of the held messages"
+    target.record_finding((RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK), not early, words)
     coordinator.discharge(id, fail)
     if fail:
         early = waiting(target, node, 0)
@@ -422,11 +416,8 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         )
         peer.close_socket()
         back = waiting(target, node, 1)
-        target.record_finding(
-            RETIRED_ON_COMMIT,
-            back == [b"held"],
-            f"received after an outcome in an unknown transaction: {listed(back)}",
-        )
+        words = f"received after an outcome in an unknown transaction: {listed(back)}"
+        target.record_finding(RETIRED_ON_COMMIT, back == [b"held"], words)
 
 
 @case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs=SEEN_AGAIN)
@@ -461,11 +452,8 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
         )
         peer.close_socket()
         posted = waiting(target, node, 0)
-        target.record_finding(
-            POST_INVISIBLE_BEFORE_COMMIT,
-            not posted,
-            f"received after a post in an unknown transaction: {listed(posted)}",
-        )
+        words = f"received after a post in an unknown transaction: {listed(posted)}"
+        target.record_finding(POST_INVISIBLE_BEFORE_COMMIT, not posted, words)
 
 
 @case(DISCHARGE_OF_INCOMPLETE_DELIVERY, needs={"amqp", "amqp-transactions"})
@@ -591,8 +579,5 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
             peer.close_socket()
         target.advance(QUIET)
         available = waiting(target, node, 0)
-        target.record_finding(
-            FAILED_SETTLED_POST,
-            b"good" not in available,
-            f"received of the failed transaction: {listed(available)}",
-        )
+        words = f"received of the failed transaction: {listed(available)}"
+        target.record_finding(FAILED_SETTLED_POST, b"good" not in available, words)

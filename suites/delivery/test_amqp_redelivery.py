@@ -111,7 +111,9 @@ def test_what_is_given_back_goes_to_its_place(
     }
     wrong = {body: n for body, n in failures.items() if not _fits(fate.get(body), n)}
     target.record_finding(
-        FAILED_ATTEMPTS, not wrong, f"the delivery-counts are {failures}; {label}"
+        FAILED_ATTEMPTS,
+        not wrong,
+        f"with a delivery-count that does not fit: {listed(wrong)}; {label}",
     )
 
 

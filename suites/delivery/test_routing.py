@@ -184,7 +184,7 @@ def test_one_name_is_one_address(target: Bench) -> None:
     target.record_finding(
         NAME_IS_ADDRESS,
         received == [[name.encode()] * 2 for name in names],
-        f"messages for {names!r} arrived as {received!r}",
+        f"messages for {listed(names)} arrived as {'; '.join(map(listed, received))}",
     )
 
 

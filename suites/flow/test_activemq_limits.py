@@ -226,7 +226,7 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     target.record_finding(
         WAITS,
         by_producer == expected,
-        f"each of {producers} producers sent {per_producer}; {by_producer} arrived",
+        f"{'; '.join(map(listed, by_producer))} arrived of {per_producer} by each producer",
     )
 
 

@@ -257,7 +257,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     by_producer = [
         [number for number in received if number // 1000 == who] for who in range(producers)
     ]
-    detail = f"each of {producers} producers sent {per_producer}; {by_producer} arrived"
+    detail = f"{'; '.join(map(listed, by_producer))} arrived of {per_producer} by each producer"
     target.record_finding(BLOCKS, by_producer == expected, detail)
     if receipts:
         for peer in peers:

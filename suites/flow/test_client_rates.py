@@ -100,7 +100,7 @@ def everything_comes(
     received = of_stomp(consumer) if isinstance(consumer, StompConsumer) else of_amqp(consumer)
     detail = (
         f"at {rate} messages a second and a window of {options.consumer_window_size} a consumer got"
-        f" {received[:30]}"
+        f" {listed(received)}"
     )
     target.record_finding(
         RATE, received == list(sent), f"{detail} of {len(sent)}; {consumer.peer.instead()}"
@@ -352,9 +352,8 @@ def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     if not target.virtual:
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))
-    detail = (
-        f"at {speeds} messages a second the consumers got {first}, and the second time {second}"
-    )
+    shares, again = ("; ".join(map(listed, course)) for course in (first, second))
+    detail = f"at {speeds} messages a second the consumers got {shares}, the second time {again}"
     target.record_finding(
         SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
     )
@@ -379,6 +378,6 @@ def _shared(target: Bench, speeds: tuple[int, int], sent: list[bytes]) -> list[l
     got = [of_stomp(consumer) for consumer in consumers]
     target.control(
         sorted([*got[0], *got[1]]) == sorted(sent),
-        f"of {len(sent)} messages two consumers got {got}",
+        f"two consumers got {listed(got[0])} and {listed(got[1])} of {len(sent)} messages",
     )
     return got

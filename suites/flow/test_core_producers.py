@@ -116,7 +116,7 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
     for amount in asked:
         peer.request_credits(name, amount)
     got = grants(target, peer, len(asked))
-    target.record_finding(COST, got == asked, f"{asked} bytes were asked for, {got} granted")
+    target.record_finding(COST, got == asked, f"{got} bytes were granted of {asked} requested")
     judge_trace(target, peer, core_credit.producers)
 
 

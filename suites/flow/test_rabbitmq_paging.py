@@ -16,7 +16,7 @@ from brokerproof.harness.model.broker_io import ResourcesRead
 from brokerproof.harness.oracles import resources
 from brokerproof.suites.amqp091.steps import bodies, drained, fill, queue_of
 from brokerproof.suites.amqp10.steps import collect
-from brokerproof.suites.api import Bench, Duration, case, ms, over, seconds
+from brokerproof.suites.api import Bench, Duration, case, listed, ms, over, seconds
 from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 from brokerproof.suites.api.amqp10 import Node
 from brokerproof.suites.api.stomp import Destination
@@ -199,7 +199,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
         received == sent,
-        f"{way}: {[body[:2] for body in received]} arrived, should be all five as they were sent",
+        f"{way}: {listed(received)} arrived, should be {listed(sent)}",
     )
 
 

@@ -55,9 +55,7 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(
     publish_all(target.stomp(), queue, sent)
     held = bodies(receive(target, slow, 1))
     received = everything_but(target, fast, count - 1)
-    detail = (
-        f"the slow consumer holds {held} of {count}, the other got {len(received)}: {received[:30]}"
-    )
+    detail = f"the slow consumer holds {listed(held)} of {count}; the other got {listed(received)}"
     target.record_finding(
         NOTHING_WAITS,
         len(held) == 1 and sorted([*held, *received]) == sorted(sent),
@@ -128,7 +126,8 @@ def test_acknowledgements_alone_decide_who_gets_what(target: Bench, order: list[
     """Two consumers with a window of zero acknowledge in a given order, on two queues. Each gets
     the same messages both times. The chapter permits it, so a difference is not a violation."""
     first, second = (_course(target, order) for _ in range(2))
-    detail = f"in the order {order} the consumers got {first}, and the second time {second}"
+    shares, again = ("; ".join(map(listed, course)) for course in (first, second))
+    detail = f"in the order {order} the consumers got {shares}, the second time {again}"
     target.record_finding(
         SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
     )

@@ -102,7 +102,7 @@ def test_a_burst_does_not_get_past_the_limit(
     target.record_finding(
         UNBLOCKS,
         by_producer == expected,
-        f"each of {producers} producers sent {per_producer}; {by_producer} arrived",
+        f"{'; '.join(map(listed, by_producer))} arrived of {per_producer} by each producer",
     )
 
 

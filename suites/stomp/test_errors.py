@@ -273,7 +273,9 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
     commands = [received.command for received in peer.inbox]
     target.control("ERROR" in commands, f"a wrong ack mode was answered with {commands}")
     follows = commands[commands.index("ERROR") + 1 :]
-    target.record_finding(CLOSE_AFTER_ERROR, not follows, f"{follows} arrived after the ERROR")
+    target.record_finding(
+        CLOSE_AFTER_ERROR, not follows, f"{', '.join(follows) or 'nothing'} arrived after the ERROR"
+    )
 
 
 @case(RECEIPTS, IN_PIECES, needs={"stomp-1.2"})

@@ -56,9 +56,7 @@ def look_for(
             accepted > 0, f"{size} {what} are not a large frame, and were refused: {seen}"
         )
         target.record_behaviour(f"stomp.most-{what.replace(' ', '-')}", accepted)
-        _judge_refusal(
-            target, version, f"of {what} {accepted} are accepted and {size} are not", seen
-        )
+        _judge_refusal(target, version, f"{accepted} {what} are accepted and {size} are not", seen)
         return
     bystander.check()
     target.record_behaviour(f"stomp.most-{what.replace(' ', '-')}", f"over {accepted}")

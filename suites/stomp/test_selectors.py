@@ -478,7 +478,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     received = receive(target, first, count)
     target.control(
         bodies(received) == reds,
-        f"the first consumer should get {reds!r}, it got {bodies(received)!r}",
+        f"the first consumer got {listed(bodies(received))}, should get {listed(reds)}",
     )
     for message in received[held:]:
         first.ack(message, receipt=True)
@@ -493,7 +493,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     target.record_finding(
         SELECTOR,
         again == expected,
-        f"{expected!r} were held and given back, {listed(again)} arrived",
+        f"{listed(expected)} were held and given back; {listed(again)} arrived",
         expectation=expected_arrivals(second, again, expected),
     )
     third = target.stomp("1.2")

@@ -96,7 +96,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         target.record_finding(
             UNSUBSCRIBED[version],
             not late,
-            f"{len(late)} messages arrived after the RECEIPT of UNSUBSCRIBE: {late[:3]}",
+            f"{listed(late)} arrived after the RECEIPT of UNSUBSCRIBE",
         )
         target.record_finding(
             NO_ERROR[version],
