@@ -6,6 +6,7 @@ permission that it rests on.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from brokerproof.suites.mini_brokers.broker import (
@@ -16,7 +17,7 @@ from brokerproof.suites.mini_brokers.broker import (
     Queue,
     Subscription,
 )
-from brokerproof.suites.mini_brokers.frames import Frame, encode
+from brokerproof.suites.mini_brokers.frames import BadFrame, Frame, encode
 
 
 class LinesBehindFrames(Connection):
@@ -60,7 +61,7 @@ class CarriageReturns(Connection):
 
 class NoLength(Connection):
     """A body without NUL has no content-length, which a server SHOULD send and need not; ids are
-    long words."""
+    long words. The body of an ERROR "MAY be empty", and that of SEND is limited."""
 
     def encoded(self, frame: Frame) -> bytes:
         needs = b"\0" in frame.body or frame.command != "MESSAGE"
@@ -69,6 +70,31 @@ class NoLength(Connection):
 
     def next_id(self) -> str:
         return f"ID:host-{super().next_id()}/0:1:-1"
+
+    def refuse(self, reason: str, frame: Frame | None) -> None:
+        self.write(Frame("ERROR", [("message", reason)]))
+        self.end()
+
+    def handle(self, frame: Frame) -> None:
+        if len(frame.body) > 65_536:
+            raise BadFrame("a body has at most 65,536 bytes")
+        super().handle(frame)
+
+
+class OwnNumbers(Connection):
+    """In STOMP 1.2 a header ack, "an arbitrary value", counts what its connection was sent."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self.counted = itertools.count(1)
+
+    def next_id(self) -> str:
+        return str(next(self.counted)) if self.version == "1.2" else super().next_id()
+
+    def write(self, frame: Frame) -> int:
+        of = f"-{id(self)}" * (self.version == "1.2")
+        headers = [(name, value + of * (name == "message-id")) for name, value in frame.headers]
+        return super().write(Frame(frame.command, headers, frame.body))
 
 
 class NoBeats(Connection):
@@ -222,6 +248,7 @@ STYLES: Mapping[str, Parts] = {
     "many-headers": Parts(ManyHeaders),
     "carriage-returns": Parts(CarriageReturns),
     "no-length": Parts(NoLength),
+    "own-numbers": Parts(OwnNumbers),
     "no-beats": Parts(NoBeats),
     "eager-beats": Parts(EagerBeats),
     "nack-returns": Parts(NackReturns),

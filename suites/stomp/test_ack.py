@@ -32,11 +32,7 @@ HEADER_MISSING = {
     "1.1": "STOMP11-READING-HEADER-01",
     "1.2": "STOMP12-READING-HEADER-01",
 }
-KEPT_WITHOUT_ACK = {
-    "1.0": "STOMP10-SUBSCRIBE-05",
-    "1.1": "STOMP11-ACK-05",
-    "1.2": "STOMP12-ACK-04",
-}
+KEPT_WITHOUT_ACK = {"1.0": "STOMP10-SUBSCRIBE-05", "1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"}
 CUMULATIVE = {"1.1": "STOMP11-SUB-10", "1.2": "STOMP12-SUB-11"}
 UNSETTLED_IS_KEPT = {"1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"}
 COPY_NAMES = {
@@ -129,22 +125,24 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
 @case(KEPT_WITHOUT_ACK)
 def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: str) -> None:
     """Two connections each hold a message through subscriptions with the same id. An ACK on the
-    first names the second's message, whatever the answer. When both connections are lost, each
-    queue has its message."""
+    first names the second's message, whatever the answer, unless its own has the same id. When both
+    connections are lost, each queue has its message."""
     own, theirs = target.destination(), target.destination()
     consumer, other = target.stomp(version), target.stomp(version)
     consumer.publish(own, b"own")
-    held(target, consumer, own, 1, INDIVIDUAL[version])
+    mine = held(target, consumer, own, 1, INDIVIDUAL[version])[0]
     other.publish(theirs, b"theirs")
     message = held(target, other, theirs, 1, INDIVIDUAL[version])[0]
+    if consumer.naming(mine) == consumer.naming(message):  # "an arbitrary value" may repeat there
+        target.record_not_applicable(KEPT_WITHOUT_ACK[version], "both messages have the same id")
+        return
     offend(consumer, "ACK", consumer.naming(message))
     error_from(consumer)
     for peer in (consumer, other):
         peer.close_socket(CloseHow.RESET)
     left = [left_in(target, queue, version, 1) for queue in (own, theirs)]
     settled = {(True, True): "nothing", (False, True): "own", (True, False): "theirs"}
-    kept = settled.get((bool(left[0]), bool(left[1])))
-    if kept:
+    if kept := settled.get((bool(left[0]), bool(left[1]))):
         target.record_behaviour("stomp.ack-of-anothers-message", kept)
     target.record_finding(
         KEPT_WITHOUT_ACK[version],

@@ -47,16 +47,7 @@ def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -
     Play(target, {**row, stomp_combinations.VERSION: version}, sentences).run()
 
 
-@case(
-    ONCE,
-    SELECTS,
-    EXPIRES,
-    DEFAULT,
-    ZERO,
-    POSITIVE,
-    NONE,
-    needs=NEEDS,
-)
+@case(ONCE, SELECTS, EXPIRES, DEFAULT, ZERO, POSITIVE, NONE, needs=NEEDS)
 @over(
     examples=20, always=lambda target: [{"row": row} for row in ARTEMIS.rows()], row=ARTEMIS.drawn()
 )

@@ -201,19 +201,20 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
             length = "no-length" if value is None else "length"
             target.record_behaviour("stomp.error-content-length", length)
             target.record_finding(BODY_LENGTH[version], value == str(size), words)
+        else:
+            target.record_not_applicable(BODY_LENGTH[version], "the ERROR has no body")
 
 
 @case(CONTENT_TYPE)
 def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) -> None:
     """Frames that cannot be processed get an ERROR. An ERROR with a body has a content-type."""
     for answer in answers(target, version, receipts=True):
+        value = answer.error.get("content-type")
+        words = f"the ERROR for {answer.mistake.words} has content-type {value!r}"
         if answer.error.body:
-            value = answer.error.get("content-type")
-            target.record_finding(
-                CONTENT_TYPE[version],
-                bool(value),
-                f"the ERROR for {answer.mistake.words} has content-type {value!r}",
-            )
+            target.record_finding(CONTENT_TYPE[version], bool(value), words)
+        else:
+            target.record_not_applicable(CONTENT_TYPE[version], "the ERROR has no body")
 
 
 @case(MIME_TYPE)
@@ -222,12 +223,12 @@ def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str
     type."""
     for answer in answers(target, version, receipts=True):
         value = answer.error.get("content-type")
+        words = f"the ERROR for {answer.mistake.words} has content-type {value!r}"
         if value is not None:
-            target.record_finding(
-                MIME_TYPE[version],
-                re.match(MIME + r"\s*(;|$)", value) is not None,
-                f"the ERROR for {answer.mistake.words} has content-type {value!r}",
-            )
+            is_mime = re.match(MIME + r"\s*(;|$)", value) is not None
+            target.record_finding(MIME_TYPE[version], is_mime, words)
+        else:
+            target.record_not_applicable(MIME_TYPE[version], "the ERROR has no content-type")
 
 
 @case(OTHERS_SERVED, MISTAKE_ENDS)
@@ -279,11 +280,7 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
 
 
 @case(RECEIPTS, IN_PIECES, needs={"stomp-1.2"})
-@over(
-    examples=6,
-    always=lambda target: [{"cut": 0}, {"cut": 20}],
-    cut=st.integers(0, 60),
-)
+@over(examples=6, always=lambda target: [{"cut": 0}, {"cut": 20}], cut=st.integers(0, 60))
 def test_what_is_behind_connect_is_read(target: Bench, cut: int) -> None:
     """CONNECT, a SEND, and the beginning of another, of up to 60 bytes, arrive in one piece, and
     the rest later. Both SENDs are confirmed, the first one before the rest is sent."""

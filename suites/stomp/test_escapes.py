@@ -22,10 +22,7 @@ UNESCAPED = {
 }
 OF_THESE = {"1.1": "\n:\\", "1.2": "\r\n:\\"}
 """The character that each requirement of :data:`UNESCAPED` is about, in the same order."""
-ESCAPED = {
-    "1.1": ("STOMP11-ENC-08", "STOMP11-ENC-02"),
-    "1.2": ("STOMP12-ENC-09", "STOMP12-ENC-02"),
-}
+ESCAPED = {"1.1": ("STOMP11-ENC-08", "STOMP11-ENC-02"), "1.2": ("STOMP12-ENC-09", "STOMP12-ENC-02")}
 HEADER_ENCODING = {"1.1": "STOMP11-ENC-01", "1.2": "STOMP12-ENC-01"}
 VALUE_1_0 = "STOMP10-FRAME-03"
 ESCAPED_1_1 = "STOMP11-ENC-08"
@@ -137,11 +134,7 @@ def _fate_of(name: str, value: str, received: str | None) -> str:
     return f"the header {name!r} with the value {value!r} {how}"
 
 
-BETWEEN = {
-    "1.0": "STOMP10-READING-TEXT-01",
-    "1.1": "STOMP11-ENC-08",
-    "1.2": "STOMP12-ENC-09",
-}
+BETWEEN = {"1.0": "STOMP10-READING-TEXT-01", "1.1": "STOMP11-ENC-08", "1.2": "STOMP12-ENC-09"}
 
 
 @case(BETWEEN)

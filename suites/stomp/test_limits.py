@@ -37,6 +37,8 @@ def look_for(
     accepted = 0
     for size in sizes:
         to = target.destination()
+        consumer = target.stomp(version)
+        consumer.subscribe(to, receipt=False)  # first: a topic keeps nothing
         peer = target.stomp(version)
         peer.write(encode(to, size))
         receipt = frame("RECEIPT", {"receipt-id": "large"})
@@ -44,9 +46,6 @@ def look_for(
         # A frame is not refused by a receipt that comes late.
         if seen is None or peer.take(receipt) is not None:
             accepted = size
-            # Unused from here on: several runs would fill the broker's memory with it.
-            consumer = target.stomp(version)
-            consumer.subscribe(to, receipt=False)
             message = consumer.watch_for(frame("MESSAGE"), within=TAKEN_WITHIN)
             if what == "headers" and message is not None:
                 _judge_headers(target, version, message, size)

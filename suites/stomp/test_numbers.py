@@ -14,13 +14,7 @@ import pytest
 
 from brokerproof.suites.api import PATIENCE, Bench, Match, case, either
 from brokerproof.suites.api.stomp import CONNECTED, ERROR, MESSAGE, Frame, StompPeer, frame
-from brokerproof.suites.steps.boundaries import (
-    ANY,
-    NumberField,
-    Outcome,
-    Replaced,
-    over_boundaries,
-)
+from brokerproof.suites.steps.boundaries import ANY, NumberField, Outcome, Replaced, over_boundaries
 from brokerproof.suites.steps.refusals import QUIET, bystander
 
 ADMITTED = "STOMP12-CONNECT-01"
@@ -220,13 +214,7 @@ def judge(target: Bench, replaced: Replaced) -> None:
 
 
 @case(
-    TURNED_AWAY,
-    ADMITTED,
-    SUBSCRIBE_REFUSED,
-    SEND_REFUSED,
-    DELIVERED,
-    ANSWERED,
-    needs={"stomp-1.2"},
+    TURNED_AWAY, ADMITTED, SUBSCRIBE_REFUSED, SEND_REFUSED, DELIVERED, ANSWERED, needs={"stomp-1.2"}
 )
 @pytest.mark.parametrize("name", CONNECT_NUMBERS)
 @over_boundaries
@@ -247,14 +235,7 @@ def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position
     judge(target, NumberField("SEND", name, *ANY).replaced(position))
 
 
-@case(
-    SUBSCRIBE_REFUSED,
-    SEND_REFUSED,
-    DELIVERED,
-    ANSWERED,
-    NEGATIVE_LIMIT,
-    needs={"stomp-1.2"},
-)
+@case(SUBSCRIBE_REFUSED, SEND_REFUSED, DELIVERED, ANSWERED, NEGATIVE_LIMIT, needs={"stomp-1.2"})
 @pytest.mark.parametrize("name", SUBSCRIBE_NUMBERS)
 @over_boundaries
 def test_a_number_of_subscribe_works_or_is_refused(target: Bench, name: str, position: int) -> None:

@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 from brokerproof.suites.api import PATIENCE, Bench, Requirements, RoutingType, case, listed, over
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps import selector_model as model
-from brokerproof.suites.steps.queues import (
-    bodies,
-    collect,
-    expected_arrivals,
-    numbered,
-    receive,
-)
+from brokerproof.suites.steps.queues import bodies, collect, expected_arrivals, numbered, receive
 from brokerproof.suites.steps.refusals import bystander, refused
 
 SELECTOR_BY_VERSION = {
