@@ -10,8 +10,6 @@ from brokerproof.suites.api import (
     Bench,
     ControlFailed,
     Duration,
-    HeartBeatReceived,
-    Instant,
     Requirements,
     Target,
     ms,
@@ -101,14 +99,6 @@ def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> Non
             f"{count} messages should wait in {queue}, there are"
             f" {peer.count(queue, channel=channel)}"
         )
-
-
-def heartbeats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant]:
-    return [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
-    ]
 
 
 def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) -> bool:

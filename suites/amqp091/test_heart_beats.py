@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp091 import codec
-from brokerproof.suites.amqp091.steps import QUIET, fill, heartbeats, queue_of
+from brokerproof.suites.amqp091.steps import QUIET, fill, queue_of
 from brokerproof.suites.api import (
     Bench,
     Duration,
@@ -16,6 +16,7 @@ from brokerproof.suites.api import (
 )
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.steps.silence import unread_for
+from brokerproof.suites.steps.traces import beats_received
 
 SERVER_HEARTBEATS = "AMQP091-HB-02"
 RABBITMQ_HEARTBEATS = "RABBITMQ-AMQP091-HB-01"
@@ -52,7 +53,7 @@ def test_the_server_beats(target: Bench, virtual_s: int, state: str) -> None:
     for _ in range(7):
         target.advance(seconds(interval) // 2)
         peer.beat()
-    beats = heartbeats(target, peer, since)
+    beats = beats_received(target, peer, since)
     words = f"heart-beats in seven halves of the interval, with {state}"
     target.judge_count(RABBITMQ_HEARTBEATS, words, len(beats), (6, 8), "heart-beats")
     detail = f"{len(beats)} heart-beats arrived in seven halves of {interval} s, with {state}"
@@ -156,7 +157,7 @@ def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: 
     peer = target.amqp091(heartbeat=0)
     since = target.now()
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))
-    beats = heartbeats(target, peer, since)
+    beats = beats_received(target, peer, since)
     target.record_finding(
         HEARTBEATS_DISABLED, not beats, f"{len(beats)} heart-beats arrived, and none was wanted"
     )

@@ -15,8 +15,6 @@ from brokerproof.suites.api import (
     Bench,
     Clock,
     Duration,
-    FrameReceived,
-    HeartBeatReceived,
     Instant,
     Target,
     case,
@@ -27,7 +25,12 @@ from brokerproof.suites.api import (
 from brokerproof.suites.api.amqp10 import AmqpPeer, frame
 from brokerproof.suites.steps.silence import SPREAD, closed_at, judge_spread_closes
 from brokerproof.suites.steps.strategies import waited_for
-from brokerproof.suites.steps.traces import judge_trace, signs_of_life
+from brokerproof.suites.steps.traces import (
+    beats_received,
+    frames_received,
+    judge_trace,
+    signs_of_life,
+)
 
 PEERS_TIMEOUT_KEPT = "AMQP10-IDLE-20"
 TIMEOUTS_INDEPENDENT = "AMQP10-IDLE-02"
@@ -224,9 +227,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
 
 def beats(target: Bench, peer: AmqpPeer) -> int:
     """Return how many empty frames the broker has sent to ``peer``."""
-    return sum(
-        isinstance(event, HeartBeatReceived) and event.conn == peer.conn for event in target.events
-    )
+    return len(beats_received(target, peer))
 
 
 KEEPING = ("empty", "empty on another channel", "flow")
@@ -350,12 +351,8 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 def close_written_at(target: Bench, peer: AmqpPeer) -> Instant | None:
     """Return when the broker's close arrived, after which it waits for the client's, or when the
     connection ended without one; None if neither has happened."""
-    closes = (
-        event.at_ns
-        for event in target.events
-        if isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "close"
-    )
-    return next(closes, closed_at(peer))
+    closes = frames_received(target, peer, "close")
+    return closes[0].at_ns if closes else closed_at(peer)
 
 
 def longest_silence(target: Target) -> int:

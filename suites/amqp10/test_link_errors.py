@@ -22,7 +22,6 @@ from brokerproof.suites.api import (
     PATIENCE,
     RECONFIGURABLE,
     Bench,
-    FrameReceived,
     Target,
     Where,
     case,
@@ -40,7 +39,7 @@ from brokerproof.suites.api.amqp10 import (
     ending,
     frame,
 )
-from brokerproof.suites.steps.traces import judge_trace
+from brokerproof.suites.steps.traces import frames_received, judge_trace
 
 REFUSED_ATTACH = "AMQP10-LINK-12"
 LINK_ERROR_DETACHES = "AMQP10-LINK-09"
@@ -460,10 +459,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     peer.flow(link, link_credit=1)
 
     def large() -> bool:
-        return any(
-            isinstance(event, FrameReceived) and event.conn == peer.conn and event.body_size > limit
-            for event in target.events
-        )
+        return any(event.body_size > limit for event in frames_received(target, peer))
 
     def over() -> bool:
         return (

@@ -22,7 +22,6 @@ from brokerproof.suites.api import (
     PATIENCE,
     RECONFIGURABLE,
     Bench,
-    FrameReceived,
     Target,
     Where,
     case,
@@ -30,7 +29,7 @@ from brokerproof.suites.api import (
     over,
 )
 from brokerproof.suites.api.amqp10 import HEADER, SENDER, AmqpPeer, Link, either, frame
-from brokerproof.suites.steps.traces import judge_trace
+from brokerproof.suites.steps.traces import frames_received, judge_trace
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
 FIRST_FRAME_IS_OPEN = "AMQP10-OPEN-02"
@@ -68,11 +67,7 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
         peer.opened.channel == 0,
         f"the broker's open arrived on channel {peer.opened.channel}",
     )
-    answers = [
-        event.command
-        for event in target.events
-        if isinstance(event, FrameReceived) and event.conn == peer.conn
-    ]
+    answers = [event.command for event in frames_received(target, peer)]
     behind_headers = [name for name in answers if name != HEADER and not name.startswith("sasl-")]
     target.record_finding(
         OPEN_BEFORE_OTHER_FRAMES,
@@ -209,11 +204,7 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
     peer.settle() if most > 2 else None
     judge_trace(target, peer, amqp_liveness.limits)
     used = [session.theirs for session in peer.sessions.values()]
-    largest = max(
-        event.size
-        for event in target.events
-        if isinstance(event, FrameReceived) and event.conn == peer.conn
-    )
+    largest = max(event.size for event in frames_received(target, peer))
     target.record_finding(
         AGREED_LIMITS,
         largest <= 512,

@@ -219,11 +219,8 @@ def test_annotations_of_modified_are_merged(
     fits = all(have.get(key) == value for key, value in (own | new).items())
     if fits or not new.keys() & have.keys() - own.keys():
         target.record_behaviour("amqp.annotations-of-modified", "merges" if fits else "drops")
-    target.record_finding(
-        ANNOTATIONS_MERGED,
-        fits,
-        f"{own} merged with {new} should be {own | new}; got {dict(have)}",
-    )
+    detail = f"{own} merged with {new} should be {own | new}; got {dict(have)}"
+    target.record_finding(ANNOTATIONS_MERGED, fits, detail)
 
 
 @case(TERMINAL_STATE_KEPT, TERMINAL_STATES, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-redelivery"})
@@ -308,11 +305,8 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     if back:
         failed = int(bool(fields.get("delivery-failed", False)))
         count = failures(back[0])
-        target.record_finding(
-            DEFAULT_OUTCOME_APPLIES,
-            count == failed,
-            f"default-outcome {kind}({fields}): the delivery-count is {count}",
-        )
+        detail = f"default-outcome {kind}({fields}): the delivery-count is {count}"
+        target.record_finding(DEFAULT_OUTCOME_APPLIES, count == failed, detail)
 
 
 @case(
@@ -605,8 +599,6 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
         why="all copies were accepted",
     )
     _, _, taken = received(target, node, count)
-    target.record_finding(
-        ACCEPTED_NOT_COUNTED,
-        not any(map(failures, taken)),
-        f"delivery-counts after accepted: {list(map(failures, taken))}",
-    )
+    counts = list(map(failures, taken))
+    detail = f"delivery-counts after accepted: {counts}"
+    target.record_finding(ACCEPTED_NOT_COUNTED, not any(counts), detail)

@@ -14,8 +14,6 @@ from brokerproof.suites.api import (
     PATIENCE,
     Bench,
     Clock,
-    FrameReceived,
-    HeartBeatReceived,
     case,
     listed,
     ms,
@@ -23,6 +21,7 @@ from brokerproof.suites.api import (
 )
 from brokerproof.suites.steps import stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
+from brokerproof.suites.steps.traces import frames_received, signs_of_life
 
 WHOLE = "AMQP10-MSG-02"
 GRANTED = "AMQP10-CREDIT-03"
@@ -67,10 +66,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     link = peer.receiver(node, credit=credit)
     peer.settle()
     target.advance(QUIET)
-    arrived = sum(
-        isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "transfer"
-        for event in target.events
-    )
+    arrived = len(frames_received(target, peer, "transfer"))
     detail = f"{arrived} transfers arrived within a window of {window}"
     target.require(WINDOW, arrived <= window, detail)
     target.control(arrived == window, detail)
@@ -85,13 +81,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
             for _ in range(8):
                 target.advance(ms(ASKED_MS) // 4)
                 peer.beat()
-            heard = [
-                event.at_ns
-                for event in target.events
-                if isinstance(event, HeartBeatReceived | FrameReceived)
-                and event.conn == peer.conn
-                and event.at_ns >= since - ms(ASKED_MS)
-            ]
+            heard = signs_of_life(target, peer, since - ms(ASKED_MS) - 1)
             gaps = [later - at for at, later in zip(heard, [*heard[1:], target.now()], strict=True)]
             most = max(gaps, default=target.now() - since)
             late = target.punctuality(ms(ASKED_MS))

@@ -27,7 +27,6 @@ from brokerproof.suites.api import (
     PATIENCE,
     RECONFIGURABLE,
     Bench,
-    FrameReceived,
     Target,
     Where,
     case,
@@ -37,7 +36,7 @@ from brokerproof.suites.api import (
 from brokerproof.suites.api.amqp10 import RECEIVER, either, ending, frame
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.strategies import near
-from brokerproof.suites.steps.traces import judge_trace
+from brokerproof.suites.steps.traces import frames_received, judge_trace
 
 REMOTE_CHANNEL = "AMQP10-SESS-02"
 SESSION_ERROR_ENDS = "AMQP10-SESS-03"
@@ -167,9 +166,8 @@ def test_a_session_that_failed_drops_what_still_comes(
     late = [
         reply.brief()
         for reply in peer.inbox
-        if reply.channel == end.channel and reply.name != "begin"
+        if reply.channel == end.channel and reply.name in ("attach", "disposition", "end")
     ]
-    late = [text for text in late if text.startswith(("end", "attach", "disposition"))]
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
         not late,
@@ -236,12 +234,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
     link = peer.receiver(node, credit=1000)
 
     def transfers() -> int:
-        return sum(
-            isinstance(event, FrameReceived)
-            and event.conn == peer.conn
-            and event.command == "transfer"
-            for event in target.events
-        )
+        return len(frames_received(target, peer, "transfer"))
 
     def used_up(room: int) -> bool:
         return peer.ended is not None or transfers() >= room or len(peer.deliveries) == count
@@ -365,11 +358,7 @@ def test_ids_of_the_client_may_run_over_the_end(
             f"after our last transfer a flow reports next-incoming-id {id}, should be {ours}",
         )
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
-    flows = [
-        event
-        for event in target.events
-        if isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "flow"
-    ]
+    flows = frames_received(target, peer, "flow")
     detail = f"{len(flows)} flows arrived"
     target.record_finding(FLOW_WINDOWS, bool(flows), detail)
     target.record_finding(WINDOW_AFTER_RECEIVING, bool(flows), f"{len(flows)} flows arrived")
@@ -403,7 +392,6 @@ def test_the_brokers_window_opens_again(
     count = count or min(2 * window + 2, amounts.at(target, 0, most=2_000))
     target.used_amount("transfers in a session", count)
     waiting = []
-    assert peer.opened is not None
     piece_size = min(500, peer.endpoint.max_frame_size - 60)
 
     def may_send(first: bool) -> bool:
@@ -443,11 +431,8 @@ def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) 
     peer.flow(echo=True)
     answer = peer.watch_for(frame("flow"), within=QUIET * 10)
     observed = peer.instead() if answer is None else answer.brief()
-    target.record_finding(
-        ECHO_ANSWERED,
-        answer is not None,
-        f"a flow of the session that asks for an echo: {observed}",
-    )
+    detail = f"a flow of the session that asks for an echo: {observed}"
+    target.record_finding(ECHO_ANSWERED, answer is not None, detail)
 
 
 NO_ECHO = "no flow answered the echo, which AMQP10-CREDIT-22 judges"

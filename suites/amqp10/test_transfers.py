@@ -23,6 +23,7 @@ from brokerproof.suites.amqp10.steps import (
 )
 from brokerproof.suites.api import PATIENCE, Bench, FrameReceived, Match, Target, case, over
 from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, AmqpPeer, Delivery, Frame, Link, Node
+from brokerproof.suites.steps.traces import frames_received
 
 DELIVERY_ID_REPEATED = "AMQP10-XFER-03"
 DELIVERY_TAG_REPEATED = "AMQP10-XFER-25"
@@ -63,12 +64,8 @@ def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceive
 
     return [
         event
-        for event in target.events
-        if isinstance(event, FrameReceived)
-        and event.conn == peer.conn
-        and event.command == "disposition"
-        and dict(event.headers).get("role") == "receiver"
-        and names(dict(event.headers))
+        for event in frames_received(target, peer, "disposition")
+        if dict(event.headers).get("role") == "receiver" and names(dict(event.headers))
     ]
 
 

@@ -27,8 +27,6 @@ from brokerproof.suites.api import (
     NS_PER_MS,
     Bench,
     Duration,
-    FrameReceived,
-    HeartBeatReceived,
     Instant,
     case,
     ms,
@@ -44,6 +42,7 @@ from brokerproof.suites.steps.queue_clients import (
     StompQueueClient,
 )
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
+from brokerproof.suites.steps.traces import signs_of_life
 
 MONTH = seconds(30 * 86_400)
 MOST_ROUNDS = 21_600
@@ -119,13 +118,7 @@ class Life:
 
     def signs(self) -> list[Instant]:
         """Return the times of the broker's signs of life, from the start."""
-        return [self.born] + [
-            event.at_ns
-            for event in self.target.events
-            if isinstance(event, (HeartBeatReceived, FrameReceived))
-            and event.conn == self.client.peer.conn
-            and event.at_ns > self.born
-        ]
+        return [self.born, *signs_of_life(self.target, self.client.peer, self.born)]
 
 
 BEATS = {"1.1": "STOMP11-HB-07", "1.2": "STOMP12-HB-07"}

@@ -20,12 +20,12 @@ from brokerproof.suites.api import (
     PATIENCE,
     Bench,
     Duration,
-    HeartBeatReceived,
     case,
     listed,
     seconds,
 )
 from brokerproof.suites.api.amqp091 import Amqp091Peer, method
+from brokerproof.suites.steps.traces import beats_received
 
 BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
 BLOCKED_AT_ONCE = "RABBITMQ-FLOW-mem-2"
@@ -182,11 +182,7 @@ def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
         peer.ended is None,
         f"silent for four intervals while it is blocked: {peer.instead()}",
     )
-    beats = [
-        event
-        for event in target.events
-        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
-    ]
+    beats = beats_received(target, peer, since)
     target.record_finding(
         proves, len(beats) >= 3, f"{len(beats)} heart-beats of the server arrived meanwhile"
     )

@@ -18,7 +18,6 @@ from brokerproof.suites.amqp091.steps import (
     bodies,
     drained,
     eventually,
-    heartbeats,
     queue_of,
 )
 from brokerproof.suites.api import (
@@ -34,6 +33,7 @@ from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.flow.test_alarms import BLOCKED, UNBLOCKED
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.silence import judge_close
+from brokerproof.suites.steps.traces import beats_received
 
 CONNECTION_BLOCKED = "RABBITMQ-FLOW-conn-1"
 BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
@@ -194,7 +194,7 @@ def test_alarms_come_again_and_clients_live(
         "heartbeats of 2 s, after its alarms",
     )
     if not told:
-        beats = [began, *heartbeats(target, peer, began)]
+        beats = [began, *beats_received(target, peer, began)]
         target.judge_period(SERVER_HEARTBEATS, "between two heart-beats", beats, (0, INTERVAL))
 
 

@@ -19,13 +19,13 @@ from brokerproof.suites.api import (
     PATIENCE,
     Bench,
     Duration,
-    HeartBeatReceived,
     case,
     listed,
     seconds,
 )
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import bodies, collect, receive
+from brokerproof.suites.steps.traces import beats_received
 
 CONNECTION_BLOCKED = "RABBITMQ-FLOW-conn-1"
 BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
@@ -147,13 +147,7 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
             control.ended is not None,
             "a client that sends nothing should be disconnected after its silence",
         )
-        beats = [
-            event
-            for event in target.events
-            if isinstance(event, HeartBeatReceived)
-            and event.conn == peer.conn
-            and event.at_ns > since
-        ]
+        beats = beats_received(target, peer, since)
         target.record_finding(
             CONNECTION_BLOCKED,
             len(beats) >= 3,

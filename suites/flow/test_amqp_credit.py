@@ -17,13 +17,13 @@ from brokerproof.suites.api import (
     PATIENCE,
     RECONFIGURABLE,
     Bench,
-    FrameReceived,
     Target,
     Where,
     case,
     over,
 )
 from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node, frame
+from brokerproof.suites.steps.traces import frames_received
 
 CREDIT = "ARTEMIS-FLOW-amqp-1"
 FULL = "ARTEMIS-FLOW-amqp-2"
@@ -58,11 +58,7 @@ def small(target: Target) -> st.SearchStrategy[Where]:
 
 def told(target: Bench, peer: AmqpPeer) -> list[int]:
     """The link-credit of every flow of the broker for a link, in order."""
-    flows = [
-        dict(event.headers)
-        for event in target.events
-        if isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "flow"
-    ]
+    flows = [dict(event.headers) for event in frames_received(target, peer, "flow")]
     return [int(flow["link-credit"]) for flow in flows if "link-credit" in flow]
 
 

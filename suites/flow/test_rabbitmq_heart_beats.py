@@ -14,8 +14,6 @@ from brokerproof.suites.api import (
     PATIENCE,
     Bench,
     Clock,
-    HeartBeatReceived,
-    Instant,
     Target,
     case,
     ms,
@@ -23,6 +21,7 @@ from brokerproof.suites.api import (
 )
 from brokerproof.suites.steps.silence import unread_for
 from brokerproof.suites.steps.strategies import waited_for
+from brokerproof.suites.steps.traces import beats_received
 
 AGREED = "RABBITMQ-STOMP-hb-1"
 GIVEN_UP = "RABBITMQ-STOMP-hb-2"
@@ -112,7 +111,7 @@ def test_the_server_beats_every_half_of_its_interval(target: Bench, expected: in
     half = ms(rules(target).rounded(expected)) // rules(target).fraction
     since = target.now()
     target.advance(half * 13 // 2)
-    beats = _beats(target, peer.conn, since)
+    beats = beats_received(target, peer, since)
     target.judge_count(
         HALVES,
         "heart-beats in six and a half halves of the interval",
@@ -122,11 +121,3 @@ def test_the_server_beats_every_half_of_its_interval(target: Bench, expected: in
     )
     target.require(HALVES, len(beats) > 1, f"{len(beats)} heart-beats arrived")
     target.judge_period(HALVES, "between two heart-beats", beats, (half, half))
-
-
-def _beats(target: Bench, conn: int, since: Instant) -> list[Instant]:
-    return [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, HeartBeatReceived) and event.conn == conn and event.at_ns > since
-    ]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, HeartBeatReceived, case, ms, over, seconds
+from brokerproof.suites.api import Bench, case, ms, over, seconds
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.queues import (
@@ -22,6 +22,7 @@ from brokerproof.suites.steps.queues import (
     receive,
     receive_and_acknowledge,
 )
+from brokerproof.suites.steps.traces import beats_received
 
 DELIVERED = "STOMP12-SUB-02"
 ANSWERED = "STOMP12-HDR-17"
@@ -173,13 +174,7 @@ def test_a_stall_changes_nothing_about_heartbeats(target: Bench) -> None:
     for _ in range(12):
         consumer.beat()
         target.advance(BEAT)
-    beats = [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, HeartBeatReceived)
-        and event.conn == consumer.conn
-        and event.at_ns > since
-    ]
+    beats = beats_received(target, consumer, since)
     period, late = ms(1000), target.punctuality(ms(1000))
     target.require(SIGNS_EXPECTED, len(beats) > 3, f"{len(beats)} heartbeats arrived in 6 s")
     target.judge_period(SIGNS_EXPECTED, "between two heartbeats", beats, (0, period + late))

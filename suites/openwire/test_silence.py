@@ -16,9 +16,6 @@ from brokerproof.harness.oracles.openwire_liveness import (
 from brokerproof.suites.api import (
     Bench,
     Clock,
-    FrameReceived,
-    HeartBeatReceived,
-    Instant,
     Target,
     case,
     ms,
@@ -29,6 +26,7 @@ from brokerproof.suites.api.openwire import OpenWirePeer
 from brokerproof.suites.openwire.steps import OPENWIRE
 from brokerproof.suites.steps.silence import judge_close
 from brokerproof.suites.steps.strategies import waited_for
+from brokerproof.suites.steps.traces import signs_of_life
 
 SILENT_CONNECTION_CLOSED = "OPENWIRE-INACT-1"
 BROKER_NEVER_SILENT = "OPENWIRE-INACT-2"
@@ -150,14 +148,6 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
     target.record_finding(KEEPALIVE_KEEPS, not asks, f"the answer has responseRequired {asks}")
 
 
-def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
-    kinds = FrameReceived | HeartBeatReceived
-    events = (
-        event for event in target.events if isinstance(event, kinds) and event.conn == peer.conn
-    )
-    return [event.at_ns for event in events if event.at_ns >= since]
-
-
 @case(BROKER_NEVER_SILENT, needs={OPENWIRE})
 @over(
     examples=10,
@@ -192,7 +182,7 @@ def test_the_broker_is_never_silent_for_so_long(
     target.judge_period(
         BROKER_NEVER_SILENT,
         "longest silence of the broker",
-        [begin, *_heard(target, peer, begin)],
+        [begin, *signs_of_life(target, peer, begin - 1)],
         (0, longest_silence(duration_ms)),
         until=end,
     )

@@ -13,9 +13,10 @@ from typing import Any
 
 from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.suites.amqp10.steps import bodies, collect, granted
-from brokerproof.suites.api import Bench, FrameReceived, RoutingType, listed
+from brokerproof.suites.api import Bench, RoutingType, listed
 from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Described, Link, string, symbol
 from brokerproof.suites.steps.combinations import Row, Table, excluding
+from brokerproof.suites.steps.traces import frames_received
 
 IDLE, FRAME = "idle-time-out", "max-frame-size"
 SETTLES, CREDIT, TAKES, SELECTOR = "snd-settle-mode", "credit", "distribution-mode", "filter"
@@ -226,11 +227,7 @@ class Play:
     def _judge_frames(self) -> None:
         if self.row[FRAME] is None or self.sentences.fits is None:
             return
-        sizes = [
-            event.size
-            for event in self.target.events
-            if isinstance(event, FrameReceived) and event.conn == self.peer.conn
-        ]
+        sizes = [event.size for event in frames_received(self.target, self.peer)]
         detail = f"the largest of {len(sizes)} frames has {max(sizes)} bytes; with {self.words}"
         self.target.record_finding(self.sentences.fits, max(sizes) <= SMALLEST_FRAME, detail)
 

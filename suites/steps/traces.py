@@ -27,6 +27,26 @@ def judge_trace(target: Bench, peer: Peer, *oracles: Oracle) -> None:
                 target.record_finding(finding.requirement, held, finding.detail)
 
 
+def frames_received(target: Bench, peer: Peer, command: str | None = None) -> list[FrameReceived]:
+    """Return the frames of the broker that arrived at ``peer``, of one command or all."""
+    return [
+        event
+        for event in target.events
+        if isinstance(event, FrameReceived)
+        and event.conn == peer.conn
+        and command in (None, event.command)
+    ]
+
+
+def beats_received(target: Bench, peer: Peer, since: Instant = -1) -> list[Instant]:
+    """Return when heartbeats and empty frames of the broker arrived after ``since``."""
+    return [
+        event.at_ns
+        for event in target.events
+        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
+    ]
+
+
 def signs_of_life(target: Bench, peer: Peer, since: Instant = -1) -> list[Instant]:
     """Return when frames of the broker, empty ones included, arrived after ``since``."""
     return [

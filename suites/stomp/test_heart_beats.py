@@ -28,7 +28,7 @@ from brokerproof.suites.api import (
 )
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps.strategies import near, periods
-from brokerproof.suites.steps.traces import signs_of_life
+from brokerproof.suites.steps.traces import frames_received, signs_of_life
 from brokerproof.suites.stomp.byte_steps import tap
 
 SYNTAX = {"1.1": "STOMP11-HB-01", "1.2": "STOMP12-HB-01"}
@@ -135,13 +135,7 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
 
 
 def _connected_at(target: Bench, peer: StompPeer) -> Instant:
-    return next(
-        event.at_ns
-        for event in target.events
-        if isinstance(event, FrameReceived)
-        and event.conn == peer.conn
-        and event.command == "CONNECTED"
-    )
+    return frames_received(target, peer, "CONNECTED")[0].at_ns
 
 
 @case(SERVER_BEATS, AT_LEAST_EVERY, BEAT_IS_EOL, needs={"heart-beat"})

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from brokerproof.suites.api import PATIENCE, Bench, FrameReceived, RoutingType, case, either
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, either
 from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import collect, held, numbered, publish_all
 from brokerproof.suites.steps.refusals import bystander, offend
+from brokerproof.suites.steps.traces import frames_received
 
 DESTINATION = {"1.0": "STOMP10-MESSAGE-01", "1.1": "STOMP11-MSG-01", "1.2": "STOMP12-MSG-01"}
 SUBSCRIPTION = {"1.1": "STOMP11-MSG-03", "1.2": "STOMP12-MSG-04"}
@@ -283,11 +284,7 @@ def test_a_server_speaks_in_messages_receipts_and_errors(target: Bench, version:
     peer.request("UNSUBSCRIBE", {"id": "0"}, proves=SERVER_FRAMES[version])
     offend(peer, "SEND", {}, b"no destination")
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, within=PATIENCE)
-    answer = [
-        event.command
-        for event in target.events
-        if isinstance(event, FrameReceived) and event.conn == peer.conn
-    ]
+    answer = [event.command for event in frames_received(target, peer)]
     strange = sorted(set(answer[1:]) - {"MESSAGE", "RECEIPT", "ERROR"})
     target.record_finding(
         SERVER_FRAMES[version],

@@ -16,13 +16,13 @@ from brokerproof.suites.api import (
     STRANGER,
     Bench,
     Certificate,
-    HeartBeatReceived,
     case,
     ms,
     over,
     seconds,
 )
 from brokerproof.suites.api.stomp import CONNECTED, StompPeer, frame
+from brokerproof.suites.steps.traces import beats_received
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate_of_stranger
 
 CERTIFICATE_OPTIONAL = "ARTEMIS-TLS-client-2"
@@ -96,9 +96,7 @@ def test_heart_beats_come_over_tls(target: Bench) -> None:
     for _ in range(6):
         target.advance(ms(500))
         peer.beat()
-    beats = sum(
-        isinstance(event, HeartBeatReceived) and event.conn == peer.conn for event in target.events
-    )
+    beats = len(beats_received(target, peer))
     target.judge_count(SERVER_BEATS, "beats in 3 s", beats, (3000 // promised // 2, None), "beats")
     peer.publish(target.destination(), b"after the beats", proves=SSL)
 

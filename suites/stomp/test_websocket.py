@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.websocket import codec
 from brokerproof.harness.protocols.websocket.codec import Op
 from brokerproof.harness.protocols.websocket.raw_peer import WebSocketChannel
-from brokerproof.suites.api import Bench, HeartBeatReceived, Where, case, ms, over
+from brokerproof.suites.api import Bench, Where, case, ms, over
 from brokerproof.suites.api.stomp import MESSAGE, frame
 from brokerproof.suites.steps.silence import judge_close, unread_for
 from brokerproof.suites.steps.strategies import near, periods
+from brokerproof.suites.steps.traces import beats_received
 from brokerproof.suites.steps.websockets import (
     Victim,
     connect_frame,
@@ -208,11 +209,7 @@ def test_heart_beats_come_over_websocket(target: Bench) -> None:
     for _ in range(5):
         target.advance(ms(500))
         peer.beat()
-    beats = [
-        event.at_ns
-        for event in target.events
-        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
-    ]
+    beats = beats_received(target, peer, since)
     target.judge_period(
         SERVER_BEATS,
         "longest time without a beat",
