@@ -29,6 +29,7 @@ from brokerproof.suites.api import PATIENCE, Bench, Duration, Match, case
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, either, method
 from brokerproof.suites.steps.boundaries import (
     RANGES,
+    ConversationOver,
     Outcome,
     Replaced,
     fields,
@@ -66,16 +67,6 @@ BODY = b"a body"
 CLOSES = either(method("channel.close"), method("connection.close"))
 
 
-class _Over(Exception):
-    """The conversation ended early."""
-
-    def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
-        super().__init__(words)
-        self.outcome = outcome
-        self.stage = stage
-        self.words = words
-
-
 def silence_is_right(replaced: Replaced) -> bool:
     """True if the broker has to wait for more of the body."""
     return str(replaced.field) == "content.body-size" and replaced.value > len(BODY)
@@ -92,8 +83,8 @@ class Conversation:
         self._confirms = offers(target.target, CONFIRMS)
 
     def play(self) -> None:
-        """Go through all methods. Raises :class:`_Over` at the first one without its usual
-        answer."""
+        """Go through all methods. Raises :class:`ConversationOver` at the first one without its
+        usual answer."""
         peer, identity = self.peer, self.target.target.identity
         peer.start()
         tuned = peer.authenticate(identity.login, identity.passcode)
@@ -176,7 +167,7 @@ class Conversation:
             outcome = Outcome.REFUSED if before_open else Outcome.CUT  # AMQP091-START-04
         else:
             outcome = Outcome.WORKED if silence_is_right(self.replaced) else Outcome.SILENT
-        raise _Over(outcome, str(answer), words)
+        raise ConversationOver(outcome, str(answer), words)
 
 
 def _decided_by(field: str, stage: str) -> str:
@@ -217,7 +208,7 @@ def _play(target: Bench, field: str, position: int, judged: tuple[str, ...]) -> 
     stage, detail = "", f"{replaced}: {Outcome.WORKED}"
     try:
         conversation.play()
-    except _Over as end:
+    except ConversationOver as end:
         detail = f"{replaced}: {end.outcome} at {end.stage}, {end.words}"
         stage = end.stage if end.outcome in (Outcome.CUT, Outcome.SILENT) else ""
     conversation.peer.close_socket()

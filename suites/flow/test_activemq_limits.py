@@ -25,6 +25,7 @@ from brokerproof.suites.steps.producer_flow import (
     filled,
     place,
 )
+from brokerproof.suites.steps.queues import judge_arrivals
 from brokerproof.suites.steps.small_addresses import SMALLEST, body
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
@@ -78,11 +79,7 @@ def test_a_message_waits_from_the_very_octet(
     )
     received = CONSUMERS[protocol](target, to).rest(len(data) + 1)
     producer.expect(waiting, "taken", "with room again a message", (WAITS, ANSWERED))
-    target.record_finding(
-        WAITS,
-        received == list(range(len(data) + 1)),
-        f"{len(data) + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, WAITS, received, len(data) + 1, "sent")
 
 
 @case(ONE_BY_ONE, WAITS, needs=NEEDS)
@@ -113,11 +110,7 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
         producer.expect(
             offered, "taken", f"with room at its queue message {at}", (ONE_BY_ONE, WAITS)
         )
-        target.record_finding(
-            WAITS,
-            received == list(range(count + 1)),
-            f"{count + 1} messages were sent; {listed(received)} arrived",
-        )
+        judge_arrivals(target, WAITS, received, count + 1, "sent")
         early = [
             later
             for later, (_, _, key) in enumerate(waiting)
@@ -250,11 +243,7 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     waiting = producer.offer(on, body(filled(target, producer, statistics, on, size), 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a queue with flow control is full")
     received = CONSUMERS[protocol](target, off).rest(count)
-    target.record_finding(
-        SWITCHED_OFF,
-        received == list(range(count)),
-        f"{count} messages were accepted; {listed(received)} arrived",
-    )
+    judge_arrivals(target, SWITCHED_OFF, received, count, "accepted")
 
 
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
@@ -277,11 +266,7 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a topic with flow control is full")
     received = slow.rest(count + 1)
     producer.expect(waiting, "taken", "with room again a message to the topic", WAITS)
-    target.record_finding(
-        WAITS,
-        received == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, WAITS, received, count + 1, "sent")
 
 
 @case(FILES, needs=NEEDS)
@@ -306,8 +291,4 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
     waiting = producer.offer(memory, body(filled(target, producer, statistics, memory, size), 20))
     producer.waits(waiting, FILES, "beside it a queue whose messages wait in memory is full")
     received = CONSUMERS[protocol](target, files).rest(count)
-    target.record_finding(
-        FILES,
-        received == list(range(count)),
-        f"{count} messages were accepted; {listed(received)} arrived",
-    )
+    judge_arrivals(target, FILES, received, count, "accepted")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.activemq_statistics import Statistics
-from brokerproof.suites.api import Bench, Clock, Duration, Target, case, listed, ms, over
+from brokerproof.suites.api import Bench, Clock, Duration, Target, case, ms, over
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -27,6 +27,7 @@ from brokerproof.suites.steps.producer_flow import (
     slack,
     waits_for,
 )
+from brokerproof.suites.steps.queues import judge_arrivals
 from brokerproof.suites.steps.small_addresses import SMALLEST, body
 
 AT_ONCE = "ACTIVEMQ-PFC-9"
@@ -89,11 +90,7 @@ def test_a_send_without_room_fails_at_once(
         refused(target, producer, producer.offer(to, again), AT_ONCE, (0, PROMPTLY), since)
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
     received = CONSUMERS[protocol](target, to).rest(len(data))
-    target.record_finding(
-        AT_ONCE,
-        received == list(range(len(data))),
-        f"{len(data)} messages were accepted; {listed(received)} arrived",
-    )
+    judge_arrivals(target, AT_ONCE, received, len(data), "accepted")
     producer.send(to, again, proves=AT_ONCE)
 
 
@@ -118,11 +115,7 @@ def test_a_send_without_room_fails_after_the_time(
     for since, offered in waiting:
         refused(target, producer, offered, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
     received = CONSUMERS[protocol](target, to).rest(count)
-    target.record_finding(
-        AFTER_A_WHILE,
-        received == list(range(count)),
-        f"{count} messages were accepted; {listed(received)} arrived",
-    )
+    judge_arrivals(target, AFTER_A_WHILE, received, count, "accepted")
     since, late = target.now(), producer.offer(to, body(count, 20))
     producer.expect(late, "taken", "with room again a message", AFTER_A_WHILE)
     target.judge_duration(
@@ -182,11 +175,7 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     target.advance(2 * early)
     late = producer.peer.inbox if isinstance(producer, StompProducer) else []
     target.record_finding(AFTER_A_WHILE, not late, f"after it was accepted: {producer.instead()}")
-    target.record_finding(
-        AFTER_A_WHILE,
-        received == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, AFTER_A_WHILE, received, count + 1, "sent")
 
 
 @case(AFTER_A_WHILE, needs={*NEEDS, "send-fail-timeout"})
@@ -213,8 +202,4 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
         AFTER_A_WHILE, "until it was accepted", producer.answered_at(behind) - since, bounds, since
     )
     received = CONSUMERS["stomp"](target, to).rest(count)
-    target.record_finding(
-        AFTER_A_WHILE,
-        received == list(range(count)),
-        f"{count} messages were accepted; {listed(received)} arrived",
-    )
+    judge_arrivals(target, AFTER_A_WHILE, received, count, "accepted")

@@ -26,6 +26,7 @@ from brokerproof.suites.steps.producer_flow import (
     slack,
     waits_for,
 )
+from brokerproof.suites.steps.queues import judge_arrivals
 from brokerproof.suites.steps.small_addresses import body
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
@@ -137,11 +138,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
         books.acks == books.costs,
         f"messages cost {books.costs}, acknowledged is {books.acks}",
     )
-    target.record_finding(
-        WAITS,
-        received == list(range(sent)),
-        f"{sent} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, WAITS, received, sent, "sent")
 
 
 @case(ONE_BY_ONE, WINDOW, ANSWERED, ALWAYS_SYNC, needs=NEEDS)
@@ -174,11 +171,7 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
     received = StompConsumer(target, first).rest(counts[0] + 1)
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, ANSWERED))
-    target.record_finding(
-        ANSWERED,
-        received == list(range(counts[0] + 1)),
-        f"{counts[0] + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, ANSWERED, received, counts[0] + 1, "sent")
     still = (
         books.outstanding > 0 if window else later is not None and producer.answer(later) is None
     )
@@ -271,11 +264,7 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
         )
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
     received = StompConsumer(target, to).rest(count)
-    target.record_finding(
-        AT_ONCE,
-        received == list(range(count)),
-        f"{count} messages were accepted; {listed(received)} arrived",
-    )
+    judge_arrivals(target, AT_ONCE, received, count, "accepted")
     producer.send(to, body(count, 20), proves=AT_ONCE)
 
 
@@ -297,11 +286,7 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     if early is None:
         refused(target, producer, waiting, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
         received = StompConsumer(target, to).rest(count)
-        target.record_finding(
-            AFTER_A_WHILE,
-            received == list(range(count)),
-            f"{count} messages were accepted; {listed(received)} arrived",
-        )
+        judge_arrivals(target, AFTER_A_WHILE, received, count, "accepted")
         return
     target.advance(max(0, wait - early - (target.now() - since)))
     if target.now() - since > wait - early // 2:
@@ -320,11 +305,7 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     received = StompConsumer(target, to).rest(count + 1)
     if not producer.taken_in_time(waiting, AFTER_A_WHILE, early, since):
         return
-    target.record_finding(
-        AFTER_A_WHILE,
-        received == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, AFTER_A_WHILE, received, count + 1, "sent")
     producer.peer.expect_nothing(
         for_=2 * early, of=command("ExceptionResponse"), proves=AFTER_A_WHILE, why="it was accepted"
     )

@@ -33,6 +33,7 @@ from brokerproof.suites.steps.producer_flow import (
     broker_limit,
     place,
 )
+from brokerproof.suites.steps.queues import judge_arrivals
 from brokerproof.suites.steps.small_addresses import body
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
@@ -136,11 +137,7 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
         producer.expect(key, "taken", "with room again a message", (LIMITS, WAITS, ONE_BY_ONE))
     producer.peer.ack(producer.peer.message(body=body(sent[0], SIZE), proves=WAITS), receipt=True)
     received = StompConsumer(target, queues[1]).rest(sent[1] + 1)
-    target.record_finding(
-        WAITS,
-        received == list(range(sent[1] + 1)),
-        f"{sent[1] + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, WAITS, received, sent[1] + 1, "sent")
 
 
 @case(LIMITS, WAITS, needs=NEEDS)
@@ -158,11 +155,7 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     other.send(beside, body(0, SIZE), proves=LIMITS)
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the store a message", (LIMITS, WAITS))
-    target.record_finding(
-        WAITS,
-        received == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, WAITS, received, count + 1, "sent")
     StompConsumer(target, beside).rest(1)
 
 
@@ -177,11 +170,7 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     other.send(beside, body(0, SIZE), persistent=True, proves=LIMITS)
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the temporary store a message", (LIMITS, WAITS))
-    target.record_finding(
-        WAITS,
-        received == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, WAITS, received, count + 1, "sent")
     StompConsumer(target, beside).rest(1)
 
 
@@ -228,11 +217,7 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     )
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message")
-    target.record_finding(
-        TO_THE_DISK,
-        received == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, TO_THE_DISK, received, count + 1, "sent")
 
 
 SMALL = st.sampled_from(
@@ -256,8 +241,4 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     )
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message", LIMITS)
-    target.record_finding(
-        TO_THE_DISK,
-        received == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(received)} arrived",
-    )
+    judge_arrivals(target, TO_THE_DISK, received, count + 1, "sent")

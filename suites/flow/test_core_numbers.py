@@ -22,6 +22,7 @@ from brokerproof.suites.api import PATIENCE, Bench, Match, case, ms
 from brokerproof.suites.api.core import Packet, delivery, packet
 from brokerproof.suites.steps.boundaries import (
     JAVA_RANGES,
+    ConversationOver,
     Outcome,
     Replaced,
     fields,
@@ -87,16 +88,6 @@ document mentions."""
 NULL = "null-response"
 
 
-class _Over(Exception):
-    """The conversation ended early."""
-
-    def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
-        super().__init__(words)
-        self.outcome = outcome
-        self.stage = stage
-        self.words = words
-
-
 class Conversation:
     """A client's connection with one number replaced."""
 
@@ -114,8 +105,8 @@ class Conversation:
         return self.replaced.value if str(self.replaced.field) == field else right
 
     def play(self) -> None:
-        """Send every packet with a number. Raises :class:`_Over` at the first one without its usual
-        answer."""
+        """Send every packet with a number. Raises :class:`ConversationOver` at the first one
+        without its usual answer."""
         own = {"consumer": self.consumer}
         self._begin()
         self._call("create-queue-v2", self._queue(), NULL)
@@ -217,10 +208,10 @@ class Conversation:
             return reply
         words = self.peer.instead()
         if self.peer.ended is not None and self._has_to_live():
-            raise _Over(Outcome.CUT, LIFE, words)
+            raise ConversationOver(Outcome.CUT, LIFE, words)
         if self.peer.ended is not None or any(map(self.peer.fatal, self.peer.inbox)):
-            raise _Over(Outcome.REFUSED, stage, words)
-        raise _Over(Outcome.WORKED if right else Outcome.SILENT, stage, words)
+            raise ConversationOver(Outcome.REFUSED, stage, words)
+        raise ConversationOver(Outcome.WORKED if right else Outcome.SILENT, stage, words)
 
     def _silence_is_right(self) -> bool:
         """True if with this number no message has to arrive."""
@@ -270,7 +261,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
         conversation = Conversation(target, replaced)
         try:
             conversation.play()
-        except _Over as end:
+        except ConversationOver as end:
             detail = f"{replaced}: {end.outcome} at {end.stage}, {end.words}"
             stage = end.stage if end.outcome in (Outcome.CUT, Outcome.SILENT) else ""
         conversation.peer.close_socket()

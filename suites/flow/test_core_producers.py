@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.clients.artemis_management import ADMIN, Admin
 from brokerproof.harness.oracles import core_credit
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, over
 from brokerproof.suites.api.core import CorePeer, Packet, packet
 from brokerproof.suites.steps.core import (
     CORE,
@@ -30,6 +30,7 @@ from brokerproof.suites.steps.core import (
     sized,
     take,
 )
+from brokerproof.suites.steps.queues import judge_arrivals
 from brokerproof.suites.steps.small_addresses import MESSAGES, limit_of, scratch_name
 from brokerproof.suites.steps.traces import judge_trace
 
@@ -156,9 +157,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
         "the producer keeps to its credit",
     )
     got = numbers(drain(target, name, 20))
-    target.record_finding(
-        COST, got == list(range(20)), f"20 messages were sent; {listed(got)} arrived"
-    )
+    judge_arrivals(target, COST, got, 20, "sent")
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -404,10 +403,6 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         got = grants(target, peer, 0)
         target.record_finding(BLOCKS, not got, f"the address is full, and {got} were granted")
     received = [number_of(body) for body in drain(target, name, count)]
-    target.record_finding(
-        OVERDRAWN,
-        received == list(range(count)),
-        f"{count} messages were accepted; {listed(received)} arrived",
-    )
+    judge_arrivals(target, OVERDRAWN, received, count, "accepted")
     got = grants(target, peer, 1)
     target.record_finding(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")

@@ -18,6 +18,7 @@ from brokerproof.suites.api.openwire import OpenWirePeer, Structure, command, di
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander
 from brokerproof.suites.steps.boundaries import (
     JAVA_RANGES,
+    ConversationOver,
     Outcome,
     Replaced,
     fields,
@@ -64,16 +65,6 @@ BEGIN, COMMIT = 0, 2
 REFUSALS = ("ExceptionResponse", "ConnectionError")
 
 
-class _Over(Exception):
-    """The conversation ended early."""
-
-    def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
-        super().__init__(words)
-        self.outcome = outcome
-        self.stage = stage
-        self.words = words
-
-
 def silence_is_right(replaced: Replaced) -> bool:
     """True if with this number no message has to arrive."""
     match str(replaced.field):
@@ -100,8 +91,8 @@ class Conversation:
         return Structure(name, {"connectionId": self.peer.name, **numbers})
 
     def play(self) -> None:
-        """Send every command with a number. Raises :class:`_Over` if one does not get its usual
-        answer."""
+        """Send every command with a number. Raises :class:`ConversationOver` if one does not get
+        its usual answer."""
         session = self._id("SessionId", value=2)
         producer = self._id("ProducerId", sessionId=2, value=1)
         consumer = self._id("ConsumerId", sessionId=2, value=1)
@@ -182,11 +173,11 @@ class Conversation:
         if reply is not None and reply.name not in REFUSALS:
             return reply
         if reply is not None:
-            raise _Over(Outcome.REFUSED, stage, reply.brief())
+            raise ConversationOver(Outcome.REFUSED, stage, reply.brief())
         outcome = Outcome.SILENT if self.peer.ended is None else Outcome.CUT
         if outcome is Outcome.SILENT and stage == "the message" and silence_is_right(self.replaced):
             outcome = Outcome.WORKED
-        raise _Over(outcome, stage, self.peer.instead())
+        raise ConversationOver(outcome, stage, self.peer.instead())
 
 
 @case(ARRIVES, ANSWERED, STAYS, needs={OPENWIRE, IN_VIRTUAL_TIME})
@@ -202,7 +193,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
         peer = target.openwire()
         try:
             Conversation(target, peer, replaced).play()
-        except _Over as end:
+        except ConversationOver as end:
             detail = f"{replaced}: {end.outcome} at {end.stage}, {end.words}"
             stage = end.stage if end.outcome in (Outcome.CUT, Outcome.SILENT) else ""
             cut = end.outcome is Outcome.CUT

@@ -132,6 +132,16 @@ POSITIONS = 64
 """An upper bound of a type's boundary values."""
 
 
+class ConversationOver(Exception):
+    """A conversation with a replaced number ended early."""
+
+    def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
+        super().__init__(words)
+        self.outcome = outcome
+        self.stage = stage
+        self.words = words
+
+
 def over_boundaries(function: Function) -> Function:
     """Make a property of a case that has a ``position`` among the values of :func:`around`: the
     corners always, and some of the others."""

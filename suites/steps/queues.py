@@ -8,7 +8,16 @@ from typing import Literal
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer
 from brokerproof.harness.protocols.byte_log import Arrivals, Expectation
 from brokerproof.harness.protocols.stomp.codec import header_list
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Duration, ms, seconds
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    CloseHow,
+    Duration,
+    Requirements,
+    listed,
+    ms,
+    seconds,
+)
 from brokerproof.suites.api.stomp import Destination, Frame, HeadersLike, StompPeer
 from brokerproof.suites.steps.refusals import refusal
 
@@ -30,6 +39,18 @@ def bodies(messages: Iterable[Frame]) -> list[bytes]:
 def numbered(count: int, prefix: str = "m") -> list[bytes]:
     """Return ``count`` numbered bodies: m0, m1, …"""
     return [f"{prefix}{number}".encode() for number in range(count)]
+
+
+def judge_arrivals(
+    target: Bench,
+    requirement: Requirements,
+    received: Sequence[int],
+    count: int,
+    how: Literal["accepted", "sent"],
+) -> None:
+    """Judge that the messages numbered from 0 arrived, each once and in order."""
+    detail = f"{count} messages were {how}; {listed(received)} arrived"
+    target.record_finding(requirement, received == list(range(count)), detail)
 
 
 def publish_all(peer: StompPeer, to: Destination, each_body: Sequence[bytes]) -> None:
