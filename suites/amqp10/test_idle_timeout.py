@@ -181,6 +181,14 @@ def own_time_out(peer: AmqpPeer) -> int:
     return int(peer.opened.get("idle-time-out", 0))
 
 
+def announced_by(target: Bench, peer: AmqpPeer, acceptor: str) -> int:
+    """Control: the broker has an idle-time-out. Return it, in milliseconds."""
+    announced = own_time_out(peer)
+    detail = f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}"
+    target.control(announced > 0, detail)
+    return announced
+
+
 @case(ZERO_IS_NO_TIMEOUT, needs={"amqp"})
 @over(examples=4, asked=st.sampled_from([0, None]))
 def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
@@ -273,11 +281,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     SHOULD here (2.4.5), whatever 2.4.3 requires of other ends.
     """
     peer = target.amqp(acceptor=acceptor)
-    announced = own_time_out(peer)
-    target.control(
-        announced > 0,
-        f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}",
-    )
+    announced = announced_by(target, peer, acceptor)
     target.advance(ms(pause * announced // 1000))
     peer.beat()
     since = peer.spoke_at
@@ -328,11 +332,7 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
     announced time-out, and no later than the check interval that the closes show."""
     acceptor = shorts(target.target)[0]
     peers = [target.amqp(acceptor=acceptor) for _ in range(SPREAD)]
-    announced = own_time_out(peers[0])
-    target.control(
-        announced > 0,
-        f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}",
-    )
+    announced = announced_by(target, peers[0], acceptor)
     check = check_interval(target)
     interval = ms(announced) if check is None else check
     bounds = (2 * ms(announced), noticed_by(target, announced, longest_silence(target.target)))
@@ -397,11 +397,7 @@ def test_frames_that_keep_coming_keep_the_connection(
     times if that is long: empty ones on channel 0 or another, or flows of its session. It stays
     connected, even beyond twice the time-out."""
     peer = target.amqp(acceptor=acceptor)
-    announced = own_time_out(peer)
-    target.control(
-        announced > 0,
-        f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}",
-    )
+    announced = announced_by(target, peer, acceptor)
     for _ in range(7 if target.virtual or announced <= LONG_MS else 3):
         target.advance(ms(announced) * 9 // 10)
         if peer.ended is not None:

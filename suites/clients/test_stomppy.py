@@ -180,11 +180,8 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
     """One stomp.py sends five messages to another in auto mode. They arrive in order, each with its
     destination, a unique message-id and the id of the subscription (1.0: with its body). One
     scenario: the sentences describe one frame."""
-    queue, consumer, producer = (
-        target.destination(),
-        target.stomppy(version),
-        target.stomppy(version),
-    )
+    queue = target.destination()
+    consumer, producer = target.stomppy(version), target.stomppy(version)
     consumer.subscribe(queue, id="mine")
     for body in numbered(5):
         producer.publish(queue, body, receipt=False)
@@ -244,11 +241,8 @@ def test_header_text_survives(target: Bench, version: str, text: str, name: str)
     gets the same value. One scenario: one header has every escape, and others have one each, which
     shows the faulty escape."""
     value = text.replace("a", "\r") + "\r>" if version == "1.2" else text
-    queue, consumer, producer = (
-        target.destination(),
-        target.stomppy(version),
-        target.stomppy(version),
-    )
+    queue = target.destination()
+    consumer, producer = target.stomppy(version), target.stomppy(version)
     consumer.subscribe(queue)
     producer.publish(queue, b"control", {"x-plain": "value"})
     target.control(
@@ -276,11 +270,8 @@ def test_header_text_survives(target: Bench, version: str, text: str, name: str)
 def test_a_colon_belongs_to_a_1_0_value(target: Bench, version: str, pieces: list[str]) -> None:
     """stomp.py sends a 1.0 header value with colons. Another stomp.py gets the same value."""
     value = f"<{':'.join(pieces)}>"
-    queue, consumer, producer = (
-        target.destination(),
-        target.stomppy(version),
-        target.stomppy(version),
-    )
+    queue = target.destination()
+    consumer, producer = target.stomppy(version), target.stomppy(version)
     consumer.subscribe(queue)
     producer.publish(queue, b"body", {"x-word": value})
     message = consumer.message(body=b"body", proves=COLON_IN_VALUE[version])
@@ -303,11 +294,8 @@ def test_bodies_of_any_octets_survive(
     """stomp.py sends bodies of any bytes with content-length. Another stomp.py gets the same bytes,
     and the message after them."""
     body = b"\x00" + b"".join(pieces) + "é𝄞\x00".encode() * (large // 7 + 1)
-    queue, consumer, producer = (
-        target.destination(),
-        target.stomppy(version),
-        target.stomppy(version),
-    )
+    queue = target.destination()
+    consumer, producer = target.stomppy(version), target.stomppy(version)
     consumer.subscribe(queue)
     producer.publish(queue, body, receipt=False)
     producer.publish(queue, "text: é𝄞", receipt=False)
@@ -431,11 +419,8 @@ def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) ->
 def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: str) -> None:
     """stomp.py sends three messages in a transaction: none arrives before COMMIT, all after it.
     Three in an aborted transaction never arrive."""
-    queue, consumer, producer = (
-        target.destination(),
-        target.stomppy(version),
-        target.stomppy(version),
-    )
+    queue = target.destination()
+    consumer, producer = target.stomppy(version), target.stomppy(version)
     consumer.subscribe(queue)
     kept, dropped = f"{producer.transaction}-kept", f"{producer.transaction}-dropped"
     producer.begin(kept)
