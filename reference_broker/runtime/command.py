@@ -21,11 +21,11 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -45,6 +45,8 @@ ARTEMIS, RABBITMQ, ACTIVEMQ = PROFILES
 
 SET_UP_FAILED, USAGE = 3, 4
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
 
 class Refusal(click.ClickException):
     """The broker cannot start because its options or configuration are wrong: one sentence."""
@@ -60,6 +62,17 @@ class SetUpFailed(Refusal):
     right."""
 
     exit_code = SET_UP_FAILED
+
+
+def _port(protocol: str, default: str, of: str = "") -> Callable[[Command], Command]:
+    """Return the option for the port of a protocol's first acceptor."""
+    words = f"The port of the first {protocol} acceptor{of}; 0 picks a free one."
+    return click.option(
+        f"--{protocol.lower()}",
+        type=click.IntRange(0, 65535),
+        metavar="PORT",
+        help=f"{words} [default: {default}]",
+    )
 
 
 @click.command()
@@ -79,42 +92,10 @@ class SetUpFailed(Refusal):
     metavar="NAME",
     help="The broker family to imitate.",
 )
-@click.option(
-    "--stomp",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help=(
-        "The port of the first STOMP acceptor; 0 picks a free one. [default: the file's, or"
-        f" {STOMP_PORT}]"
-    ),
-)
-@click.option(
-    "--amqp",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help=(
-        "The port of the first AMQP acceptor; 0 picks a free one. [default: the file's, or"
-        f" {AMQP_PORT}]"
-    ),
-)
-@click.option(
-    "--core",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help=(
-        "The port of the first CORE acceptor; 0 picks a free one. [default: the file's; none"
-        " without a file]"
-    ),
-)
-@click.option(
-    "--openwire",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help=(
-        "The port of the first OpenWire acceptor of --profile activemq; 0 picks a free one."
-        " [default: the file's, or 61616]"
-    ),
-)
+@_port("STOMP", f"the file's, or {STOMP_PORT}")
+@_port("AMQP", f"the file's, or {AMQP_PORT}")
+@_port("CORE", "the file's; none without a file")
+@_port("OpenWire", "the file's, or 61616", " of --profile activemq")
 @click.option(
     "--any-port",
     is_flag=True,
