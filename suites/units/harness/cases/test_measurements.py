@@ -1,5 +1,6 @@
-"""A periodic sender must keep its period in each gap, widened by the host's delay during that
-gap."""
+"""A periodic sender must keep its period in each gap, widened by the host's delay during that gap.
+A duration above its lower bound is evidence unless the host was late from far below the bound to
+the instant at which it was measured."""
 
 import itertools
 
@@ -14,6 +15,7 @@ from brokerproof.harness.model.verdicts import Seen
 
 PERIOD = ms(500)
 ON_TIME, LATE = 0, ms(60)
+LOW = ms(1200)  # a sixth of it is 200 ms
 
 
 class HostThatIsLate:
@@ -32,6 +34,17 @@ class HostThatIsLate:
 
     def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
         return next(self._late)
+
+
+class HostThatWasLate(HostThatIsLate):
+    """A world in real time whose host was late by ``late`` until the instant ``until``."""
+
+    def __init__(self, late: Duration, until: Instant) -> None:
+        super().__init__([])
+        self._by, self._until = late, until
+
+    def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
+        return self._by if since <= self._until else 0
 
 
 def judged(
@@ -101,3 +114,25 @@ def test_a_bound_that_bounds_nothing_is_not_named() -> None:
         judged([500, 450], [0, 0], low=PERIOD).detail
         == "gap: 450 ms, 0.90 of what was agreed, should be between 490 and 510 ms"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "late", "until", "seen"),
+    [
+        pytest.param(1210, 300, 900, Seen.HELD, id="the host was late before"),
+        pytest.param(1210, 300, 1100, Seen.NEVER_REACHED, id="late when it mattered"),
+        pytest.param(1600, 300, 1100, Seen.HELD, id="further above than the host was late"),
+        pytest.param(1210, 209, 1100, Seen.HELD, id="late by less than shows"),
+        pytest.param(1000, 300, 900, Seen.VIOLATED, id="a violation is judged by all of it"),
+    ],
+)
+def test_what_was_late_long_before_the_bound_explains_nothing(
+    value: int, late: int, until: int, seen: Seen
+) -> None:
+    judge = MeasurementJudge()
+    judge.world = HostThatWasLate(ms(late), ms(until))  # type: ignore[assignment]
+    judge.cited, judge.example_record = ("X-1",), ExampleRecord()
+    judge.judge_duration("X-1", "silence", ms(value), (LOW, None), 0)
+    (finding,) = judge.example_record.findings
+    assert finding.seen is seen
+    assert (finding.uncertain is None) is (seen is Seen.HELD)
