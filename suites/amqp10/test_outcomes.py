@@ -273,11 +273,8 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     assert link.answer is not None
     default = codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
     kind = codec.name_of(default)
-    target.record_finding(
-        DEFAULT_OUTCOME,
-        default is None or kind in OUTCOMES,
-        f"the broker's attach has the default-outcome {kind}",
-    )
+    detail = f"the broker's attach has the default-outcome {kind}"
+    target.record_finding(DEFAULT_OUTCOME, default is None or kind in OUTCOMES, detail)
     got = collect(target, peer, link, 1, quiet=0)
     target.control(len(got) == 1, f"{len(got)} messages arrived; {peer.instead()}")
     if kind not in OUTCOMES:
@@ -355,11 +352,8 @@ def test_a_source_names_outcomes_by_their_symbols(
     )
     got = peer.delivery(link)
     states = [transfer.kind("state") for transfer in got.frames if "state" in transfer.fields]
-    target.record_finding(
-        RECEIVED_ON_RESUME_ONLY,
-        "received" not in states,
-        f"{len(got.frames)} transfers carry the states {states}",
-    )
+    detail = f"{len(got.frames)} transfers carry the states {states}"
+    target.record_finding(RECEIVED_ON_RESUME_ONLY, "received" not in states, detail)
 
 
 @case(ACCEPTED_SUPPORTED, needs={"amqp", "amqp-redelivery"})

@@ -281,10 +281,8 @@ def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) 
         frames = consumer.take_messages()
         seen += len(frames)
         total = sum(frame.size for frame in frames)
-        detail = (
-            f"round {number + 1}, a window of {window} bytes: {len(frames)} messages of {total}"
-            " bytes arrived"
-        )
+        arrived = f"{len(frames)} messages of {total} bytes arrived"
+        detail = f"round {number + 1}, a window of {window} bytes: {arrived}"
         last = frames[-1].size if frames else 0
         target.require("ARTEMIS-STOMP-window-3", total >= window and total - last < window, detail)
         consumer.ack(frames[-1], receipt=True)
