@@ -193,6 +193,8 @@ def _queue(probes: Probes, dialect: Dialect) -> Place | None:
     if queue is None:
         names = ", ".join(map(_written, QUEUES))
         dialect.without("anycast", f"none of {names} keeps a message for a later subscriber")
+    elif probes.asked(partial(_ends_with_its_consumer, probes, queue)):
+        dialect.without("anycast", f"{_written(queue)} is deleted with its last consumer")
     else:
         dialect.sentences.append(
             f"{_written(queue)} is a queue: it keeps a message until somebody subscribes, and gives"
@@ -243,6 +245,27 @@ def _keeps(probes: Probes, place: Place, bench: Bench) -> bool:
     peer.subscribe(to, receipt=False)
     peer.message(body=b"kept", within=ANSWER)
     return _copies(probes, place, bench) == 1
+
+
+def _ends_with_its_consumer(probes: Probes, place: Place, bench: Bench) -> bool:
+    """True if what a lost consumer held reaches another that is there, but none that comes
+    later."""
+
+    def returns(*, later: bool) -> bool:
+        to, holder, other = _destination(place, bench), probes.client(bench), probes.client(bench)
+        holder.publish(to, b"held", receipt=False)
+        holder.subscribe(to, ack="client", receipt=False)
+        holder.message(body=b"held", within=ANSWER)
+        steps = [
+            partial(other.subscribe, to, receipt=False),
+            partial(holder.close_socket, CloseHow.RESET),
+        ]
+        for step in reversed(steps) if later else steps:
+            step()
+            bench.advance(QUIET)
+        return other.watch_for(frame("MESSAGE"), within=ANSWER) is not None
+
+    return not returns(later=True) and returns(later=False)
 
 
 def _copies(probes: Probes, place: Place, bench: Bench) -> int:

@@ -232,6 +232,15 @@ class GreedyQueue(Queue):
         pass
 
 
+class EndsWithItsConsumer(Queue):
+    """A queue is deleted with its last consumer."""
+
+    def give_back(self, messages: list[Message]) -> None:
+        super().give_back(messages)
+        if not self.subscriptions:
+            self.messages.clear()
+
+
 class TopicsOnly(Connection):
     """Every destination is a topic: what nobody is subscribed to is gone."""
 
@@ -259,6 +268,7 @@ STYLES: Mapping[str, Parts] = {
     "patient": Parts(Patient),
     "closes-later": Parts(ClosesLater),
     "greedy": Parts(Connection, GreedyQueue),
+    "deleted": Parts(Connection, EndsWithItsConsumer),
     "topics-only": Parts(TopicsOnly),
     "queues-only": Parts(QueuesOnly),
 }
