@@ -237,8 +237,8 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
     target: Bench, version: str, cy: int, pairs: list[tuple[str, str]]
 ) -> None:
     """Connections that agreed on beats of the server are each left in a state with transactions,
-    subscriptions and messages. All get beats as agreed. One scenario: the sentences describe the
-    same heartbeats."""
+    subscriptions and messages, and one sends ends of line. All get beats as agreed. One scenario:
+    the sentences describe the same heartbeats."""
     left: list[tuple[str, StompPeer]] = []
     for names in [*((name,) for name in STATES), *pairs]:
         peer = target.stomp(version, heart_beat=f"{SELDOM_MS},{cy}")
@@ -250,10 +250,15 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
         target.record_not_applicable((SERVER_BEATS[version], AT_LEAST_EVERY[version]), reason)
         return
     period = ms(max(sx, cy))
+    talker = target.stomp(version, heart_beat=f"{SELDOM_MS},{cy}")
+    left.append(("the client sends ends of line", talker))
     for _, peer in left:
         peer.beat()
     since = target.now()
-    target.advance(3 * period + ms(200))
+    for _ in range(15):
+        talker.beat()
+        target.advance(period // 5)
+    target.advance(ms(200))
     for what, peer in left:
         beats = len(signs_of_life(target, peer, since))
         target.record_finding(

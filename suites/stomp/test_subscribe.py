@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, either, listed
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, RoutingType, case, either, listed
 from brokerproof.suites.api.stomp import ERROR, MESSAGE, Destination, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
@@ -327,8 +327,8 @@ def test_a_selector_filters(target: Bench) -> None:
 
 @case(NAMES_SUBSCRIPTION)
 def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: str) -> None:
-    """One connection has two subscriptions to two destinations. Every MESSAGE has the id of its
-    subscription in the subscription header."""
+    """One connection has two subscriptions to two destinations, and two to one topic. Every MESSAGE
+    has the id of its subscription in the subscription header."""
     peer = target.stomp(version)
     queues = {"first": target.destination(), "a second / one": target.destination()}
     for name, queue in queues.items():
@@ -347,3 +347,12 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
         all(name == answer for name, answer in received.items()),
         f"id and header subscription: {received!r}",
     )
+    if "multicast" in target.capabilities:
+        topic, names = target.destination(RoutingType.MULTICAST), {"third", "fourth"}
+        for name in sorted(names):
+            peer.subscribe(topic, name)
+        target.stomp(version).publish(topic, b"copied")
+        copies = [message.get("subscription") for message in collect(target, peer, 2)]
+        if len(copies) == 2:
+            words = f"the copies for two subscriptions have the headers subscription {copies!r}"
+            target.record_finding(NAMES_SUBSCRIPTION[version], set(copies) == names, words)

@@ -128,6 +128,18 @@ def subscription_of_the_first(patch, reached):
         return original(self, consumer, reached.instead(subscription, self.first))
 
 
+@message_headers.mutant(SUBSCRIPTION)
+def subscription_of_the_first_there(patch, reached):
+    """MESSAGE carries the id of the first subscription to its topic."""
+    first: dict[str, str | None] = {}
+
+    @patch.override(Subscription)
+    def __init__(original, self, conn, number, id, destination, *others):
+        original(self, conn, number, id, destination, *others)
+        if reached(first.setdefault(f"{conn} {destination}", id) != id):
+            self._opening = self._encoder.opening(number, first[f"{conn} {destination}"])
+
+
 @message_headers.variant(_rewritten, rb"\nack:[^\n]*", b"", breaks="STOMP12-MSG-05")
 def no_ack():
     """MESSAGE has no header ack in the modes that need one."""

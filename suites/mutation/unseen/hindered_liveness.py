@@ -147,6 +147,13 @@ def no_beats_in_a_transaction(self, now):
     return bool(self.transactions)
 
 
+@hindered_liveness.before(StompConnection, "receive", breaks=f"{BEATS} STOMP11-HB-07")
+def input_postpones_heartbeats(reached, self, now, data):
+    """Whatever the client sends puts off the next heartbeat by an interval."""
+    if reached(self._beats is not None):
+        self._next_beat.move(now + self._beats.period)
+
+
 @hindered_liveness.override(LivenessMonitor, "__init__")
 @breaks("STOMP12-HB-06 ARTEMIS-TTL-core-2")
 def long_intervals_are_cut(original, reached, self, start, interval, ttl, now):
