@@ -199,6 +199,8 @@ class Play:
             self.target.record_finding(self.sentences.settled, all(settled), detail)
         if agreed == MODES["unsettled"] and self.sentences.unsettled is not None:
             self.target.record_finding(self.sentences.unsettled, not any(settled), detail)
+        elif self.row[SETTLES] == "unsettled" and self.sentences.unsettled is not None:
+            self.target.record_not_applicable(self.sentences.unsettled, detail)
         for delivery in deliveries:
             if not delivery.settled:
                 self.peer.disposition(delivery)

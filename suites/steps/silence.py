@@ -71,7 +71,8 @@ def judge_spread_closes(
     ``rounding`` is how much longer the agreed time may be than the lower bound says; ``closed``
     returns when the broker closed a connection, None if it has not.
     """
-    spoken: list[list[Instant]] = [[] for _ in peers]
+    # A slow host connects some peers only after the broker has given up others.
+    spoken = [[] if peer.spoke_at is None else [peer.spoke_at] for peer in peers]
     for first in range(len(peers)):
         for peer, instants in zip(peers[first:], spoken[first:], strict=True):
             speak(peer)

@@ -310,7 +310,7 @@ def refused_without_reason(link, right, attach, error):
     link.state = LinkState.REFUSED
 
 
-@amqp_links.override(Session, "_link_failed", breaks="AMQP10-LINK-09 AMQP10-LINK-15")
+@amqp_links.override(Session, "_link_failed", breaks="AMQP10-LINK-15")
 def link_errors_end_the_session(original, reached, self, link, problem):
     """A mistake on a link ends its session."""
     reached()

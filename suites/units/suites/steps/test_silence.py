@@ -79,3 +79,10 @@ def test_a_sign_of_life_behind_the_close_begins_no_silence() -> None:
     clients = [Client(clock) for _ in range(SPREAD)]
     clients[-1].closed = ms(250)
     assert judged(clients)[-1] == ms(50), "the last one before the close was at 200 ms"
+
+
+def test_a_client_given_up_while_others_connect_was_silent_since_its_login() -> None:
+    clock = Clock(at=ms(1500))
+    clients = [Client(clock, spoke_at=0) for _ in range(SPREAD)]
+    clients[0].closed = ms(1200)
+    assert judged(clients)[0] == ms(1200)
