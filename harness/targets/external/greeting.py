@@ -88,7 +88,7 @@ def stomp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> G
 
 def amqp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
     """Greet over AMQP 1.0, with SASL. Raises like :func:`stomp`."""
-    reader = amqp_codec.Reader()
+    reader, has_sasl = amqp_codec.Reader(), False
     with Dialogue(endpoint, "an AMQP 1.0 header", "AMQP 1.0", deadline) as dialogue:
         dialogue.write(amqp_codec.protocol_header(3))
         for item in dialogue.items(reader.feed):
@@ -99,7 +99,12 @@ def amqp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Gr
             match item.name:
                 case "protocol-header" if item["major"] != 1:
                     raise NotSpoken(dialogue.other())
+                case "protocol-header" if item["id"] == 0 and not has_sasl:
+                    raise Refused(
+                        f"{endpoint.where} speaks AMQP 1.0 without SASL; let it offer ANONYMOUS"
+                    )
                 case "sasl-mechanisms":
+                    has_sasl = True
                     dialogue.write(_sasl_init(credentials))
                 case "sasl-outcome" if item["code"] == 0:
                     dialogue.write(amqp_codec.protocol_header())

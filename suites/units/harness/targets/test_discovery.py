@@ -176,3 +176,11 @@ def test_discovery_ends_whatever_a_broker_does(
     said = "judged by the specifications alone", f"127.0.0.1:{port} "
     assert problem.startswith(said)
     assert "\n" not in problem
+
+
+def test_a_broker_without_sasl_is_told_so() -> None:
+    with (
+        listening(lambda client: client.sendall(client.recv(8)[:4] + b"\0\1\0\0")) as port,
+        pytest.raises(SetUpFailed, match="AMQP 1\\.0 without SASL"),
+    ):
+        address(f"amqp://127.0.0.1:{port}").discover()
