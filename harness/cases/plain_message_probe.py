@@ -42,7 +42,7 @@ class _ProbeBench(Bench):
 def _stomp(bench: Bench) -> None:
     peer, place = bench.stomp(), bench.destination()
     receipt = peer.next_receipt()
-    peer.subscribe(place, headers={"receipt": receipt}, receipt=False)
+    peer.subscribe(place, peer.transaction, headers={"receipt": receipt}, receipt=False)
     # A broker that sends no receipts still serves; the cases judge that.
     peer.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=_RECEIPT)
     # By another client: not every broker delivers a message to its sender.

@@ -177,7 +177,7 @@ def test_headers_of_the_application_come_out_in_the_message(
 @case(COUNTED_BODY)
 @over(
     examples=60,
-    always=lambda target: [{"body": body} for body in (b"\n", b"\n\n\x00\n", b"\x00")],
+    always=lambda target: [{"body": body} for body in (b"", b"\n", b"\n\n\x00\n", b"\x00")],
     body=any_bodies,
 )
 def test_the_body_comes_out_octet_for_octet(target: Bench, version: str, body: bytes) -> None:

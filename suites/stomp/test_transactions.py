@@ -77,12 +77,16 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
 
 @case(SENDS, needs={"transactions"})
 def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
-    """Two hundred messages are sent in one transaction. After its COMMIT all of them arrive."""
-    queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
-    consumer.subscribe(queue)
-    producer.request("BEGIN", {"transaction": producer.transaction})
-    for body in numbered(200):
-        producer.publish(queue, body, {"transaction": producer.transaction}, receipt=False)
+    """Two hundred messages are sent to two queues in one transaction. After its COMMIT all of them
+    arrive."""
+    queues = [target.destination(), target.destination()]
+    consumer, producer = target.stomp(version), target.stomp(version)
+    for number, queue in enumerate(queues):
+        consumer.subscribe(queue, str(number))
+    named = {"transaction": producer.transaction}
+    producer.request("BEGIN", named)
+    for number, body in enumerate(numbered(200)):
+        producer.publish(queues[number % 2], body, named, receipt=False)
     producer.request("COMMIT", {"transaction": producer.transaction})
     received = bodies(collect(target, consumer, 200))
     target.record_finding(

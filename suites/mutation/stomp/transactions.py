@@ -47,6 +47,19 @@ def only_the_first_committed(reached, self, publish):
 @transactions.before(Transaction, "commit")
 @breaks(
     "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
+    "STOMP12-BEGIN-03",
+)
+def only_one_address_committed(reached, self, publish):
+    """COMMIT publishes what was sent to the transaction's first address, and loses the rest."""
+    first = [
+        send for send in self._sends if send[0].route.address == self._sends[0][0].route.address
+    ]
+    self._sends = reached.instead(self._sends, first)
+
+
+@transactions.before(Transaction, "commit")
+@breaks(
+    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
     "STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01",
 )
 def commit_has_no_effect(reached, self, publish):
