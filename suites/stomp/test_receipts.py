@@ -274,19 +274,26 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
     )
 
 
-@case(PROCESSED_TO_THE_END)
+@case(PROCESSED_TO_THE_END, ANSWERED["1.2"])
 def test_frames_that_were_received_are_processed_although_the_client_left(target: Bench) -> None:
-    """A client sends messages, an ACK and DISCONNECT in one go, and closes on the RECEIPT. All
-    messages arrive, and the acknowledged one is not delivered again."""
+    """A client sends messages, an ACK and DISCONNECT in one go, and waits for the end. All messages
+    arrive and are confirmed, and the acknowledged one is not delivered again."""
     queue, other, client = target.destination(), target.destination(), target.stomp("1.2")
     client.publish(other, b"acknowledged at last")
     message = held(target, client, other, 1, "client-individual")[0]
     sent = numbered(50)
-    data = b"".join(encode("SEND", _sending(queue), body, version="1.2") for body in sent)
+    data = b"".join(
+        encode("SEND", (*_sending(queue), ("receipt", body.decode())), body, version="1.2")
+        for body in sent
+    )
     data += encode("ACK", client.naming(message), version="1.2")
     client.write(data + encode("DISCONNECT", {"receipt": "gone"}, version="1.2"))
     client.expect(frame("RECEIPT", {"receipt-id": "gone"}))
+    target.wait_until(lambda: client.ended is not None, QUIET)
     client.close_socket()
+    told = {one.get("receipt-id") for one in client.inbox if one.command == "RECEIPT"}
+    detail = f"{len(sent)} SENDs before DISCONNECT asked for a receipt, {len(told)} got one"
+    target.record_finding(ANSWERED["1.2"], told == {body.decode() for body in sent}, detail)
     received = left_in(target, queue, "1.2", len(sent))
     target.record_finding(
         PROCESSED_TO_THE_END,

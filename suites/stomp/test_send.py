@@ -32,6 +32,7 @@ ODD_DESTINATIONS = {
     "blank": " ",
     "queue": "/queue/",
     "long": "d" * 300,
+    "exchange": "/exchange/that-nobody-declared/key",
 }
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 names = st.text(LETTERS, min_size=1, max_size=12).map(lambda text: f"x-{text}")
@@ -93,12 +94,12 @@ def test_a_send_without_a_destination_is_refused(target: Bench, version: str) ->
 
 
 @case(FAILED_SEND)
-@pytest.mark.parametrize("name", ["empty", "slash", "blank", "queue", "long"])
+@pytest.mark.parametrize("name", [*ODD_DESTINATIONS])
 def test_a_send_to_an_odd_destination_is_taken_or_refused(
     target: Bench, version: str, name: str
 ) -> None:
     """SEND to a destination that may name nothing (empty, a slash, a blank, a prefix alone, 300
-    letters) is confirmed, or answered with ERROR and the connection closes."""
+    letters, an exchange) is confirmed, or answered with ERROR and the connection closes."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.publish(target.destination(), b"to a usual destination")

@@ -4,9 +4,27 @@ messages."""
 from __future__ import annotations
 
 import pytest
+from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, RoutingType, case, either, listed
-from brokerproof.suites.api.stomp import ERROR, MESSAGE, Destination, HeadersLike, StompPeer, frame
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    CloseHow,
+    RoutingType,
+    case,
+    either,
+    listed,
+    over,
+)
+from brokerproof.suites.api.stomp import (
+    ERROR,
+    MESSAGE,
+    Destination,
+    Frame,
+    HeadersLike,
+    StompPeer,
+    frame,
+)
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     bodies,
@@ -45,6 +63,9 @@ UNSETTLED_IS_KEPT = {
 MAY_GO_TO_ANOTHER = {"1.1": "STOMP11-SUB-09", "1.2": "STOMP12-SUB-10"}
 BODY_IGNORED = "STOMP10-SUBSCRIBE-06"
 MAY_FILTER = "STOMP10-SUBSCRIBE-07"
+SETTLES = {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"}
+PIECES = ("a", "7", "@@", ",", "/", ";", "%2F", ":", "\n", "\\", "é")
+"""Ids: delimiters that brokers use in ids of their own, and what versions escape."""
 NAMES_SUBSCRIPTION = {
     "1.0": "STOMP10-SUBSCRIBE-09",
     "1.1": "STOMP11-MSG-03",
@@ -356,3 +377,41 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
         if len(copies) == 2:
             words = f"the copies for two subscriptions have the headers subscription {copies!r}"
             target.record_finding(NAMES_SUBSCRIPTION[version], set(copies) == names, words)
+
+
+@case(NAMES_SUBSCRIPTION, SETTLES)
+@over(
+    examples=5,
+    always=lambda target: [{"ids": list(ids)} for ids in (("@@", ",", ";%2F"), ":é", "\n", "\\")],
+    ids=st.sampled_from(PIECES).map(lambda id: [id]),
+)
+def test_a_subscription_may_have_any_id(target: Bench, version: str, ids: list[str]) -> None:
+    """One connection has subscriptions with any ids to several destinations. Every MESSAGE has the
+    id of its subscription in the subscription header, and an ACK settles it."""
+    if version == "1.0":
+        plain = str.maketrans("", "", ":\n\\é")
+        ids = [id.translate(plain) for id in ids]
+    peer = target.stomp(version)
+    queues = {f"<{id}>": target.destination() for id in ids}
+    for name, queue in queues.items():
+        peer.subscribe(queue, name, ack=INDIVIDUAL[version])
+    for name, queue in queues.items():
+        target.stomp(version).publish(queue, name.encode())
+    received = collect(target, peer, len(queues))
+    answers = {message.body.decode(): message.get("subscription") for message in received}
+    target.require(
+        NAMES_SUBSCRIPTION[version],
+        answers == {name: name for name in queues},
+        f"subscriptions {[*queues]}: ids and headers subscription of messages: {answers}",
+    )
+
+    def confirmed(message: Frame) -> bool:
+        receipt = peer.next_receipt()
+        peer.ack(message, {"receipt": receipt})
+        return peer.watch_for(frame("RECEIPT", {"receipt-id": receipt})) is not None
+
+    refused = [message.body.decode() for message in received if not confirmed(message)][:1]
+    peer.close_socket(CloseHow.RESET)
+    left = refused or [name for name in answers if left_in(target, queues[name], version, 0)]
+    words = "was refused" if refused else f"was confirmed, {left} arrived again"
+    target.record_finding(SETTLES[version], not left, f"the ACK for {refused or ids} {words}")

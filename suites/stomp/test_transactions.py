@@ -12,8 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.targets.target import Overrides
-from brokerproof.suites.api import RECONFIGURABLE, Bench, CloseHow, case, listed, over
-from brokerproof.suites.api.stomp import MESSAGE
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, CloseHow, case, listed, over
+from brokerproof.suites.api.stomp import MESSAGE, frame
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     QUIET,
@@ -28,6 +28,7 @@ from brokerproof.suites.steps.queues import (
     undone_by_abort,
 )
 from brokerproof.suites.steps.refusals import bystander, refused
+from brokerproof.suites.stomp.test_send import ODD_DESTINATIONS
 
 BEGIN_NAMES = {"1.0": "STOMP10-BEGIN-01", "1.1": "STOMP11-BEGIN-01", "1.2": "STOMP12-BEGIN-01"}
 ONLY_TRANSACTION = {"1.2": "STOMP12-FH-07"}
@@ -95,6 +96,30 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
         f"{len(received)} of 200 messages of a transaction arrived",
         expectation=expected_arrivals(consumer, received, numbered(200), "in any order"),
     )
+
+
+@case(ATOMIC, needs={"transactions"})
+@pytest.mark.parametrize("odd", [*ODD_DESTINATIONS])
+def test_a_transaction_with_an_odd_send_is_whole(target: Bench, version: str, odd: str) -> None:
+    """A transaction has a SEND to a destination that may name nothing, between two others. If its
+    COMMIT is confirmed both others arrive, and otherwise both or none."""
+    queue, producer = target.destination(), target.stomp(version)
+    within = {"transaction": producer.transaction}
+    producer.request("BEGIN", within)
+    producer.publish(queue, b"first", within, receipt=False)
+    producer.send("SEND", {"destination": ODD_DESTINATIONS[odd], **within}, b"odd")
+    producer.publish(queue, b"last", within, receipt=False)
+    producer.send("COMMIT", {**within, "receipt": "committed"})
+    confirmed = frame("RECEIPT", {"receipt-id": "committed"})
+    target.wait_until(
+        lambda: producer.ended is not None or any(map(confirmed.accepts, producer.inbox)), PATIENCE
+    )
+    is_confirmed = producer.take(confirmed) is not None
+    producer.close_socket()
+    left = left_in(target, queue, version, 2 if is_confirmed else 0)
+    words = "confirmed" if is_confirmed else f"not confirmed ({producer.instead()})"
+    detail = f"a SEND to {ODD_DESTINATIONS[odd][:40]!r}: COMMIT was {words}, {listed(left)} arrived"
+    target.record_finding(ATOMIC[version], len(left) == 2 or not (left or is_confirmed), detail)
 
 
 @case(IMPLICIT_ABORT, needs={"transactions"})

@@ -55,7 +55,7 @@ def a_dead_letter_keeps_its_ttl(original, reached, *arguments):
     return Kept(kept)
 
 
-@amqp091_expiry.mutant("RABBITMQ-AMQP091-LEN-03", recreates="rabbitmq-server#14926")
+@amqp091_expiry.mutant("RABBITMQ-AMQP091-LEN-01", recreates="rabbitmq-server#14926")
 def what_one_message_drops_dies_youngest_first(patch, reached):
     """If one message drops several from the head of a quorum queue, they are dead-lettered in
     reverse."""

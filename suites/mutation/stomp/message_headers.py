@@ -60,6 +60,12 @@ def same_message_id(right, self, opening, message, ack, redelivered):
     return right.replace(number, b"0" * 10, 1)
 
 
+@message_headers.result(FrameEncoder, "opening", breaks="STOMP11-MSG-03 STOMP12-MSG-04")
+def subscription_without_escapes(right, self, consumer, subscription):
+    """The id of a subscription is sent without escapes."""
+    return right.replace(b"\\n", b"\n").replace(b"\\\\", b"\\")
+
+
 @message_headers.mutant(
     "STOMP11-ACK-01 STOMP11-ACK-02 STOMP12-ACK-01 STOMP12-MSG-05", recreates="ARTEMIS-4649"
 )

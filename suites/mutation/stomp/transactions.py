@@ -67,6 +67,13 @@ def commit_has_no_effect(reached, self, publish):
     self._sends = reached.instead(self._sends, [])
 
 
+@transactions.before(Transaction, "commit", breaks=WHOLE)
+def stops_at_an_exchange(reached, self, publish):
+    """COMMIT publishes what was sent before a SEND to an exchange, and loses what is behind it."""
+    places = [message.envelope.destination.startswith("/ex") for message, _ in self._sends]
+    self._sends = reached.instead(self._sends, self._sends[: [*places, True].index(True)])
+
+
 @transactions.before(Transaction, "commit", breaks="ARTEMIS-GROUPING-fifo-1")
 def committed_backwards(reached, self, publish):
     """COMMIT publishes the messages of the transaction in reverse."""
