@@ -252,9 +252,7 @@ def refused(
     answer = peer.watch_for(either(trouble, taken))
     observed = peer.instead() if answer is None else answer.brief()
     fine = answer is not None and answer.name != UNREADABLE and trouble.accepts(answer)
-    target.record_finding(
-        requirements, fine, f"{why} was answered with {observed}, should be an error"
-    )
+    target.record_finding(requirements, fine, f"{why}: {observed}, should be an error")
     return answer
 
 

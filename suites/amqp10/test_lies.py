@@ -116,7 +116,7 @@ def test_a_frame_without_its_fields_is_an_error(
         target.record_finding(
             BAD_FIELDS,
             answer is not None,
-            f"{what} was answered with {observed}, should be an error",
+            f"{what}: {observed}, should be an error",
         )
         target.record_finding(
             CLOSE_WRITTEN,
@@ -148,7 +148,7 @@ def test_an_open_without_its_fields_is_an_error(target: Bench, wrong: str) -> No
         target.record_finding(
             BAD_FIELDS,
             answer is not None,
-            f"an open {wrong} was answered with {observed}, should be an error",
+            f"an open {wrong}: {observed}, should be an error",
         )
         target.record_finding(
             CLOSE_WRITTEN,
@@ -250,9 +250,7 @@ def test_a_value_that_says_more_than_it_has_is_an_error(
         ):
             answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
-        target.record_finding(
-            BAD_FIELDS, answer is not None, f"{name} as {field} was answered with {observed}"
-        )
+        target.record_finding(BAD_FIELDS, answer is not None, f"{name} as {field}: {observed}")
 
 
 def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
@@ -294,12 +292,12 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         target.record_finding(
             SESSION_ERROR_ENDS,
             answer is not None,
-            f"{kind} was answered with {observed}, should be an error",
+            f"{kind}: {observed}, should be an error",
         )
         target.record_finding(
             CLOSE_WRITTEN,
             answer is not None or peer.ended is None,
-            f"{kind} was answered with {observed}",
+            f"{kind}: {observed}",
         )
 
 
@@ -436,13 +434,12 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
         observed = peer.instead() if answer is None else answer.brief()
         fine = answer is not None and answer.name == "end"
         target.record_finding(
-            SESSION_ERROR_ENDS, fine, f"a transfer into a window of 0 was answered with {observed}"
+            SESSION_ERROR_ENDS, fine, f"a transfer into a window of 0: {observed}"
         )
         target.record_finding(
             WINDOW_VIOLATION,
             fine and answer is not None and answer.condition == "amqp:session:window-violation",
-            f"a transfer into a window of 0 was answered with {observed}, should be"
-            " window-violation",
+            f"a transfer into a window of 0: {observed}, should be window-violation",
         )
         if fine:
             peer.end(session, answered=False)

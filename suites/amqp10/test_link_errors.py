@@ -133,7 +133,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
             target.record_finding(
                 (REFUSED_ATTACH, LINK_ERROR_DETACHES),
                 False,
-                f"{kind} was answered with {observed}, should be attach and detach",
+                f"{kind}: {observed}, should be attach and detach",
             )
             return
         mine = _side(role)
@@ -199,7 +199,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         target.require(
             LINK_ERROR_DETACHES,
             fine,
-            f"a delivery-tag of {len(LONG_TAG)} bytes was answered with {observed}",
+            f"a delivery-tag of {len(LONG_TAG)} bytes: {observed}",
         )
         target.advance(QUIET)
         judge_trace(target, peer, amqp10_aftermath.endings)
@@ -220,7 +220,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         target.record_finding(
             ERRANT_LINK,
             fine,
-            f"a {behind} for a link that ended with an error was answered with {observed}",
+            f"a {behind} for a link that ended with an error: {observed}",
         )
 
 

@@ -409,7 +409,7 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
         target.record_finding(
             ANNOTATION_NOT_UNDERSTOOD,
             fine,
-            f"{section} with the key brokerproof-key was answered with {observed}",
+            f"{section} with the key brokerproof-key: {observed}",
         )
 
 

@@ -253,7 +253,7 @@ def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
             target.record_finding(
                 SASL_EMPTY_FRAME,
                 outcome is None or outcome.get("code") != 0,
-                "the broker recovered: a login after the empty frame was answered with"
+                "a login after the empty frame:"
                 f" {peer.instead() if outcome is None else outcome.brief()}",
             )
         peer.close_socket()

@@ -194,8 +194,7 @@ def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
         target.record_finding(
             HANDLE_IN_USE,
             condition == "amqp:session:handle-in-use",
-            "a handle in use was answered with"
-            f" {peer.instead() if answer is None else answer.brief()}",
+            f"a handle in use: {peer.instead() if answer is None else answer.brief()}",
         )
 
 
@@ -515,7 +514,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
             target.record_note("the broker closed the connection after the client's error")
             return
         begun = answer is not None and answer.name == "begin"
-        detail = f"a begin on the channel of an ended session was answered with {peer.instead()}"
+        detail = f"a begin on the channel of an ended session: {peer.instead()}"
         target.require(REMOTE_CHANNEL, begun, detail)
         link = peer.sender(target.node())
         granted(target, peer, link)
@@ -578,7 +577,7 @@ def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
     answer = peer.watch_for(either(frame("end"), frame("close")))
     observed = peer.instead() if answer is None else answer.brief()
     ended = answer is not None and answer.name == "end"
-    target.require(SESSION_ERROR_ENDS, ended, f"a flow for no link was answered with {observed}")
+    target.require(SESSION_ERROR_ENDS, ended, f"a flow for no link: {observed}")
     peer.confirmed(other, delivery, proves=SESSION_ERROR_ENDS)
     failed = peer.session
     peer.end(failed, answered=False)
@@ -587,7 +586,7 @@ def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
     begun = peer.watch_for(either(frame("begin", remote_channel=again.channel), frame("close")))
     observed = peer.instead() if begun is None else begun.brief()
     fine = begun is not None and begun.name == "begin"
-    detail = f"a begin on the channel of a failed session was answered with {observed}"
+    detail = f"a begin on the channel of a failed session: {observed}"
     target.require(REMOTE_CHANNEL, fine, detail)
     fresh = peer.sender(node, session=again)
     granted(target, peer, fresh)

@@ -391,9 +391,7 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
         answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
         fine = answer is not None and answer.name == "detach" and answer.condition is not None
-        target.record_finding(
-            SETTLED_DECLARE, fine, f"a settled declare was answered with {observed}"
-        )
+        target.record_finding(SETTLED_DECLARE, fine, f"a settled declare: {observed}")
 
 
 @case(DISCHARGE_FAILS, RETIRED_ON_COMMIT, needs=SEEN_AGAIN)
@@ -483,7 +481,7 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
         target.record_finding(
             DISCHARGE_OF_INCOMPLETE_DELIVERY,
             fine,
-            f"a discharge before the last transfer was answered with {observed}",
+            f"a discharge before the last transfer: {observed}",
         )
 
 
@@ -511,7 +509,7 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
         target.record_finding(
             OUTCOME_IN_SECOND_TRANSACTION,
             fine,
-            f"outcomes in two transactions were answered with {observed}",
+            f"outcomes in two transactions: {observed}",
         )
 
 
@@ -539,7 +537,7 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
         target.record_finding(
             TRANSACTIONAL_ACQUISITION,
             acquired or refused,
-            f"a flow with a txn-id was answered with {observed}",
+            f"a flow with a txn-id: {observed}",
         )
 
 
