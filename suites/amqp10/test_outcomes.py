@@ -177,7 +177,8 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     words = f"undeliverable here is {listed([barred])}; {listed(bodies(back))} arrived again"
     target.record_finding(UNDELIVERABLE_HERE, barred not in bodies(back), words)
     words = f"the others are {listed(others)}; {listed(bodies(back))} arrived again"
-    target.record_finding(RELEASED_AVAILABLE, sorted(bodies(back)) == others, words)
+    freed = [body for body in bodies(back) if body != barred]
+    target.record_finding(RELEASED_AVAILABLE, sorted(freed) == others, words)
     for delivery in back:
         peer.disposition(delivery)
     _, _, elsewhere = again(target, peer, link, node, 1, elsewhere=True)
@@ -187,7 +188,8 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
         next_one = "another-link" if bodies(elsewhere) == [barred] else "no-link"
         target.record_behaviour("amqp.undeliverable-here", next_one)
     words = f"another link got {listed(bodies(elsewhere))}, should get {listed([barred])}"
-    target.record_finding(MADE_AVAILABLE, bodies(elsewhere) == [barred], words)
+    is_available = barred in bodies(back) or bodies(elsewhere) == [barred]
+    target.record_finding(MADE_AVAILABLE, is_available, words)
 
 
 @case(ANNOTATIONS_MERGED, needs={"amqp", "amqp-redelivery", "amqp-modified"})
@@ -255,7 +257,8 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
 @case(DEFAULT_OUTCOME_APPLIES, DEFAULT_OUTCOME, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=30,
-    asked=st.sampled_from(["accepted", "released", "failed"]),
+    always=lambda target: [{"asked": "rejected", "how": "none"}],
+    asked=st.sampled_from([*STATES, "rejected"]),
     how=st.sampled_from(["none", "received"]),
 )
 def test_the_default_outcome_applies_where_no_state_is_known(
@@ -270,7 +273,8 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     node = target.node()
     fill(target, node, [b"undecided"])
     peer = target.amqp()
-    requested = source(node, default_outcome=STATES[asked], outcomes=sorted(SYMBOLS))
+    default_outcome = STATES.get(asked, codec.composite("rejected"))
+    requested = source(node, default_outcome=default_outcome, outcomes=sorted(SYMBOLS))
     link = peer.receiver(node, source=requested, credit=1)
     assert link.answer is not None
     default = codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
