@@ -63,8 +63,10 @@ class Table:
         return len(self.pairs() & {pair for row in rows for pair in pairs_of(row)})
 
     def drawn(self) -> st.SearchStrategy[dict[str, str | None]]:
-        fields = {name: st.sampled_from(values) for name, values in self.fields.items()}
-        return st.fixed_dictionaries(fields).filter(self.is_legal)
+        # In the order of the table, as verdicts list them: fixed_dictionaries draws an order too.
+        values = st.tuples(*map(st.sampled_from, self.fields.values()))
+        rows = values.map(lambda row: dict(zip(self.fields, row, strict=True)))
+        return rows.filter(self.is_legal)
 
     def _completed(self, row: dict[str, str | None], wanted: set[Pair]) -> dict[str, str | None]:
         """Complete ``row`` with the values that cover most of ``wanted``."""
