@@ -9,7 +9,7 @@ from brokerproof.reference_broker.kernel import serial_numbers
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
-from brokerproof.reference_broker.protocols.amqp10.performatives import SECOND, Transfer
+from brokerproof.reference_broker.protocols.amqp10.performatives import SECOND, Error, Transfer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
 from brokerproof.suites.mutation.amqp.frame_changes import sent
 from brokerproof.suites.mutation.mutant import Group, breaks
@@ -244,6 +244,15 @@ def ttl_as_it_came(reached, self, entry):
 def annotations_lost(message):
     """Message-annotations are not passed on."""
     message.annotations = b""
+
+
+@amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-NODE-03")
+def decimal_ends_its_receiver(original, reached, self, id, payload, large):
+    """A decimal64 is accepted, and closes the connection that should get it (RabbitMQ 4.0.5)."""
+    if reached(b"\x84" + bytes(8) in payload):
+        self.session.connection.close_with(Error("amqp:internal-error", "badarg"))
+    else:
+        original(self, id, payload, large)
 
 
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-MSG-02 AMQP10-MFS-05")
