@@ -250,7 +250,7 @@ def annotations_lost(message):
 def decimal_ends_its_receiver(original, reached, self, id, payload, large):
     """A decimal64 is accepted, and closes the connection that should get it (RabbitMQ 4.0.5)."""
     if reached(b"\x84" + bytes(8) in payload):
-        self.session.connection.close_with(Error("amqp:internal-error", "badarg"))
+        self.session.connection.close_with(Error(condition="amqp:internal-error"))
     else:
         original(self, id, payload, large)
 
