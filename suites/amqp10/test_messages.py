@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.harness.protocols.amqp10.types import Item, binary, plain, ubyte, ulong
 from brokerproof.suites.amqp10.steps import (
-    PATIENCE,
     QUIET,
     bodies,
     bystander,
@@ -22,7 +21,17 @@ from brokerproof.suites.amqp10.steps import (
     is_over,
     unbroken,
 )
-from brokerproof.suites.api import NS_PER_MS, Bench, RoutingType, Target, case, ms, over, seconds
+from brokerproof.suites.api import (
+    NS_PER_MS,
+    PATIENCE,
+    Bench,
+    RoutingType,
+    Target,
+    case,
+    ms,
+    over,
+    seconds,
+)
 from brokerproof.suites.api.amqp10 import (
     AmqpPeer,
     Array,
