@@ -62,6 +62,12 @@ def sender(handle: int, address: str | None = "q") -> Attach:
     )
 
 
+def coordinator(handle: int) -> Attach:
+    control = sender(handle)
+    control.target = Coordinator()
+    return control
+
+
 def receiver(handle: int, address: str = "q") -> Attach:
     return Attach(
         name=f"r{handle}",
@@ -160,15 +166,7 @@ def amqp_high_channels(n: int) -> Feed:
 @scenario("AMQP 1.0: transactions with many links")
 def amqp_transactions(n: int) -> Feed:
     feed = amqp()
-    control = Attach(
-        name="c",
-        handle=0,
-        role=SENDER,
-        initial_delivery_count=0,
-        source=Source(),
-        target=Coordinator(),
-    )
-    feed.send(framed(control), *(framed(sender(handle)) for handle in range(1, n)))
+    feed.send(framed(coordinator(0)), *(framed(sender(handle)) for handle in range(1, n)))
     return feed.measure(_declares_and_discharges(feed, n))
 
 

@@ -13,19 +13,27 @@ import pytest
 
 from brokerproof.harness.model.broker_io import BytesReceived, Close, Connected, PeerGone, SendBytes
 from brokerproof.harness.model.enums import CloseHow
-from brokerproof.harness.protocols.amqp091 import codec as amqp091
-from brokerproof.harness.protocols.amqp10 import codec as amqp10
-from brokerproof.harness.protocols.amqp10 import types as amqp10_types
+from brokerproof.harness.protocols.amqp091 import codec as codec091
 from brokerproof.harness.protocols.core import codec as core
 from brokerproof.harness.protocols.core.messages import Message
-from brokerproof.harness.protocols.openwire import codec as openwire
 from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import queue
 from brokerproof.reference_broker.assembly import create_broker
+from brokerproof.reference_broker.protocols.amqp10 import headers
+from brokerproof.reference_broker.protocols.amqp10.messaging import Declare
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    Begin,
+    Detach,
+    Open,
+    Transfer,
+)
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.quotas import Quotas
 from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.fuzz import scene, speakers_amqp091, speakers_java
 from brokerproof.suites.repo.sources import ROOT
+from brokerproof.suites.units.drivers.smallest_frames import amqp10, java
+from brokerproof.suites.units.drivers.smallest_frames.amqp091 import method
 
 MOST = 5
 Frames = Callable[[int], bytes]
@@ -57,156 +65,126 @@ OPENINGS: dict[str, tuple[str, str, Callable[[], Sequence[bytes]]]] = {
 
 
 def _opened() -> Sequence[bytes]:
-    begun = amqp10.composite(
-        "begin", next_outgoing_id=0, incoming_window=2**31, outgoing_window=2**31
-    )
-    opened = amqp10.composite("open", container_id="c")
-    return [amqp10.protocol_header(), _framed(opened), _framed(begun)]
-
-
-def _framed(performative: Any, payload: bytes = b"", channel: int = 0) -> bytes:
-    data = amqp10_types.encode(performative) + payload
-    return amqp10.encode_frame(data, channel=channel)
-
-
-def _attach(handle: int, role: bool, address: str = "q", *, controls: bool = False) -> bytes:
-    fields: dict[str, Any] = {"name": f"l{handle}", "handle": handle, "role": role}
-    if role:
-        fields["source"] = amqp10.composite("source", address=address)
-    else:
-        fields["initial-delivery-count"] = 0
-        fields["target"] = (
-            amqp10.composite("coordinator")
-            if controls
-            else amqp10.composite("target", address=address)
-        )
-    return _framed(amqp10.composite("attach", fields))
+    opened = amqp10.framed(Open(container_id="c"))
+    return [headers.AMQP, opened, _begin(-1)]
 
 
 def _begin(number: int) -> bytes:
-    fields = {"next_outgoing_id": 0, "incoming_window": 9, "outgoing_window": 9}
-    return _framed(amqp10.composite("begin", fields), channel=number + 1)
+    return amqp10.framed(Begin(next_outgoing_id=0, **amqp10.LIMITS), channel=number + 1)
 
 
 def _declare(number: int) -> bytes:
-    attached = _attach(0, False, controls=True) if number == 0 else b""
-    declare = b"\0\x53\x77" + amqp10_types.encode(amqp10.composite("declare"))
-    return attached + _framed(_transfer(0, number), declare)
+    attached = amqp10.framed(amqp10.coordinator(0)) if number == 0 else b""
+    declare = b"\0\x53\x77" + Declare().encode()
+    return attached + amqp10.framed(_transfer(0, number), payload=declare)
 
 
-def _transfer(handle: int, number: int, **more: Any) -> Any:
+def _transfer(handle: int, number: int, **more: Any) -> Transfer:
     tag = number.to_bytes(4)
-    fields = {"handle": handle, "delivery_id": number, "delivery_tag": tag, "message_format": 0}
-    return amqp10.composite("transfer", fields, **more)
+    return Transfer(handle=handle, delivery_id=number, delivery_tag=tag, message_format=0, **more)
+
+
+def _sender_elsewhere(number: int) -> bytes:
+    return amqp10.framed(amqp10.sender(number, f"a{number}"))
 
 
 def _unfinished10(number: int) -> bytes:
-    return _attach(number, False) + _framed(_transfer(number, number, more=True), b"x" * 1000)
-
-
-def _method(name: str, channel: int = 1, **fields: Any) -> bytes:
-    return amqp091.encode_frame(amqp091.METHOD, channel, amqp091.encode_method(name, fields))
+    begun = amqp10.framed(_transfer(number, number, more=True), payload=b"x" * 1000)
+    return amqp10.framed(amqp10.sender(number)) + begun
 
 
 def _unfinished091(number: int) -> bytes:
     channel = number + 2
-    header = amqp091.encode_content_header(200_000, {})
+    header = codec091.encode_content_header(200_000, {})
     return (
-        _method("channel.open", channel)
-        + _method("basic.publish", channel, routing_key="q")
-        + amqp091.encode_frame(amqp091.HEADER, channel, header)
-        + amqp091.encode_frame(amqp091.BODY, channel, b"x" * 100_000)
+        method("channel.open", {}, channel)
+        + method("basic.publish", {"routing_key": "q"}, channel)
+        + codec091.encode_frame(codec091.HEADER, channel, header)
+        + codec091.encode_frame(codec091.BODY, channel, b"x" * 100_000)
     )
 
 
+def _queue091(number: int) -> bytes:
+    return method("queue.declare", {"queue": f"a{number}"})
+
+
 def _exchange(name: str) -> bytes:
-    return _method("exchange.declare", exchange=name, type="fanout")
+    return method("exchange.declare", {"exchange": name, "type": "fanout"})
 
 
 def _binding(number: int) -> bytes:
-    declared = _method("queue.declare", queue="q") if number == 0 else b""
+    declared = method("queue.declare", {"queue": "q"}) if number == 0 else b""
     bound = {"queue": "q", "exchange": "amq.direct", "routing_key": str(number)}
-    return declared + 2 * _method("queue.bind", **bound)  # the second is no other binding
+    return declared + 2 * method("queue.bind", bound)  # the second is no other binding
 
 
 def _binding_of_exchanges(number: int) -> bytes:
     bound = {"destination": "amq.fanout", "source": "amq.direct", "routing_key": str(number)}
-    return _method("exchange.bind", **bound)
+    return method("exchange.bind", bound)
 
 
 def _consume091(number: int) -> bytes:
-    declared = _method("queue.declare", queue="q") if number == 0 else b""
-    return declared + _method("basic.consume", queue="q", consumer_tag=str(number))
+    declared = method("queue.declare", {"queue": "q"}) if number == 0 else b""
+    return declared + method("basic.consume", {"queue": "q", "consumer_tag": str(number)})
 
 
 def _create_session(number: int) -> bytes:
     fields = {"name": f"s{number}", "session_channel": core.FIRST + 1 + number, "version": 136}
-    return core.encode_packet("create-session", fields, channel=core.SESSIONS)
+    return java.packet("create-session", core.SESSIONS, **fields)
 
 
 def _core_consumer(number: int) -> bytes:
-    made = {"address": "q", "queue": "q", "requires_response": True, "routing_type": 1}
-    queue = core.encode_packet("create-queue-v2", made) if number == 0 else b""
-    fields = {"consumer": number, "queue": "q", "requires_response": True}
-    return queue + core.encode_packet("create-consumer", fields)
+    made = java.core_queue("q") if number == 0 else b""
+    return made + java.packet("create-consumer", consumer=number, queue="q", requires_response=True)
 
 
 def _core_send(number: int) -> bytes:
-    fields = {"message": Message(f"a{number}", b"x"), "requires_response": True}
-    return core.encode_packet("send", fields)
+    return java.packet("send", message=Message(f"a{number}", b"x"), requires_response=True)
 
 
 def _core_producer(number: int) -> bytes:
-    asked = {"address": f"a{number}", "credits": 1}
-    return core.encode_packet("request-producer-credits", asked)
+    return java.packet("request-producer-credits", address=f"a{number}", credits=1)
 
 
 def _command(name: str, **fields: Any) -> bytes:
-    return openwire.encode_command(name, {"commandId": 9, "responseRequired": True, **fields})
+    return java.command(name, responseRequired=True, **fields)
 
 
-def _id(kind: str, **fields: Any) -> Structure:
-    return Structure(kind, {"connectionId": "ID:1", **fields})
-
-
-def _queue(name: str) -> Structure:
-    return Structure("ActiveMQQueue", {"physicalName": name})
+CONNECTION = Structure("ConnectionId", {"value": "ID:1"})
 
 
 def _openwire_consumer(number: int) -> bytes:
-    id = _id("ConsumerId", sessionId=1, value=number)
-    return _command("ConsumerInfo", consumerId=id, destination=_queue("q"), prefetchSize=1)
+    id = java.identity("ConsumerId", sessionId=1, value=number)
+    return _command("ConsumerInfo", consumerId=id, destination=java.Q, prefetchSize=1)
 
 
 def _openwire_transaction(number: int) -> bytes:
-    connection = Structure("ConnectionId", {"value": "ID:1"})
-    id = Structure("LocalTransactionId", {"value": number, "connectionId": connection})
-    return _command("TransactionInfo", connectionId=connection, transactionId=id, type=0)
+    id = java.transaction(number)
+    return _command("TransactionInfo", connectionId=CONNECTION, transactionId=id, type=0)
 
 
 def _session(number: int) -> bytes:
-    return _command("SessionInfo", sessionId=_id("SessionId", value=number + 2))
+    return _command("SessionInfo", sessionId=java.identity("SessionId", value=number + 2))
 
 
 def _producer(number: int) -> bytes:
-    id = _id("ProducerId", sessionId=1, value=number)
+    id = java.identity("ProducerId", sessionId=1, value=number)
     return _command("ProducerInfo", producerId=id, windowSize=0)
 
 
 def _channel(number: int) -> bytes:
-    return _method("channel.open", number + 2)
+    return method("channel.open", {}, number + 2)
 
 
 def _destination(number: int) -> bytes:
-    connection = Structure("ConnectionId", {"value": "ID:1"})
-    return _command("DestinationInfo", connectionId=connection, destination=_queue(f"a{number}"))
+    destination = queue(f"a{number}")
+    return _command("DestinationInfo", connectionId=CONNECTION, destination=destination)
 
 
 LIMIT = b"amqp:resource-limit-exceeded"
 RESOURCE_ERROR = (506).to_bytes(2)
-CREDITS_REFUSED = core.encode_packet("producer-credits-refused", {"credits": 1, "address": "a5"})[
-    4:
-].replace(b"\0", b"")
+_REFUSED = java.packet("producer-credits-refused", credits=1, address="a5")
+CREDITS_REFUSED = _REFUSED[4:].replace(b"\0", b"")
 ALLOCATION = b"ResourceAllocationException"
 
 
@@ -218,14 +196,19 @@ CASES = [
     Case("stomp", "subscriptions", _stomp("SUBSCRIBE", "id:{0}\ndestination:q\n"), b"too many"),
     Case("stomp", "transactions", _stomp("BEGIN", "transaction:{0}\n"), b"too many transactions"),
     Case("stomp", "addresses", _stomp("SEND", "destination:a{0}\n"), b"is not created"),
-    Case("amqp10", "subscriptions", lambda number: _attach(number, True), LIMIT),
+    Case("amqp10", "subscriptions", lambda n: amqp10.framed(amqp10.receiver(n)), LIMIT),
     Case("amqp10", "sessions", _begin, LIMIT, present=1),
     Case("amqp10", "transactions", _declare, LIMIT),
-    Case("amqp10", "addresses", lambda n: _attach(n, False, f"a{n}"), b"is not created"),
+    Case("amqp10", "addresses", _sender_elsewhere, b"is not created"),
     Case("amqp10", "unfinished_bytes", _unfinished10, LIMIT, quota=MOST * 1000),
     Case("amqp091", "subscriptions", _consume091, RESOURCE_ERROR),
     Case("amqp091", "sessions", _channel, RESOURCE_ERROR, present=1),
-    Case("amqp091", "addresses", lambda n: _method("queue.declare", queue=f"a{n}"), RESOURCE_ERROR),
+    Case(
+        "amqp091",
+        "addresses",
+        lambda n: method("queue.declare", {"queue": f"a{n}"}),
+        RESOURCE_ERROR,
+    ),
     Case("amqp091", "exchanges", lambda n: _exchange(f"e{n}"), RESOURCE_ERROR),
     Case("amqp091", "bindings", _binding, RESOURCE_ERROR),
     Case("amqp091", "bindings", _binding_of_exchanges, RESOURCE_ERROR),
@@ -363,37 +346,36 @@ def _twice(*commands: str) -> Frames:
 
 
 def _aborted(number: int) -> bytes:
-    attached = _attach(0, False) if number == 0 else b""
-    aborted = amqp10.composite("transfer", handle=0, aborted=True)
-    begun = _framed(_transfer(0, number, more=True), b"x" * 1000)
-    return attached + begun + _framed(aborted)
+    attached = amqp10.framed(amqp10.sender(0)) if number == 0 else b""
+    begun = amqp10.framed(_transfer(0, number, more=True), payload=b"x" * 1000)
+    return attached + begun + amqp10.framed(Transfer(handle=0, aborted=True))
 
 
 def _detached(number: int) -> bytes:
-    detach = amqp10.composite("detach", handle=number, closed=True)
-    return _unfinished10(number) + _framed(detach)
+    return _unfinished10(number) + amqp10.framed(Detach(handle=number, closed=True))
 
 
 def _finished(number: int) -> bytes:
-    return _unfinished091(number) + amqp091.encode_frame(amqp091.BODY, number + 2, b"x" * 100_000)
+    return _unfinished091(number) + codec091.encode_frame(codec091.BODY, number + 2, b"x" * 100_000)
 
 
 def _unbinding(number: int) -> bytes:
     bound = {"queue": "q", "exchange": "amq.direct", "routing_key": str(number)}
-    return _method("queue.unbind", **bound)
+    return method("queue.unbind", bound)
 
 
 def _exchange_deleted_with_its_last_binding() -> bytes:
     bound = {"queue": "q", "exchange": "e"}
+    declared = {"exchange": "e", "type": "fanout", "auto_delete": True}
     return (
-        _method("queue.declare", queue="q")
-        + _method("exchange.declare", exchange="e", type="fanout", auto_delete=True)
-        + _method("queue.bind", **bound)
-        + _method("queue.unbind", **bound)
+        method("queue.declare", {"queue": "q"})
+        + method("exchange.declare", declared)
+        + method("queue.bind", bound)
+        + method("queue.unbind", bound)
     )
 
 
-_CHANNEL_CLOSED = amqp091.encode_frame(amqp091.METHOD, 1, b"\0\x14\0\x28")[7:11]
+_CHANNEL_CLOSED = codec091.encode_frame(codec091.METHOD, 1, b"\0\x14\0\x28")[7:11]
 
 
 BY_NAME = {str(case): case for case in CASES}
@@ -413,9 +395,9 @@ ROUNDS: list[tuple[str, Frames]] = [
     ("amqp10-unfinished_bytes", _aborted),
     ("amqp10-unfinished_bytes", _detached),
     ("amqp091-unfinished_bytes", _finished),
-    ("amqp091-exchanges", lambda n: _exchange("e") + _method("exchange.delete", exchange="e")),
+    ("amqp091-exchanges", lambda n: _exchange("e") + method("exchange.delete", {"exchange": "e"})),
     ("amqp091-exchanges", lambda n: _exchange_deleted_with_its_last_binding()),
-    ("amqp091-bindings", lambda n: _binding(0) + _method("queue.delete", queue="q")),
+    ("amqp091-bindings", lambda n: _binding(0) + method("queue.delete", {"queue": "q"})),
     ("amqp091-bindings", lambda n: _binding(n) + _unbinding(n)),
 ]
 
