@@ -7,19 +7,8 @@ from typing import Any
 
 from proton import Message
 
-from brokerproof.harness.model.broker_io import (
-    BytesReceived,
-    Close,
-    Connected,
-    Effect,
-    Observe,
-    PeerGone,
-    SendBytes,
-    TimerFired,
-)
-from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.broker_io import Effect, SendBytes
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.assembly import create_broker
 from brokerproof.reference_broker.protocols.amqp10 import headers
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, descriptor
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH
@@ -38,6 +27,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.reference_broker.settings.settings import Settings
+from brokerproof.suites.units.drivers.broker import ClockedBroker
 
 AMQP = Settings(
     acceptors=(
@@ -53,50 +43,31 @@ def settings(**parameters: Any) -> Settings:
     return Settings(acceptors=(amqp, Acceptor("stomp")))
 
 
-class Desk:
+class Desk(ClockedBroker):
     """One broker; what it sent waits for each connection until it is asked for."""
 
     def __init__(self, settings: Settings = AMQP, start: Instant = 0) -> None:
-        self.broker = create_broker(settings, start=start)
-        self.now: Instant = start
+        super().__init__(settings, start)
         self.out: dict[int, bytes] = {}
-        self.closed: list[int] = []
-        self.observed: list[str] = []
         self._conns = 0
 
-    def note(self, effects: list[Effect]) -> None:
+    def note(self, effects: list[Effect]) -> list[Effect]:
         for effect in effects:
-            match effect:
-                case SendBytes(conn, data):
-                    self.out[conn] = self.out.get(conn, b"") + data
-                case Close(conn):
-                    self.closed.append(conn)
-                case Observe(_, requirement, _):
-                    self.observed.append(requirement)
+            if isinstance(effect, SendBytes):
+                self.out[effect.conn] = self.out.get(effect.conn, b"") + effect.data
+        return super().note(effects)
 
     def connect(self, acceptor: str = "amqp") -> int:
         self._conns += 1
-        self.note(self.broker.handle(self.now, Connected(self._conns, acceptor, "test")))
+        self.open(self._conns, acceptor=acceptor)
         return self._conns
-
-    def feed(self, conn: int, data: bytes) -> None:
-        self.note(self.broker.handle(self.now, BytesReceived(conn, data)))
 
     def take(self, conn: int) -> bytes:
         return self.out.pop(conn, b"")
 
-    def gone(self, conn: int) -> None:
-        self.note(self.broker.handle(self.now, PeerGone(conn, CloseHow.EOF)))
-
     def settle(self) -> None:
         """Carries out what was asked for outside of any input."""
-        self.note(self.broker.handle(self.now, TimerFired()))
-
-    def run(self, until: Instant) -> None:
-        while (due := self.broker.next_deadline()) is not None and due <= until:
-            self.now = max(self.now, due)
-            self.note(self.broker.handle(self.now, TimerFired()))
-        self.now = until
+        self.at(self.now)
 
 
 class Frame:

@@ -28,9 +28,9 @@ class StoringDesk(Desk):
         )
         self.answer()
 
-    def note(self, effects: list[Effect]) -> None:
-        super().note(effects)
+    def note(self, effects: list[Effect]) -> list[Effect]:
         self.asked += [effect for effect in effects if isinstance(effect, StoreFiles | LoadFile)]
+        return super().note(effects)
 
     def answer(self) -> None:
         while self.asked:
