@@ -69,12 +69,6 @@ _TEXTS = {
 _NUMBERED = {"amqp-user-id": "user_id", "amqp-group-sequence": "group_sequence"}
 _INSTANTS = {"expires": "absolute_expiry_time", "timestamp": "creation_time"}
 _LONG_MAX = 2**63 - 1
-_OURS = frozenset(
-    {"destination", "message-id", "subscription", "ack", "redelivered", "content-length", "receipt"}
-)
-"""Headers that a STOMP broker sets itself. Application properties of these names are not passed
-on."""
-
 _PREFIX, _HEAD, _EXPIRES = "amqp prefix", "amqp head", "amqp expires"
 
 
@@ -220,7 +214,7 @@ def to_stomp(message: Source) -> tuple[Envelope, bytes | LargeBodySlice]:
     text, body, kind = message.stomp_body()
     if kind:
         headers.append(("amqp-body", kind))
-    first = {name: value for name, value in reversed(headers) if name and name not in _OURS}
+    first = {name: value for name, value in reversed(headers) if name}
     ordered = tuple(
         (name, first[name]) for name in dict.fromkeys(name for name, _ in headers) if name in first
     )

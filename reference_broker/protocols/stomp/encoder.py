@@ -114,5 +114,5 @@ class FrameEncoder:
 
     def _headers(self, envelope: Envelope) -> bytes:
         lines = [self.header("destination", envelope.destination)]
-        lines += [self.header(name, value) for name, value in envelope.headers]
+        lines += [self.header(name, text) for name, text in envelope.headers if name not in OURS]
         return b"".join(lines)

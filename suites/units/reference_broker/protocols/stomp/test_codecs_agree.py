@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.clients import stomppy_transports
 from brokerproof.harness.protocols.stomp import codec as harness
+from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS, OPENING
@@ -259,3 +260,11 @@ def test_the_harness_and_the_broker_survive_any_bytes(version: str, junk: bytes)
         assert reads(version, [stream]) == reads(
             version, [stream[at : at + 1] for at in range(len(stream))]
         )
+
+
+def test_no_producer_of_another_protocol_sets_the_headers_of_message() -> None:
+    headers = (("content-length", "1"), ("colour", "red"))
+    message = Message(1, Envelope("a", "/queue/a", None, headers, False), b"body")
+    frame = FrameEncoder(Version.V1_2).message(b"MESSAGE\n", message, b"", False)
+    assert b"colour:red" in frame
+    assert b"content-length:1\n" not in frame
