@@ -346,7 +346,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
         f" one: {listed(body for body in sent if body not in gone)}; the next consumer got"
         f" {listed(left)}"
     )
-    again = f"{before!r} was acknowledged in no transaction; the next consumer got {left!r}"
+    again = f"{listed([before])}: acknowledged alone; the next consumer got {listed(left)}"
     target.require(ACK_NAMES_MESSAGE[version], before not in left, again)
     if mode != "client":
         earlier = set(sent[: sent.index(gone[-1])]) if gone else set()
