@@ -197,17 +197,16 @@ def test_the_body_comes_out_octet_for_octet(target: Bench, version: str, body: b
 
 @case(LENGTH_OF_NULS)
 def test_a_message_with_nul_octets_has_a_content_length(target: Bench, version: str) -> None:
-    """SEND with NUL bytes in its body arrives as MESSAGE with the right content-length."""
+    """SENDs with NUL bytes in their bodies, without a content-type and of text, arrive as MESSAGEs
+    with the right content-length."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
-    peer.publish(queue, b"before\x00after")
-    message = peer.message(proves=LENGTH_OF_NULS[version])
-    length = message.get("content-length")
-    target.record_finding(
-        LENGTH_OF_NULS[version],
-        length == "12",
-        f"the body has 12 bytes, content-length is {length!r}",
-    )
+    for headers in ({}, {"content-type": "text/plain"}):
+        peer.publish(queue, b"before\x00after", headers)
+        message = peer.message(proves=LENGTH_OF_NULS[version])
+        length = message.get("content-length")
+        words = f"the body has 12 bytes, content-length is {length!r}"
+        target.record_finding(LENGTH_OF_NULS[version], length == "12", words)
 
 
 @case(NUL_AFTER_BODY)

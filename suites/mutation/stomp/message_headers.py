@@ -160,6 +160,12 @@ def no_length():
     """MESSAGE has no content-length, not even for a body with NULs."""
 
 
+@message_headers.variant(_rewritten, rb"(\ncontent-type:text[^\0]*)\ncontent-length:\d+", rb"\1")
+@breaks(f"{LENGTH} STOMP11-HDR-02 STOMP12-HDR-06")
+def no_length_of_text():
+    """MESSAGE has no content-length for text, not even for text with NULs."""
+
+
 @message_headers.result(FrameEncoder, "message", recreates="ARTEMIS-234")
 @breaks("STOMP10-MESSAGE-03")
 def no_length_in_1_0(right, self, opening, message, ack, redelivered):
