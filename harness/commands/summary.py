@@ -106,7 +106,7 @@ def described(
         unmet = "A precondition was not met · " * cause.is_unmet
         yield head.append(f"  {unmet}{cause.target}", style="default not bold")
     else:
-        place = f"{cause.finding.requirement} · {cause.target} · {cause.area.label}"
+        place = f"{', '.join(cause.versions)} · {cause.target} · {cause.area.label}"
         requirement = catalogue.get(cause.finding.requirement)
         heading = place if requirement is None else requirement.heading
         wrapped = _wrapped(heading, width, " " * (len(head) + 2), "  ").plain

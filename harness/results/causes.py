@@ -27,6 +27,8 @@ class Cause:
     verdict: Verdict
     finding: JudgedFinding | None
     """The finding with the worst impact; None for an ERROR, which is not a requirement's fault."""
+    requirements: list[str] = field(default_factory=list)
+    """The requirements of the cases' findings."""
     observed: list[str] = field(default_factory=list)
     """The different observations, first the one that was recorded first."""
     cases: list[str] = field(default_factory=list)
@@ -38,6 +40,13 @@ class Cause:
         """True if the cases stopped before judging anything, so that no requirement is the
         reason."""
         return self.finding is not None and self.finding.seen is Seen.UNMET
+
+    @property
+    def versions(self) -> list[str]:
+        """The requirement of the finding, and the same rule of other versions that cases found
+        violated."""
+        first = impacts.rule_of(self.requirements[0])
+        return sorted(each for each in self.requirements if impacts.rule_of(each) == first)
 
     @property
     def area(self) -> Area:
@@ -91,6 +100,8 @@ def group(results: Iterable[Result], verdict: Verdict) -> list[Cause]:
         if keys[-1] not in by_key:
             cause.observed.append(observed)
         cause.cases.append(result.case)
+        if finding is not None and finding.requirement not in cause.requirements:
+            cause.requirements.append(finding.requirement)
         cause.cited.append(frozenset(map(impacts.rule_of, result.requirements)))
         for key in keys:
             by_key.setdefault(key, cause)

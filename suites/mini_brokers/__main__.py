@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -28,7 +29,7 @@ def obey(broker: Broker) -> None:
             broker.set_short("disk", limits["disk"] > 10**12)
 
 
-async def serve(parts: Parts, port: int) -> None:
+async def serve(parts: Parts, port: int, *, control: bool) -> None:
     """Serve on 127.0.0.1 and print one JSON line when ready."""
     loop = asyncio.get_running_loop()
     broker = Broker(loop, parts)
@@ -38,13 +39,17 @@ async def serve(parts: Parts, port: int) -> None:
     ready = {"acceptors": {"stomp": bound}, "broker": "mini-broker", "version": "1.0"}
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
-    if "--control" in sys.argv:
+    if control:
         loop.add_reader(sys.stdin, obey, broker)
     with suppress(asyncio.CancelledError):
         await server.serve_forever()
 
 
 if __name__ == "__main__":
-    name, port = sys.argv[1:3]
-    parts = STYLES[name] if name in STYLES else BROKERS[name].parts
-    asyncio.run(serve(parts, int(port)))
+    every = {**{name: broker.parts for name, broker in BROKERS.items()}, **STYLES}
+    parser = argparse.ArgumentParser(prog="python -m brokerproof.suites.mini_brokers")
+    parser.add_argument("name", choices=every, metavar="NAME", help=", ".join(every))
+    parser.add_argument("port", type=int, metavar="PORT")
+    parser.add_argument("--control", action="store_true", help="take limits from standard input")
+    asked = parser.parse_args()
+    asyncio.run(serve(every[asked.name], asked.port, control=asked.control))

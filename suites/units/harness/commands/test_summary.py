@@ -61,6 +61,7 @@ def test_the_summary_fits_80_columns_and_begins_with_what_failed(tmp_path: Path)
     assert not any("\x1b" in line for line in lines), "what a broker sent steers no terminal"
     text = "\n".join(lines)
     assert "stomp.heart_beats.late [1.1, 1.2]" in text
+    assert "  STOMP11-HB-07, STOMP12-HB-07 · broker" in text
     assert "  heartbeats and TTL    broken        2 of 2 requirements" in lines
     assert "  windows and credit    undecided     1 requirement, 1 undecided" in lines
     assert "  paging and order      not judged    the target has no paging" in lines

@@ -59,7 +59,7 @@ def test_find_the_faults_of_a_new_broker(shell: Path) -> None:
     _, judged, explained, kept, _, _, again, _ = printed_by("find-faults.md", shell)
     causes = dict(
         re.findall(
-            r"^FAIL .*\n  \S*(HB-\d+) .*\n  at worst .*\n +observed (.*)", judged, re.MULTILINE
+            r"^FAIL .*\n  .*(HB-\d+) · .*\n  at worst .*\n +observed (.*)", judged, re.MULTILINE
         )
     )
     assert set(causes) == {"HB-07", "HB-09"}, judged
