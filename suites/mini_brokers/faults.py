@@ -281,7 +281,7 @@ BROKERS = {
     "colon-not-escaped": MiniBroker(
         Parts(ColonNotEscaped),
         "any_header_text_survives",
-        r"decoded as a colon STOMP(11-ENC-05|12-ENC-06) .*'x-:-\d' .*did not arrive",
+        r"decoded as a colon STOMP1.-ENC-0[56][ ,].*'x-:-\d' .*did not arrive",
         r"-ENC-\d+$|FRAME-0\d$",
     ),
     "abort-ignored": MiniBroker(
