@@ -63,9 +63,9 @@ class Table:
         return len(self.pairs() & {pair for row in rows for pair in pairs_of(row)})
 
     def drawn(self) -> st.SearchStrategy[dict[str, str | None]]:
-        # In the order of the table, as verdicts list them: fixed_dictionaries draws an order too.
-        values = st.tuples(*map(st.sampled_from, self.fields.values()))
-        rows = values.map(lambda row: dict(zip(self.fields, row, strict=True)))
+        fields = {name: st.sampled_from(values) for name, values in self.fields.items()}
+        # Hypothesis draws an order of the fields, too; verdicts list them as the table does.
+        rows = st.fixed_dictionaries(fields).map(lambda row: {name: row[name] for name in fields})
         return rows.filter(self.is_legal)
 
     def _completed(self, row: dict[str, str | None], wanted: set[Pair]) -> dict[str, str | None]:
