@@ -73,7 +73,8 @@ class StompPeers(Connections):
         certificate: Certificate | None = None,
     ) -> StompPeer:
         """A connected STOMP peer. Connecting is a control, not a finding."""
-        self.require_capability(f"stomp-{version}")
+        if "stomp" in self.capabilities:  # else STOMP is judged on another target
+            self.require_capability(f"stomp-{version}")
         extra = header_list(headers)
         if heart_beat is not None:
             extra = (*extra, ("heart-beat", heart_beat))
