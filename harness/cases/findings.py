@@ -15,12 +15,7 @@ from brokerproof.harness.model.finding import Finding, Measurement
 from brokerproof.harness.model.time import Duration, Instant, in_ms, ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.byte_log import Expectation, Violation
-from brokerproof.harness.protocols.conversation import (
-    ControlFailed,
-    Judge,
-    Requirements,
-    Violated,
-)
+from brokerproof.harness.protocols.conversation import ControlFailed, Judge, Requirements, Violated
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import (
     Event,

@@ -102,7 +102,11 @@ def combine(findings: list[Finding]) -> list[Finding]:
 
 
 def listed(bodies: Iterable[bytes | str | int]) -> str:
-    """Bodies or numbers for a sentence: "m0, m1, … m29, 'end' (31)", "no message", 0xff"""
+    """Return bodies or numbers as words of a sentence, such as "m0, m1, … m29, 'end' (31)".
+
+    Of names that count up from four on the middle is left out, of others what comes after twelve;
+    the number in brackets stands behind more than four. Long names are cut. Bytes that are no text
+    are hexadecimal (0xff), and nothing at all is "no message"."""
     runs: list[list[str]] = []
     for body in bodies:
         name = body.rstrip(b"\0").decode(errors="replace") if isinstance(body, bytes) else str(body)

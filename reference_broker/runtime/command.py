@@ -236,9 +236,7 @@ def _settings(
             )
         )
     else:
-        from brokerproof.reference_broker.config.artemis import (
-            broker_xml,  # only this needs lxml
-        )
+        from brokerproof.reference_broker.config.artemis import broker_xml  # only this needs lxml
 
         settings = broker_xml.read(config)
     if any_port:

@@ -39,9 +39,8 @@ class ClassArchive:
 def class_archive(
     java: Path, spark_home: Path, use: str, cache: Path | None = None
 ) -> ClassArchive:
-    """Return the archive for this Java and this Spark. Sessions with the
-    same ``use`` load the same classes and share an archive. Without a writable cache folder there
-    are no archives."""
+    """Return the archive for this Java and this Spark. Sessions with the same ``use`` load the same
+    classes and share an archive. Without a writable cache folder there are no archives."""
     folder = (cache_folder() if cache is None else cache) / "spark-classes"
     path = folder / f"{use}-{_installation(java, spark_home)}.jsa"
     if path.exists():

@@ -6,14 +6,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.suites.amqp091.steps import QUIET, fill, queue_of
-from brokerproof.suites.api import (
-    Bench,
-    Duration,
-    case,
-    ms,
-    over,
-    seconds,
-)
+from brokerproof.suites.api import Bench, Duration, case, ms, over, seconds
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.steps.silence import unread_for
 from brokerproof.suites.steps.traces import beats_received

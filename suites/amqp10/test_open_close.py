@@ -18,16 +18,7 @@ from brokerproof.suites.amqp10.steps import (
     give_cause_to_close,
     granted,
 )
-from brokerproof.suites.api import (
-    PATIENCE,
-    RECONFIGURABLE,
-    Bench,
-    Target,
-    Where,
-    case,
-    ms,
-    over,
-)
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, ms, over
 from brokerproof.suites.api.amqp10 import HEADER, SENDER, AmqpPeer, Link, either, frame
 from brokerproof.suites.steps.traces import frames_received, judge_trace
 

@@ -10,15 +10,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
-from brokerproof.suites.api import (
-    PATIENCE,
-    Bench,
-    Clock,
-    case,
-    listed,
-    ms,
-    over,
-)
+from brokerproof.suites.api import PATIENCE, Bench, Clock, case, listed, ms, over
 from brokerproof.suites.steps import stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.traces import frames_received, signs_of_life

@@ -23,15 +23,7 @@ from brokerproof.harness.oracles.accounting import (
     Settled,
 )
 from brokerproof.harness.protocols.core.raw_peer import TTL_MS
-from brokerproof.suites.api import (
-    NS_PER_MS,
-    Bench,
-    Duration,
-    Instant,
-    case,
-    ms,
-    seconds,
-)
+from brokerproof.suites.api import NS_PER_MS, Bench, Duration, Instant, case, ms, seconds
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import (
     Amqp091QueueClient,

@@ -16,14 +16,7 @@ from brokerproof.suites.amqp091.steps import (
     fill,
     queue_of,
 )
-from brokerproof.suites.api import (
-    PATIENCE,
-    Bench,
-    Duration,
-    case,
-    listed,
-    seconds,
-)
+from brokerproof.suites.api import PATIENCE, Bench, Duration, case, listed, seconds
 from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 from brokerproof.suites.steps.traces import beats_received
 

@@ -13,22 +13,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp091.steps import (
-    QUIET,
-    bodies,
-    drained,
-    eventually,
-    queue_of,
-)
-from brokerproof.suites.api import (
-    Bench,
-    Duration,
-    Requirements,
-    case,
-    ms,
-    over,
-    seconds,
-)
+from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, queue_of
+from brokerproof.suites.api import Bench, Duration, Requirements, case, ms, over, seconds
 from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.flow.test_alarms import BLOCKED, UNBLOCKED
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME

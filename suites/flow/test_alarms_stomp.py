@@ -15,14 +15,7 @@ from typing import Any
 import pytest
 
 from brokerproof.suites.amqp091.steps import QUIET
-from brokerproof.suites.api import (
-    PATIENCE,
-    Bench,
-    Duration,
-    case,
-    listed,
-    seconds,
-)
+from brokerproof.suites.api import PATIENCE, Bench, Duration, case, listed, seconds
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import bodies, collect, receive
 from brokerproof.suites.steps.traces import beats_received

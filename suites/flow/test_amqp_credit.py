@@ -13,15 +13,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET, collect, granted
-from brokerproof.suites.api import (
-    PATIENCE,
-    RECONFIGURABLE,
-    Bench,
-    Target,
-    Where,
-    case,
-    over,
-)
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over
 from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node, frame
 from brokerproof.suites.steps.traces import frames_received
 

@@ -10,15 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles.rabbitmq_heartbeats import Rules, agreed
-from brokerproof.suites.api import (
-    PATIENCE,
-    Bench,
-    Clock,
-    Target,
-    case,
-    ms,
-    over,
-)
+from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, ms, over
 from brokerproof.suites.steps.silence import unread_for
 from brokerproof.suites.steps.strategies import waited_for
 from brokerproof.suites.steps.traces import beats_received

@@ -16,12 +16,7 @@ from hypothesis import strategies as st
 from brokerproof.suites.api import Bench, case, ms, over, seconds
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
-from brokerproof.suites.steps.queues import (
-    INDIVIDUAL,
-    left_in,
-    receive,
-    receive_and_acknowledge,
-)
+from brokerproof.suites.steps.queues import INDIVIDUAL, left_in, receive, receive_and_acknowledge
 from brokerproof.suites.steps.traces import beats_received
 
 DELIVERED = "STOMP12-SUB-02"

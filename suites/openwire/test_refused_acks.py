@@ -6,12 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.protocols.openwire.raw_peer import (
-    DELIVERED,
-    INDIVIDUAL,
-    STANDARD,
-    answer,
-)
+from brokerproof.harness.protocols.openwire.raw_peer import DELIVERED, INDIVIDUAL, STANDARD, answer
 from brokerproof.suites.api import Bench, case, listed, over
 from brokerproof.suites.api.openwire import OpenWirePeer, Structure
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue, number_of, publish, take

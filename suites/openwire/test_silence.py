@@ -13,15 +13,7 @@ from brokerproof.harness.oracles.openwire_liveness import (
     longest_silence,
     silence_interval,
 )
-from brokerproof.suites.api import (
-    Bench,
-    Clock,
-    Target,
-    case,
-    ms,
-    over,
-    seconds,
-)
+from brokerproof.suites.api import Bench, Clock, Target, case, ms, over, seconds
 from brokerproof.suites.api.openwire import OpenWirePeer
 from brokerproof.suites.openwire.steps import OPENWIRE
 from brokerproof.suites.steps.silence import judge_close
