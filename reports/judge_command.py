@@ -19,7 +19,7 @@ from brokerproof.reports.assembly.refusals import Refusal
 @click.option(
     "--profile",
     metavar="NAME",
-    help="The profile to judge by; by default the run folder's.",
+    help="The profile to judge by; default: the run folder's.",
 )
 @click.option(
     "--complete", "whole", is_flag=True, help="The captures contain every connection of one broker."

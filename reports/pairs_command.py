@@ -23,15 +23,16 @@ from brokerproof.harness.targets.sockets import SocketTarget
 
 BROKERS = ("reference-real", "reference-rabbitmq-alarms-real", "reference-activemq-real")
 RESULTS = "pairs.ndjson"
+CLIENTS = "Client to judge; repeat for several. Default: every client with a built-in driver."
 
 
 @click.command("pairs")
-@click.option("--client", "clients", multiple=True, help="Default: each with a built-in driver.")
+@click.option("--client", "clients", multiple=True, help=CLIENTS)
 @click.option("--broker", "brokers", multiple=True, default=BROKERS, show_default=True)
 @click.option("--scenario", "scenarios", multiple=True, type=click.Choice([*pairs.SCENARIOS]))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of results.")
 @click.option("--inconclusive-ok", is_flag=True, help="Exit 0 if nothing is worse than undecided.")
-@click.option("-j", "--jobs", default=4, show_default=True, help="Scenarios at the same time.")
+@click.option("-j", "--jobs", default=4, show_default=True, help="Scenarios to run concurrently.")
 def command(
     clients: Sequence[str],
     brokers: Sequence[str],
@@ -44,7 +45,8 @@ def command(
 
     Run it again to continue: only undecided cells are judged again.
 
-    Exit: 0 every pair keeps what it can · 1 one deviates · 2 undecided · 3 set-up failed · 4 usage.
+    Exit: 0 every pair passes the scenarios that it supports · 1 at least one deviates · 2 undecided
+    · 3 set-up failed · 4 usage error.
     """
     out.mkdir(parents=True, exist_ok=True)
     results = out / RESULTS

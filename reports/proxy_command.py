@@ -39,20 +39,20 @@ PLAIN_EVERY_S = 5.0
 
 
 @click.command()
-@click.option("--listen", required=True, metavar="HOST:PORT", help="Address for the application.")
+@click.option("--listen", required=True, metavar="HOST:PORT", help="Where applications connect.")
 @click.option(
-    "--target", required=True, metavar="HOST:PORT|URL", help="The broker; with TLS a URL."
+    "--target", required=True, metavar="HOST:PORT|URL", help="The broker; for TLS, a URL."
 )
 @click.option("--certificate", metavar="FILE", help="PEM file: offer TLS to the application.")
 @click.option("--key", metavar="FILE", help="The certificate's key, if it is in another file.")
-@click.option("--profile", metavar="NAME", help="Judge by this broker family's documents too.")
+@click.option("--profile", metavar="NAME", help="Judge also by this broker family's documents.")
 @click.option("--for", "lasts", metavar="TIME", help="End after this time. Default: end at Ctrl-C.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder.")
 @click.option("--report/--no-report", default=True, help="Write the HTML report. Default: yes.")
 def proxy(listen: str, target: str, lasts: str | None, report: bool, **options: Any) -> int:
     """Record and judge an application and its broker while they run, through a proxy.
 
-    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage.
+    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage error.
     """
     time = lasting(lasts)
     folder: Path = options["out"] or run_folder.default_folder()

@@ -2,8 +2,8 @@
 
 While CPython converts a syntax tree to objects, all threads of a process share its depth counter
 (seen with 3.11.7: "AST constructor recursion depth mismatch"). Cases on real targets run
-concurrently in threads, and Hypothesis, pytest and our counterexamples parse sources meanwhile.
-Without this lock a case could fail for no reason."""
+concurrently in threads, and Hypothesis, pytest and our counterexamples parse sources at the same
+time. Without this lock a case could fail for no reason."""
 
 from __future__ import annotations
 

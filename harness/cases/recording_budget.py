@@ -3,11 +3,10 @@
 Generated histories repeat themselves, and a report reads every recorded event. So examples are
 recorded until their events reach a budget. After that, or if it alone is larger than the budget, an
 example is recorded only if it decides a finding, reaches a situation for the first time, or
-measures nearer to a bound than earlier ones. A property that tries great amounts begins with a
-small one, which shows the same.
-The others are judged as they run, and the result counts them. In virtual time nothing is lost: the
-same seed reproduces the same events. Real time has no budget, because a real broker's behaviour
-cannot be reproduced."""
+measures nearer to a bound than earlier ones. A property that tries large amounts begins with a
+small one, which shows the same behaviour. The others are judged as they run, and the result counts
+them. In virtual time nothing is lost: the same seed reproduces the same events. Real time has no
+budget, because a real broker's behaviour cannot be reproduced."""
 
 from __future__ import annotations
 

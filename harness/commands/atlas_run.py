@@ -34,13 +34,13 @@ LIST = click.option(
     "--releases",
     "listed",
     type=_PATH,
-    help="A list of releases; default: the built-in one.",
+    help="A file that lists releases; default: the built-in list.",
 )
 
 
 @click.command("run")
 @click.option("--out", required=True, type=_PATH, help="The folder of the atlas.")
-@click.option("--only", metavar="PATTERN", default="", help="Releases, such as 'artemis 2.3*'.")
+@click.option("--only", metavar="PATTERN", default="", help="Only these releases: 'artemis 2.3*'.")
 @click.option("--for", "text", metavar="DURATION", help="Stop after this time, such as 2h.")
 @LIST
 def run_(out: Path, only: str, text: str | None, listed: Path | None) -> None:

@@ -27,7 +27,8 @@ from brokerproof.harness.results.behaviour_comparison import Row, by_target, sid
 def behaviours(runs: Sequence[Path], differing: bool, as_json: bool) -> None:
     """Compare what the targets of these runs do where specifications leave a choice.
 
-    A behaviour is no promise and gets no verdict. What hurts applications most comes first.
+    A behaviour is not a promise and gets no verdict. Differences that hurt applications most come
+    first.
     """
     columns: dict[str, dict[str, set[str]]] = {}
     for run in runs:

@@ -18,7 +18,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.managed_broker import RunningBroker
 
 _VERSION = click.option(
-    "--version", help="Release; default: the one that brokerproof is tested with."
+    "--version", help="Release; default: the one that is tested with brokerproof."
 )
 _WIDE = 1000
 """Columns where nothing shows how many there are."""
@@ -34,7 +34,7 @@ def brokers() -> None:
 @click.argument("name")
 @_VERSION
 def install(name: str, version: str | None) -> None:
-    """Download and unpack broker NAME, if not done before."""
+    """Download and unpack broker NAME unless it is already installed."""
     try:
         click.echo(str(standing_brokers.install(name, version)))
     except SetUpFailed as problem:
@@ -80,7 +80,7 @@ def stop(name: str, version: str | None) -> None:
 @brokers.command("list")
 @_JSON
 def list_(as_json: bool) -> None:
-    """List the installed brokers and those that run."""
+    """List the installed and the running brokers."""
     installed = standing_brokers.listing()
     if as_json:
         rows = [

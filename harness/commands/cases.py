@@ -26,7 +26,7 @@ _OPTIONS = (
         "suites",
         multiple=True,
         metavar="SUITE",
-        help=f"Repeat for several; default: all. Suites: {', '.join(CONFORMANCE)}, and those of"
+        help=f"Only this suite; repeat for several. Suites: {', '.join(CONFORMANCE)}, and those of"
         " installed packages.",
     ),
     click.option(

@@ -91,8 +91,9 @@ def docstring(entry_point: EntryPoint) -> str:
 def cli() -> None:
     """Test whether a message broker keeps its promises about flow control and liveness.
 
-    Exit codes: 0 no violation; 1 a violation, or a listed deviation that no longer occurs;
-    2 nothing worse than inconclusive; 3 target unreachable or set-up failed; 4 usage; 5 our error.
+    Exit codes: 0 no violation; 1 a violation, or a listed deviation that no longer occurs; 2
+    nothing worse than inconclusive; 3 target unreachable or set-up failed; 4 usage error; 5
+    internal error.
     """
 
 

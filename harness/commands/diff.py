@@ -43,17 +43,17 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
     "--between-brokers",
     "across",
     is_flag=True,
-    help="Compare one target of A with one of B, whatever their names.",
+    help="Compare a target of A with a target of B even if their names differ.",
 )
 @click.option("--across", is_flag=True, hidden=True)
-@click.option("--target-a", metavar="NAME", help="Only this target of RUN_A.")
-@click.option("--target-b", metavar="NAME", help="Only this target of RUN_B.")
+@click.option("--target-a", metavar="NAME", help="Compare only this target of RUN_A.")
+@click.option("--target-b", metavar="NAME", help="Compare only this target of RUN_B.")
 @click.option("--regressions", is_flag=True, help="List only what got worse from A to B.")
 @click.option(
     "--only-failing-in",
     "only",
     type=click.Choice(["A", "B"]),
-    help="List only cases violated on this side and kept on the other.",
+    help="List only cases that fail on this side and pass on the other.",
 )
 @click.option("--only", type=click.Choice(["A", "B"]), hidden=True)
 @click.option(
@@ -80,9 +80,9 @@ def diff(
 ) -> int:
     """Compare RUN_A with RUN_B, case by case and requirement by requirement.
 
-    Cases that a late host left open are listed as late. Display options never change the exit
-    code. Exit: 0 nothing got worse · 1 something got worse · 2 undecided (such changes, or an
-    interrupted run) · 4 not a run folder.
+    Cases left undecided because the host was late are listed as late. Display options never change
+    the exit code. Exit: 0 nothing got worse · 1 something got worse · 2 undecided (such changes, or
+    an interrupted run) · 4 not a run folder.
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     differences = compare(a.compared, b.compared, across=across)

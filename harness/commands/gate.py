@@ -42,7 +42,8 @@ class Gated:
 
     @property
     def lost_services(self) -> list[Cause]:
-        """What the broker gave in the baseline and gives no longer, each with its cases."""
+        """The services that the broker offered in the baseline and no longer offers, each with its
+        cases."""
         lost = [change.b for change in self.worse if change.lost_service and change.b is not None]
         return causes.group((latest.result for latest in lost), Verdict.INCONCLUSIVE)
 

@@ -57,7 +57,7 @@ def _check_acceptors(target: Target, *given: str | None) -> None:
     "kinds",
     multiple=True,
     type=click.Choice(KINDS),
-    help="What to measure; default: all, or only --address.",
+    help="What to measure; default: everything, or only the addresses if --address is given.",
 )
 @click.option("--acceptor", help="The STOMP acceptor to measure; default: the one suites use.")
 @click.option("--amqp-acceptor", help="The AMQP acceptor to measure; default: the one suites use.")
@@ -77,7 +77,7 @@ def _check_acceptors(target: Target, *given: str | None) -> None:
     metavar="SECONDS",
     help="The longest silence to wait for; default: 70 (1000 in virtual time).",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="A prefix of queue names.")
+@click.option("--seed", type=int, default=1, show_default=True, help="A number for queue names.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -102,9 +102,9 @@ def infer(
     baseline: Path | None,
     as_json: bool,
 ) -> int:
-    """Measure a broker's actual parameters, with bounds, beside the documented ones.
+    """Measure a broker's actual parameters, with bounds, and compare them with the documented ones.
 
-    Exit 0 if every documented value is within its bounds, otherwise 1; with --baseline 1 only if a
+    Exit 0 if every documented value is within its bounds, otherwise 1; with --baseline, 1 only if a
     parameter drifted.
     """
     before = None if baseline is None else drift.read(baseline)

@@ -26,7 +26,7 @@ _NAME = "acme"
 def init_suite(name: str, out: Path | None) -> None:
     """Write a package for your own conformance cases, requirements and known deviations.
 
-    Once it is installed beside brokerproof, `brokerproof run` collects its suite NAME.
+    Once it is installed alongside brokerproof, `brokerproof run` collects its suite NAME.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*", name):
         raise errors.Usage(f"NAME is {name!r}; use a short lower-case word such as acme")

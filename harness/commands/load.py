@@ -105,10 +105,7 @@ class _Load(click.Command):
     default=f"{BACKLOG // 1024**3}g",
     show_default=True,
     metavar="2g",
-    help=(
-        "Bytes that a driver can record before conversion starts during the load; 0: from the"
-        " start."
-    ),
+    help="Bytes a driver may record before conversion begins during the load; 0: at the start.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options: Any) -> int:

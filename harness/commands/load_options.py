@@ -36,7 +36,7 @@ _OPTIONS = (
         "--connections",
         type=click.IntRange(0, 10**5),
         default=0,
-        help="Number of connections, shared in turn; default: one per producer and consumer.",
+        help="Connections, assigned in turn; default: one per producer and consumer.",
     ),
     click.option("--queues", type=click.IntRange(1, 10**5), default=2, show_default=True),
     click.option(
@@ -46,14 +46,14 @@ _OPTIONS = (
         help="Messages per second in total; 0: as fast as possible.",
     ),
     click.option(
-        "--size", default="1k", show_default=True, metavar="1k|100..10k", help="Bytes of a body."
+        "--size", default="1k", show_default=True, metavar="1k|100..10k", help="Body size in bytes."
     ),
     click.option(
         "--ack",
         type=click.Choice(["auto", "client", "client-individual"]),
         default="client-individual",
         show_default=True,
-        help="How consumers settle; auto: never; client: cumulatively.",
+        help="How consumers settle. auto: never; client: cumulatively.",
     ),
     click.option(
         "--window",
@@ -61,8 +61,8 @@ _OPTIONS = (
         type=click.IntRange(0, 2**31 - 1),
         default=0,
         help=(
-            "A consumer's window: in STOMP bytes or messages, as the broker counts; AMQP:"
-            " credit. 0: the default."
+            "A consumer's window. STOMP: bytes or messages, depending on the broker; AMQP: credit."
+            " 0: the default."
         ),
     ),
     click.option(
@@ -70,7 +70,7 @@ _OPTIONS = (
         type=click.IntRange(1, 10**6),
         default=200,
         show_default=True,
-        help="Unconfirmed messages per producer.",
+        help="Most unconfirmed messages per producer.",
     ),
     click.option(
         "--receipts/--no-receipts",
@@ -96,7 +96,7 @@ _OPTIONS = (
         type=click.IntRange(1, 4096),
         default=1,
         show_default=True,
-        help="Processes that share the connections.",
+        help="Number of processes that share the connections.",
     ),
     click.option(
         "--seed", type=int, help="Seed of sizes and faults; default: random, stored in run.json."

@@ -1,7 +1,7 @@
 """Finds addresses with small limits, and the limits, on a broker that brokerproof did not
 configure.
 
-It queries Artemis for an address's settings by a management message, and ActiveMQ for a
+It queries Artemis for an address's settings with a management message, and ActiveMQ for a
 destination's limit through its statistics plugin. If neither answers and the target file names
 addresses without a limit, it bisects the limit over AMQP 1.0. For a target that names no addresses
 it tries those of ``brokerproof init-target --show-broker-config``, so a broker configured that way

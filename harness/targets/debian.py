@@ -36,8 +36,8 @@ def home_of(suite: str, package: str) -> Path:
 
 
 def install(suite: str, package: str) -> Path:
-    """A root of Debian ``suite`` with ``package``, made unless that was done. About 45 s, 90 MB to
-    load, 250 MB to keep.
+    """Return a root of Debian ``suite`` with ``package``, created unless it exists. Takes about 45
+    s, a download of 90 MB, and 250 MB of disk.
 
     ``BROKERPROOF_DEBIAN_MIRROR`` names another mirror than debootstrap's own. Raises
     :class:`SetUpFailed`.
@@ -46,7 +46,7 @@ def install(suite: str, package: str) -> Path:
 
 
 def entering(root: Path, folder: Path) -> list[str | Path]:
-    """Return the words before a command that is to run in ``root``, where it sees ``folder`` as
+    """Return the words to put before a command that runs in ``root``, where it sees ``folder`` as
     :data:`FOLDER`.
 
     The command takes the place of what this starts: its process id is the one that was given to it.

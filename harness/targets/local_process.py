@@ -158,8 +158,8 @@ def end(pid: int, grace_s: float) -> None:
 
 
 def started_at(pid: int) -> str | None:
-    """Return the start time of ``pid`` in the kernel's own count: it tells a process from a later
-    one of the same number."""
+    """Return the start time of ``pid`` in the kernel's clock ticks: it distinguishes a process from
+    a later one with the same id."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
     except OSError:

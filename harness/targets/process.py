@@ -37,8 +37,8 @@ class ProcessTarget(SocketTarget):
     that lasts as long as the process. The environment variable :data:`certificates.FOLDER` names a
     folder of throw-away certificates.
 
-    With ``--control`` among its words it takes limits for memory and disk space on its standard
-    input, a JSON object a line.
+    If the command includes ``--control``, it accepts limits for memory and disk space on its
+    standard input, one JSON object per line.
 
     The ready line has ``acceptors`` (port by name), ``broker`` (its name) and ``version``.
     """

@@ -1,7 +1,7 @@
 """Real brokers that stay running between commands: install, start, stop, list.
 
-What runs is kept as one small JSON file per broker in the cache folder, with the process id and the
-moment it was started, so that a later process of the same number is never taken for the broker.
+Each running broker is recorded in a small JSON file in the cache folder, with its process id and
+start time, so that a later process with the same id is never mistaken for it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def host_of_amqp091(parameters: Parameters) -> str:
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """Facts of a target that a run notes once it is up."""
+    """Facts about a target that a run records once the target is up."""
 
     broker: str
     version: str

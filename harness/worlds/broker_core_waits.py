@@ -1,14 +1,14 @@
-"""Time that a broker's threads waited for a core, which a harness that itself wakes in time cannot
-notice.
+"""The time for which a broker's threads waited for a core. A harness that itself wakes in time
+cannot notice it otherwise.
 
 Linux counts the nanoseconds for which each thread was runnable but not running (the second field of
 ``/proc/PID/task/TID/schedstat``). If the count is missing or the process inaccessible, the answer
 is 0.
 
 The JIT compiler threads of a Java VM are ignored, because nothing waits for them: code not yet
-compiled is interpreted. In a young broker they need more of a core than all other threads. In the
-first sixteen seconds of an Artemis they waited for seven; no other thread waited for more than
-0.25."""
+compiled is interpreted. Shortly after a broker starts, they need more processor time than all other
+threads. In the first sixteen seconds of an Artemis they waited for seven seconds; no other thread
+waited for more than 0.25 s."""
 
 from __future__ import annotations
 

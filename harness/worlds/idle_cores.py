@@ -1,4 +1,4 @@
-"""The idle share of the processor: a real-time run begins more cases while there is some.
+"""The idle share of the processor: a real-time run starts more cases while any is left.
 
 Linux counts the idle time of each core in hundredths of a second (``/proc/stat``). If that is
 unreadable, nothing counts as idle."""

@@ -37,7 +37,7 @@ class ThreadBridge:
         world.adopt(self)
 
     def post(self, kind: str, content: Any) -> None:
-        """Post from any thread that ``kind`` happened now."""
+        """Record, from any thread, that ``kind`` has just happened."""
         with self._order:
             if len(self._events) > self._world.bounds.most_events:
                 self._full = True

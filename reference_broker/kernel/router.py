@@ -117,7 +117,7 @@ class Router:
             self.addresses.tidy(queue)
 
     def begin_atomic_unit(self) -> None:
-        """Store this input's changes atomically, even if the broker ends meanwhile."""
+        """Store this input's changes atomically, even if the broker stops in the middle."""
         self.addresses.within_unit = True
         if self._stored is not None:
             self._stored.begin_atomic_unit()

@@ -60,8 +60,8 @@ class RecordHead:
 
 
 class RecordCodec(Protocol):
-    """Writes and reads the rest of one kind of message. ``decode`` raises ``ValueError``,
-    ``IndexError``, ``struct.error`` or :class:`Malformed`."""
+    """Writes and reads what follows the :class:`RecordHead` of one kind of message. ``decode``
+    raises ``ValueError``, ``IndexError``, ``struct.error`` or :class:`Malformed`."""
 
     def encode(self, message: Any) -> bytes: ...
 
@@ -77,7 +77,7 @@ class NotesCodec(Protocol):
 
 
 class PlainRecords:
-    """Messages of headers: the rest is the body."""
+    """Messages that consist of headers and a body: the body follows the head."""
 
     def encode(self, message: Message) -> bytes:
         return b"" if message.large is not None else bytes(message.body)

@@ -122,7 +122,8 @@ class DurableQueues:
                 entry.deliveries = max(entry.failures, 1 if id in self._consumed_before else 0)
 
     def ending(self, untouched: Iterable[Queue]) -> None:
-        """The broker shuts down in order, and no message in ``untouched`` was ever delivered."""
+        """The broker is shutting down cleanly, and no message in ``untouched`` was ever
+        delivered."""
         for queue in untouched:
             if queue.id in self._journal.consumed:
                 self._journal.consumed.discard(queue.id)

@@ -1,5 +1,5 @@
-"""The page files of all addresses: those waiting to be written, those being read, and those left by
-an earlier broker."""
+"""Writes, reads and removes the page files of all addresses, including those left by an earlier
+broker."""
 
 from __future__ import annotations
 

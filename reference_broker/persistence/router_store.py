@@ -94,6 +94,6 @@ class Stored:
         return self._back[id][1].account.charge(message, queues)
 
     def ending(self, queues: Iterable[Queue]) -> None:
-        """The broker shuts down in order: queues whose remaining messages were never delivered need
-        not assume a delivery next time."""
+        """The broker is shutting down cleanly: queues whose remaining messages were never delivered
+        need not assume a delivery next time."""
         self.store.queues.ending(queue for queue in queues if queue.is_untouched)

@@ -81,7 +81,7 @@ def _port(protocol: str, default: str, of: str = "") -> Callable[[Command], Comm
     type=click.Path(path_type=Path),
     metavar="FILE",
     help=(
-        "A broker.xml of Artemis; with --profile rabbitmq a rabbitmq.conf, with activemq an"
+        "An Artemis broker.xml; with --profile rabbitmq, a rabbitmq.conf; with activemq, an"
         " activemq.xml."
     ),
 )
@@ -106,16 +106,14 @@ def _port(protocol: str, default: str, of: str = "") -> Callable[[Command], Comm
     type=click.Choice(["kept", "ignored"]),
     default="kept",
     show_default=True,
-    help=(
-        "An ACK in a transaction is part of it, as in STOMP, or ignored, as Artemis' manual says."
-    ),
+    help="Keep an ACK in a transaction, as STOMP says, or ignore it, as Artemis' manual says.",
 )
 @click.option(
     "--quota",
     "quotas",
     multiple=True,
     metavar="NAME=NUMBER",
-    help=f"Limits of one connection: {', '.join(field.name for field in fields(Quotas))}.",
+    help=f"Limits per connection: {', '.join(field.name for field in fields(Quotas))}.",
 )
 @click.option(
     "--check",
@@ -137,9 +135,7 @@ def _port(protocol: str, default: str, of: str = "") -> Callable[[Command], Comm
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help=(
-        "Keep pages and the journal here: durable data survives. Without it, pages are temporary."
-    ),
+    help="Keep pages and the journal here, so that durable data survives a restart.",
 )
 def broker(
     config: Path | None,

@@ -1,7 +1,7 @@
-"""Limits how long each connection may keep the loop busy, so that none waits long.
+"""Limits how long each connection may keep the loop busy, so that no other waits long.
 
 A turn is one pass of the loop over everything ready. Its time is processor time: time used by other
-processes does not count, since smaller shares would not regain it."""
+processes does not count, since giving connections smaller shares would not win it back."""
 
 from __future__ import annotations
 

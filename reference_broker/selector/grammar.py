@@ -1,12 +1,13 @@
-"""The grammar of selectors, for lark: SQL-92 conditions as JMS has them, and what core filters add.
+"""The grammar of selectors, for lark: SQL-92 conditions as JMS defines them, and the additions of
+core filters.
 
 From loosest to tightest: OR; AND; NOT; ``=`` ``<>`` ``IS NULL``; ``<`` ``>`` ``<=`` ``>=`` BETWEEN
-LIKE IN; ``+`` ``-``; ``*`` ``/`` ``%``; signs. Words are the same in capitals and small letters;
-names are not.
+LIKE IN; ``+`` ``-``; ``*`` ``/`` ``%``; signs. Keywords are case-insensitive; names are
+case-sensitive.
 
-A name is a letter, ``_`` or ``$`` and more of them or digits. Anything else is a name between
-quotation marks; a mark inside is doubled. In the hyphenated dialect a hyphen is a letter like
-others.
+A name starts with a letter, ``_`` or ``$`` and continues with these or digits. Any other name is
+written between quotation marks; a mark inside is doubled. In the hyphenated dialect, a hyphen
+counts as a letter.
 """
 
 from __future__ import annotations

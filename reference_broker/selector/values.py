@@ -1,13 +1,13 @@
-"""The values of selectors and what can be done with them. None is SQL's NULL, and the truth value
+"""The values of selectors and the operations on them. None is SQL's NULL and the truth value
 "unknown".
 
-Numbers are whole numbers of 64 bits, which wrap like those of Java, and floating point numbers.
-Division and remainder are always done in floating point, as release 2.56.0 does them; what cannot
-be said is infinite or no number, never an error.
+Numbers are 64-bit integers, which wrap like those of Java, and floating point numbers. Division and
+remainder are always done in floating point, as release 2.56.0 does them; a result that cannot be
+represented is infinite or NaN, never an error.
 
-Values that are not of one kind (strings, numbers, truth values) compare as false, whatever is asked
-of them. With ``convert`` a string beside a number is read as a number, and one beside a truth value
-as a truth value.
+Any comparison of values of different kinds (strings, numbers, truth values) is false. With
+``convert``, a string that is compared with a number is read as a number, and one that is compared
+with a truth value as a truth value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Subject(Protocol):
         """Return the bytes that XPATH looks into."""
 
     def property(self, name: str) -> Value:
-        """Return the value of that name; None where there is none."""
+        """Return the value of the property ``name``; None if there is none."""
 
 
 Evaluate: TypeAlias = Callable[[Subject], Value]
@@ -60,7 +60,8 @@ def _kind(value: Value) -> type:
 def compare(
     left: Value, right: Value, holds: Callable[[Any, Any], bool], convert: bool
 ) -> bool | None:
-    """True if ``holds`` of the two; unknown when one is NULL, false when they are not alike."""
+    """True if ``holds`` is true of both values; unknown if either is NULL, false if their kinds
+    differ."""
     if left is None or right is None:
         return None
     kinds = _kind(left), _kind(right)

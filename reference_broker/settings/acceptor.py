@@ -69,7 +69,7 @@ class StompOptions(Options):
     ``auto`` has -1."""
     disable_server_header: bool = False
     enable_message_id: bool = False
-    """``stompEnableMessageId``: each message sent by STOMP gets a header amqMessageId
+    """``stompEnableMessageId``: each message sent over STOMP gets a header amqMessageId
     (ARTEMIS-STOMP-id-1)."""
     min_large_message_size: int = 100 * 1024
     """Bytes of a body from which on it is stored in a file and never in memory as a whole

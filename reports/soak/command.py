@@ -51,10 +51,10 @@ SEGMENT_S = 2
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def soak(lasts: str, as_json: bool, **options: Any) -> int:
-    """Drive a target for a long time and judge it meanwhile; stop at the first violation and show
-    its witness.
+    """Drive a target for a long time and judge it as it runs; stop at the first violation and show
+    the evidence.
 
-    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage.
+    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage error.
     """
     wished = wishes(options)
     target = socket_target(options["target"])

@@ -1,4 +1,4 @@
-"""Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge a trace by oracles, and
+"""Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge a trace with oracles, and
 judge how something ended."""
 
 from __future__ import annotations

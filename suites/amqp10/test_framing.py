@@ -318,7 +318,7 @@ def test_large_messages_come_in_frames_that_fit(
     target: Bench, limit: int, sizes: list[int], before: int
 ) -> None:
     """The client announces a small max-frame-size and receives messages below, at and above it, on
-    its first link or a later one, whose handle may take more bytes. No frame is larger and each
+    its first link or on a later one, whose handle may need more bytes. No frame is larger and each
     message arrives whole, with one delivery-id, one credit, and one transfer-id for every frame.
 
     One scenario: the four requirements describe the same transfers.

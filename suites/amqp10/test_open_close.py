@@ -225,9 +225,9 @@ WINDOWS = {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}
 def test_a_session_that_is_over_leaves_its_channel(
     target: Bench, most: int, failed: bool, times: int
 ) -> None:
-    """The client's open has a small channel-max, and sessions begin and end repeatedly, in order or
-    because the broker ends them with an error. After each, another one begins, with a link that the
-    client attaches without waiting."""
+    """The client's open has a small channel-max, and sessions begin and end repeatedly, either
+    normally or because the broker ends them with an error. After each, another one begins, with a
+    link that the client attaches without waiting."""
     node, peer = target.node(), target.amqp(begin=False, channel_max=most)
     assert peer.opened is not None
     channels = 1 + min(most, peer.opened.get("channel-max", most))

@@ -76,7 +76,7 @@ ACCEPTED_NOT_COUNTED = "AMQP10-OUT-04"
 def test_released_messages_can_be_had_again_unchanged(
     target: Bench, fates: list[bool], times: int, elsewhere: bool, header: dict[str, object]
 ) -> None:
-    """Some messages are accepted, others released, which may have a ttl that is far away. Exactly
+    """Some messages are accepted and others released; all may have a ttl of ten minutes. Exactly
     the released ones are delivered again, on the same link or another, with the same bytes and a
     delivery-count of 0."""
     node, sent = target.node(), numbered(len(fates), 20)

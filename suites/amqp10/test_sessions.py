@@ -425,7 +425,7 @@ def test_the_brokers_window_opens_again(
 
 @case(ECHO_ANSWERED, needs={"amqp"})
 def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) -> None:
-    """A flow without handle has echo. The broker should answer with a flow of the session."""
+    """A flow without a handle sets echo. The broker should answer with a flow of the session."""
     peer = target.amqp()
     peer.flow(echo=True)
     answer = peer.watch_for(frame("flow"), within=QUIET * 10)
@@ -447,8 +447,8 @@ FIELDS_OF_LINKS = {
 @case(*FIELDS_OF_LINKS.values(), FLOW_WINDOWS, needs={"amqp"})
 @over(examples=10, received=st.integers(0, 4))
 def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: int) -> None:
-    """A flow without handle has echo, after some transfers or none. The answer has both windows and
-    next-outgoing-id, and no delivery-count, link-credit, available or drain.
+    """A flow without a handle sets echo, after some transfers or none. The answer has both windows
+    and next-outgoing-id, and no delivery-count, link-credit, available or drain.
 
     One scenario: the five requirements are read from one flow.
     """

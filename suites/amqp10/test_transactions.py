@@ -287,7 +287,7 @@ def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool)
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
 def test_a_transaction_ends_with_the_session_of_its_link(target: Bench, retire: bool) -> None:
     """A transaction has a post, and perhaps an accepted message, when the session of its control
-    link ends without discharge. It is rolled back as with its link."""
+    link ends without discharge. It is rolled back, as it is when its link ends."""
     _rolled_back_by_end(target, "end", retire, CONTROL_SESSION_ENDED)
 
 

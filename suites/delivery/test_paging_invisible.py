@@ -147,7 +147,7 @@ def delivery_parts(delivery: Delivery, name: str) -> Parts:
 
 
 class Reader:
-    """A consumer that reads an address twice: all messages are redelivered once."""
+    """A consumer that reads an address twice, because all messages are redelivered once."""
 
     def __init__(self, target: Bench, place: Queue, protocol: str) -> None:
         self.target = target

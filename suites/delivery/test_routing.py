@@ -151,8 +151,8 @@ def test_without_headers_the_address_setting_decides(target: Bench, kind: str) -
 def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
     target: Bench, kind: str
 ) -> None:
-    """SEND without routing headers to a new name below anycast. or multicast. precedes any
-    SUBSCRIBE. An anycast message waits in the queue, a multicast message is lost."""
+    """Before any SUBSCRIBE, a SEND without routing headers goes to a new name that begins with
+    anycast. or multicast. An anycast message waits in the queue; a multicast message is lost."""
     to = fresh(target, None, prefix=f"{kind.lower()}.")
     producer, consumer = target.stomp("1.2"), target.stomp("1.2")
     producer.publish(to, b"early")

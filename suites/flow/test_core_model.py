@@ -473,8 +473,8 @@ def test_sessions_do_what_the_model_says(
 ) -> None:
     """Consumers of a queue begin and end in two sessions, one of them transacted, while credit,
     acknowledgements and transactions change as drawn and other clients hinder. After each step the
-    deliveries are those of the model. In the end, without hindrance, every unacknowledged message
-    can be received.
+    deliveries are those of the model. At the end, once the hindrances are gone, every
+    unacknowledged message can be received.
 
     One scenario: the requirements are the model.
     """

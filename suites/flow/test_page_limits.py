@@ -67,8 +67,8 @@ def taken_again(target: Bench, place: Node, policy: str) -> bool:
 def bounded(
     target: Bench, requirement: str, label: str, count: int, bounds: tuple[int, int]
 ) -> None:
-    """Judge a count. Too many are not a violation by a broker that writes its pages after its
-    answer."""
+    """Judge a count. An excess is not a violation if the broker writes its pages only after
+    answering."""
     if count <= bounds[1]:
         target.judge_count(requirement, label, count, bounds, "messages")
     else:

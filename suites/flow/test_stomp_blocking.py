@@ -108,8 +108,8 @@ def test_a_burst_does_not_get_past_the_limit(
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
-    """A connection waits with a SEND to a full address. Its subscription gets messages, and after
-    another client has made room its next SEND is confirmed."""
+    """A connection waits with a SEND to a full address. Its subscription still gets messages. Once
+    another client has made room, its next SEND is confirmed."""
     to, other = small_addresses.destination(target, "block"), target.destination()
     peer = target.stomp()
     peer.subscribe(other)

@@ -47,7 +47,7 @@ class Held:
     emptied: bool = False
 
     def empty(self) -> None:
-        """Settle everything by one frame."""
+        """Settle everything with one frame."""
         first, last = self.deliveries[0], self.deliveries[-1]
         self.peer.disposition(first, last=last.id)
         self.emptied = True

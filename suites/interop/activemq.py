@@ -26,10 +26,10 @@ MESSAGE_PULL = "OPENWIRE-PREFETCH-3"
 )
 def test_activemqs_own_client_goes_all_its_ways(target: Bench) -> None:
     """The client sends fifty messages through a window of four, consumes with small limits and with
-    none, commits and rolls back, subscribes durably, gets a reply by a temporary queue, browses,
-    selects, and is refused a malformed selector. Every step succeeds.
+    none, commits and rolls back, subscribes durably, gets a reply through a temporary queue,
+    browses, selects, and is refused a malformed selector. Every step succeeds.
 
-    One scenario: the client runs as one program.
+    One scenario, because the client runs as one program.
     """
     identity = target.target.identity
     went, wrong = jms.run(

@@ -30,8 +30,8 @@ BYTECODE = "Mutate the classes of TARGET, an Artemis; needs --out, Maven and a J
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--mutant", "names", multiple=True, metavar="NAME", help="Only this; repeatable.")
-@click.option("--all", "every_case", is_flag=True, help="Run all cases, not only the citing ones.")
+@click.option("--mutant", "names", multiple=True, metavar="NAME", help="Run this one; repeatable.")
+@click.option("--all", "every_case", is_flag=True, help="Run all cases on each mutant.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=OUT)
 @click.option("--effort", type=click.Choice(["smoke", "normal", "deep"]), default="smoke")
 @click.option("--seed", default=1, help="Seed of examples and links.")
@@ -40,7 +40,7 @@ BYTECODE = "Mutate the classes of TARGET, an Artemis; needs --out, Maven and a J
 @click.option("--unbroken", "only_unbroken", is_flag=True, help=UNBROKEN)
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
 @click.option("--bytecode", metavar="TARGET", help=BYTECODE)
-@click.option("--most", type=click.IntRange(1), default=300, help="With --bytecode: mutants drawn.")
+@click.option("--most", type=click.IntRange(1), default=300, help="Mutants that --bytecode draws.")
 @click.option("--wire", metavar="TARGET", help="Tamper with the traffic of TARGET, a real broker.")
 def mutants(
     names: tuple[str, ...],
@@ -66,8 +66,8 @@ def mutants(
     may be any target.
 
     --bytecode lets PIT, a tool that knows nothing of the suites, mutate the classes of a real
-    Artemis. Nobody declared what these faults break: the table counts the killed ones, and people
-    sort the survivors. A second run continues in DIR.
+    Artemis. Nobody declared what these faults break: the table counts the killed ones, and
+    survivors are classified by hand. A second run continues in DIR.
     """
     if bytecode is not None:
         return bytecode_command.judge(

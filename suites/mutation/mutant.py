@@ -385,7 +385,7 @@ class Group:
         self, helper: Callable[..., None], breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant of a function that changes one value: ``helper`` gets the patch,
-        ``reached`` and the function, and makes the replacement in which it is called."""
+        ``reached`` and the function, and installs a replacement that calls the function."""
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
             helper(patch, reached, function)

@@ -78,24 +78,24 @@ ENDS_WITHIN_S = 30.0
 
 
 class Stuck(Exception):
-    """The broker did not do in time what was waited for; one sentence."""
+    """The broker did not do something in time. The message says what, in one sentence."""
 
 
 class Broker(Protocol):
     def start(self, dies_after_s: float | None = None) -> dict[str, int]:
-        """Start it on the files of the one before, which has been killed, and return its ports. It
-        may be killed so many seconds from now; then there are none. Raises :class:`Stuck`."""
+        """Start a broker on the files of its killed predecessor, and return its ports. It may be
+        killed after ``dies_after_s`` seconds; then there are no ports. Raises :class:`Stuck`."""
 
     def signal(self, number: int) -> None: ...
 
     def ended(self, within_s: float = 0) -> bool: ...
 
     def close(self) -> None:
-        """Start no more of them."""
+        """Start no further broker processes."""
 
 
 class ReferenceBroker:
-    """The reference broker, by a process that has imported everything and forks."""
+    """The reference broker, started by a process that has imported everything and forks."""
 
     nursery: ClassVar[Sequence[str]] = ("-m", "brokerproof.suites.soak.process_forks")
 

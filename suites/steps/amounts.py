@@ -4,9 +4,9 @@ A case draws a ``position`` and asks :func:`at` for the amount there. Position 0
 amount that the run's effort allows, and a property always runs it. The others are 0, 1, 2, one
 below, at and one above each power of two from 2^5 to 2^16, and one below, at and one above each
 size by which the target's family batches, caches, prefetches or pages. They end at a quarter of the
-largest, so that drawing several costs less than the largest once. A case reports the used amount by
-:meth:`~brokerproof.harness.cases.bench.Bench.used_amount`; ``brokerproof requirements --amounts
-RUN`` prints the largest of each case.
+largest, so that drawing several costs less than the largest once. A case reports the amount it used
+through :meth:`~brokerproof.harness.cases.bench.Bench.used_amount`; ``brokerproof requirements
+--amounts RUN`` prints the largest of each case.
 """
 
 from __future__ import annotations

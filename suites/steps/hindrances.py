@@ -166,7 +166,8 @@ def pairs(target: Target) -> st.SearchStrategy[list[str]]:
 
 
 def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the histories unhindered, and the first with each hindrance and with two."""
+    """Return every history without hindrance, plus the first one once with each hindrance and once
+    with two."""
     known = names(target)
     return [
         *({**history, "hindered_by": []} for history in histories),

@@ -269,7 +269,7 @@ def headers() -> st.SearchStrategy[dict[str, str]]:
 
 
 def predicates() -> st.SearchStrategy[Any]:
-    """Conditions without AND, OR and NOT in front."""
+    """Conditions that contain no AND or OR and do not begin with NOT."""
     names, texts = st.sampled_from(NAMES), st.sampled_from(TEXTS)
     parts = st.one_of(st.just(("%",)), st.just(("_",)), st.sampled_from("redblue%_!'217"))
     return st.one_of(

@@ -18,8 +18,8 @@ GRACE: Duration = seconds(3)
 
 
 def unread_for(target: Bench, peer: Conversation[Any]) -> Duration:
-    """Return how long a broker may have left our last bytes unread: a busy one accepts a client
-    seconds after its login, and counts its silence from then. In virtual time none is busy."""
+    """Return how long a broker may have left our last bytes unread: a busy broker may process a
+    login seconds late and count silence only from then. In virtual time no broker is busy."""
     return 0 if target.virtual else peer.answered_after
 
 

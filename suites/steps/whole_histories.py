@@ -81,8 +81,9 @@ class Sentences:
 @dataclass(frozen=True)
 class Course:
     """A history: ``waiting`` messages are sent before anybody consumes, settlements cover
-    ``stride`` messages, and ``comers`` consumers come and go, ``lost`` or in order. The first
-    consumer may hold a third of the messages if it is ``narrow``."""
+    ``stride`` messages, and ``comers`` consumers come and go; they lose their connection if
+    ``lost``, else they close it. The first consumer may hold a third of the messages if it is
+    ``narrow``."""
 
     waiting: int
     stride: int
@@ -298,7 +299,7 @@ def corners(
     protocols: Callable[[Target], list[str]], ends: int, **others: object
 ) -> Callable[[Target], list[dict[str, object]]]:
     """The histories that are always played: each protocol at either end, settled at once and in
-    parts, before a consumer ends in order or is lost. Each protocol has one with the largest
+    parts, before a consumer disconnects properly or is lost. Each protocol has one with the largest
     amount, a single one has two, and the others have a few hundred messages."""
 
     def always(target: Target) -> list[dict[str, object]]:

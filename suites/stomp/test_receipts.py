@@ -222,7 +222,7 @@ def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, ve
 def test_when_the_receipt_of_a_subscribe_comes_the_subscription_stands(
     target: Bench, version: str
 ) -> None:
-    """After the RECEIPT of a SUBSCRIBE to a topic another connection sends at once. The subscriber
+    """As soon as a SUBSCRIBE to a topic has its RECEIPT, another connection sends. The subscriber
     gets the message."""
     for _ in range(5):
         topic, consumer, producer = (

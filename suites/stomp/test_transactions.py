@@ -101,8 +101,8 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
 @case(ATOMIC, needs={"transactions"})
 @pytest.mark.parametrize("odd", [*ODD_DESTINATIONS])
 def test_a_transaction_with_an_odd_send_is_whole(target: Bench, version: str, odd: str) -> None:
-    """A transaction has a SEND to a destination that may name nothing, between two others. If its
-    COMMIT is confirmed both others arrive, and otherwise both or none."""
+    """A transaction has three SENDs; the destination of the middle one may name nothing. If the
+    COMMIT is confirmed, the other two arrive; otherwise either both arrive or neither does."""
     queue, producer = target.destination(), target.stomp(version)
     within = {"transaction": producer.transaction}
     producer.request("BEGIN", within)

@@ -1,7 +1,7 @@
-"""Extensions of AMQP 0-9-1: what a client may send only to a broker that offers it.
+"""Extensions of AMQP 0-9-1, which a client may use only with a broker that offers them.
 
-A broker may refuse them without violating the specification. The names are those of capabilities
-(``fixtures/capabilities.toml``).
+A broker may refuse extensions without violating the specification. Their names are those of
+capabilities (``fixtures/capabilities.toml``).
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Amqp091Peer(Conversation[Method]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Bytes, recorded as what they are: frames, or other bytes."""
+        """Write bytes, recorded as frames if they are frames and as raw bytes otherwise."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)

@@ -1,12 +1,13 @@
-"""AMQP 1.0 frames, performatives and protocol headers: writes any given values and reads what a
-broker sends.
+"""Writes AMQP 1.0 frames, performatives and protocol headers with any given values, and reads those
+that a broker sends.
 
 Nothing here decides whether a broker is right. The reader keeps what it read (channel, size,
-extended header, fields of any type) and names what it could not read; :func:`flaws` lists
-differences of a frame from the table.
+extended header, fields of any type) and names what it could not read; :func:`flaws` lists where a
+frame differs from the table.
 
-Layout (part 2, 2.3): four bytes size, one data offset in words of four bytes, one type (0 AMQP, 1
-SASL), two channel; an extended header up to the data offset; a performative; a payload.
+Layout (part 2, 2.3): size in four bytes; data offset in one byte, counted in words of four bytes;
+type in one byte (0 AMQP, 1 SASL); channel in two bytes; an extended header up to the data offset; a
+performative; a payload.
 """
 
 from __future__ import annotations
@@ -252,8 +253,8 @@ def encode_frame(
 
 
 def flaws(frame: Frame) -> list[str]:
-    """Return the differences of a frame from the table: mandatory fields that are missing, and
-    fields of another type."""
+    """Return where a frame differs from the table: mandatory fields that are missing, and fields of
+    a wrong type."""
     composite_type = COMPOSITES.get(frame.name)
     return [] if composite_type is None else _flaws(composite_type, frame.fields)
 

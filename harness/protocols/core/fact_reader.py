@@ -1,9 +1,10 @@
 """Facts of one CORE connection, read from its packets: messages sent, deliveries, settlements.
 
 Reads events one after the other, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
-yields the same facts. Its queue is the address here, since both sent and delivered messages name
-that. A subscription is ``CHANNEL:CONSUMER``. Whether messages of an address are for one consumer or
-for all is known only if a message or the creation of a queue on the same connection says so.
+yields the same facts. A fact's ``queue`` is the address here, because both sent and delivered
+messages name it. A subscription is ``CHANNEL:CONSUMER``. Whether messages of an address are for one
+consumer or for all is known only if a message or the creation of a queue on the same connection
+says so.
 
 Sources: the packets of release 2.56.0 (:mod:`brokerproof.harness.protocols.core.tables`). A closed
 session returns the messages that its consumers hold, and messages only buffered by a client do not

@@ -230,10 +230,10 @@ class Container:
 
 
 def published_host() -> str:
-    """Return the host by which the ports of a container will be reached, before there is one:
-    what its certificates must be valid for.
+    """Return the host through which a container's ports will be reached. It is needed before the
+    container exists, because the container's certificates must be valid for it.
 
-    This machine's address where no Docker answers, or where a container is reached by an address of
+    It is this machine's address if no Docker answers, or if a container is reached at an address of
     its own, which is known only once it runs.
     """
     here = "127.0.0.1"

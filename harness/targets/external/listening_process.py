@@ -1,7 +1,7 @@
 """The process behind an address, if it runs on this machine.
 
-What its threads wait for a core is then known as it is of a broker that brokerproof started, and a
-busy host makes no broker late that was in time.
+brokerproof can then measure how long its threads wait for a core, as it does for brokers that it
+starts itself, so that a busy host does not make a punctual broker look late.
 """
 
 from __future__ import annotations

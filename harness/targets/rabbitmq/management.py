@@ -1,5 +1,5 @@
-"""RabbitMQ's management API, as far as targets need it: queues that have to be there before an AMQP
-1.0 link is."""
+"""RabbitMQ's management API, as far as targets need it: queues that must exist before an AMQP 1.0
+link is attached."""
 
 from __future__ import annotations
 

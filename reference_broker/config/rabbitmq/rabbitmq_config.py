@@ -1,8 +1,8 @@
-"""A classic ``rabbitmq.config``, told as the lines of a ``rabbitmq.conf`` that mean the same.
+"""Translates a classic ``rabbitmq.config`` into the equivalent lines of a ``rabbitmq.conf``.
 
 ``[{rabbit, [{vm_memory_high_watermark, 0.4}, …]}, …].``: for each application a list of its
-settings. RabbitMQ's own table of what corresponds to what (``rabbit.schema``) is followed for the
-settings that this broker has.
+settings. RabbitMQ's own table of equivalents (``rabbit.schema``) is used for the settings that this
+broker supports.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A queue with its own limits: number of messages, bytes of bodies, waiting time, and what happens
-to messages beyond them.
+"""A queue with its own limits: a maximum number of messages, of body bytes and of waiting time, and
+a policy for messages beyond them.
 
 Limits count waiting messages, not unsettled ones held by consumers. They are inclusive: a message
-stays if the sum that includes it is not above them. Beyond:
+stays if the total that includes it is not above them. The policies:
 
-* ``drop-head``: the oldest are dropped until it fits;
+* ``drop-head``: the oldest messages are dropped until the new one fits;
 * ``reject-publish``: the new one is refused (check :meth:`LimitedQueue.refuses` first), even if a
   consumer waits;
 * ``reject-publish-dlx``: the same, and it is dead-lettered.

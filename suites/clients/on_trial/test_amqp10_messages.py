@@ -147,9 +147,9 @@ def test_no_delivery_count_before_that_of_the_server(target: Bench) -> None:
 @case(LAST_COUNT, REPLENISHED, needs=TRIAL)
 @pytest.mark.parametrize("initial", [0, 2**32 - 3])
 def test_credit_is_replenished(target: Bench, initial: int) -> None:
-    """A receiver has a window of two, and the server's delivery-count begins anywhere. Twelve
-    messages arrive and are accepted. Credit is renewed each time, and flows after a message state
-    no delivery-count that the server never had."""
+    """A receiver has a window of two, and the server's delivery-count starts at an arbitrary value.
+    Twelve messages arrive and are accepted. Credit is renewed each time, and flows after a message
+    state no delivery-count that the server never had."""
     trial = target.amqp10_client()
     trial.offered["attach"] = {"initial-delivery-count": initial}
     trial.connect()

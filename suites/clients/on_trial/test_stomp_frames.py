@@ -99,7 +99,7 @@ def test_a_body_with_a_nul_has_its_length(target: Bench, version: str, kind: str
 
 @case(CONTENT_TYPE, OWN_HEADERS, needs=TRIAL)
 def test_a_content_type_and_headers_of_the_application(target: Bench, version: str) -> None:
-    """The application sends text/plain with one of its own headers. Both are in the SEND."""
+    """The application sends a text/plain message with a header of its own. The SEND has both."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done(

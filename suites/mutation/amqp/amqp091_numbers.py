@@ -1,4 +1,4 @@
-"""Faults in numbers that AMQP 0-9-1 clients send: signs, zeros and the ends of a type."""
+"""Faults in numbers that AMQP 0-9-1 clients send: signs, zeros and the limits of a type."""
 
 from pamqp import commands
 

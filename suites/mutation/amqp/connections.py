@@ -272,7 +272,7 @@ def _opening(patch, reached, idle):
 
 @amqp_connections.through(_opening, "AMQP10-IDLE-20")
 def beats_too_late(asked):
-    """Empty frames are sent every 1.5 times the client's idle-time-out."""
+    """Empty frames are sent at intervals of 1.5 times the client's idle-time-out."""
     return ms(asked) * 3 // 2 if asked else None
 
 

@@ -41,7 +41,7 @@ def judge(
     ``names``.
 
     With ``every_case``, each mutant gets all cases that run its line. Returns 1 if no case decided
-    a mutant, else 0, because people sort the survivors.
+    a mutant, else 0, because survivors are classified by hand.
     """
     if out is None:
         raise errors.Usage("--bytecode needs --out DIR: what is known is kept there, line by line")

@@ -72,7 +72,7 @@ def zero_takes_nothing_away(self, credits):
 
 @core_credit.override(ConsumerCredit, "given", breaks=BOUND)
 def without_limit_is_a_window(original, reached, self, credits):
-    """-1 is read as a tenth of the default window of a mebibyte."""
+    """A credit of -1 is treated as a tenth of the default window of one mebibyte."""
     if reached(credits == -1):
         original(self, 1024 * 1024 // 10)
     else:

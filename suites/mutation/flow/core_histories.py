@@ -57,7 +57,7 @@ def credit_outlives_its_consumer(reached, self, session, id, *rest):
 
 @core_histories.override(Session, "credits", breaks=WINDOW)
 def credit_is_for_the_first_consumer(original, reached, self, fields, response):
-    """Credit goes to the first consumer of the session, whoever it names."""
+    """Credit goes to the first consumer of the session, whichever consumer it names."""
     named, credits = self._consumer(fields.int64()), fields.int32()
     first = next(iter(self.consumers.values()))
     reached.instead(named, first).given(credits)

@@ -102,7 +102,8 @@ def shut_windows_shut_the_next(patch, reached):
 
 @hindered.result(Selection, "may_have", breaks=f"{WINDOW} {CREDIT}")
 def choosy_consumers_take_turns(right, self, entry, consumer):
-    """A message that one selector refuses waits although another consumer would accept it."""
+    """A message that one consumer's selector rejects waits, although another consumer would accept
+    it."""
     return False if self.selectors else right
 
 
@@ -181,7 +182,7 @@ def prefetch_waits_for_open_transactions(patch, reached):
 
 @hindered_amqp091.mutant("AMQP091-QOS-02")
 def channels_wait_for_stalled_readers(patch, reached):
-    """While a STOMP client does not read, channels with a limit get nothing."""
+    """While a STOMP client does not read, AMQP 0-9-1 channels with a prefetch limit get nothing."""
     stalled = stalled_connections(patch)
 
     @patch.result(Amqp091Prefetch)

@@ -49,7 +49,7 @@ def a_page_that_ends_in_a_commit_loses_a_message(patch, reached):
 
 @paged_transactions.mutant(WHOLE)
 def a_page_that_ends_in_a_commit_has_a_message_twice(patch, reached):
-    """A commit that continues on another page writes its first message there twice."""
+    """When a commit continues on another page, the first message on that page is written twice."""
     commits = Commits(patch)
 
     @patch.override(PagingStore)

@@ -197,7 +197,7 @@ def credit_of_made_nodes_is_not_spent(original, reached, self, entry):
 
 @places.before(OutgoingLink, "flow", breaks=CREDIT)
 def made_nodes_grant_one_less(reached, self, flow):
-    """A credit of two or more on a link from a made node counts for one less."""
+    """On a link from a dynamically created node, a credit of two or more counts as one less."""
     if reached(is_made(self) and (flow.link_credit or 0) > 1 and not flow.drain):
         flow.link_credit -= 1
 

@@ -190,7 +190,7 @@ def _spoilt(message: Message) -> Message:
 
 @queues.mutant(COPIES, recreates="ARTEMIS-5054")
 def large_copies_spoilt(patch, reached):
-    """A body of 100 KiB and more that several subscriptions read is spoilt in all copies but the
+    """A body of 100 KiB or more that several subscriptions read is damaged in every copy but the
     first."""
     read: set[int] = set()
 

@@ -123,7 +123,7 @@ def connected_twice(right, self, command, headers, body=b""):
 
 @connecting.mutant("STOMP10-FRAME-07 STOMP11-SRV-01 STOMP12-SRV-01")
 def opened_again(patch, reached):
-    """CONNECT and STOMP are answered with CONNECTED in an open session, too."""
+    """CONNECT and STOMP are answered with CONNECTED even in an open session."""
     opening = {"CONNECT", "STOMP"}
     again = {
         version: replace(each, commands=each.commands | opening)

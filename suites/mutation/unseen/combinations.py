@@ -180,7 +180,8 @@ def each_fifth_consumer_costs_a_message(patch, reached):
 
 @orders.after(Queue, "enqueue", breaks="ARTEMIS-CONCEPTS-topic-1 ARTEMIS-GROUPING-fifo-1")
 def a_slow_subscription_is_out_of_order(reached, self, message, source_entry=None, charge=None):
-    """A subscription of a topic that is 40 messages behind gets the next one first."""
+    """When a topic subscription is more than 40 messages behind, the next message jumps the
+    queue."""
     if reached(self.routing is RoutingType.MULTICAST and len(self._ready) > 40):
         self._ready.rotate(1)
 

@@ -90,7 +90,7 @@ def a_prefetch_has_a_sign(right, self):
 
 @numbers_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
 def a_length_of_zero_is_no_limit(right, self, messages, size):
-    """x-max-length and x-max-length-bytes of 0 are taken for none."""
+    """An x-max-length or x-max-length-bytes of 0 is treated as no limit."""
     limits = self.limits
     return bool(
         (limits.length and len(self._ready) + messages > limits.length)

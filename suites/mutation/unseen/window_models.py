@@ -25,7 +25,7 @@ CREDIT = "AMQP10-CREDIT-03"
 
 @window_models.before(OutgoingLink, "flow", breaks=CREDIT)
 def a_delivery_under_way_costs_a_second_credit(reached, self, flow):
-    """A flow that arrives while a delivery is sent in parts counts that delivery twice."""
+    """If a flow arrives while a delivery is being sent in parts, that delivery is counted twice."""
     partial = any(link is self for link, _ in self.session._pending)
     if reached(partial and flow.link_credit):
         flow.link_credit -= 1

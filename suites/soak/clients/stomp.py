@@ -85,7 +85,7 @@ class StompClient(Client):
         self.when_ready(partial(self.write, head.encode() + body + b"\0"))
 
     def leave(self, reference: str) -> None:
-        """End in order; ``reference`` is confirmed, and with it all that was sent before."""
+        """Disconnect properly; ``reference`` is confirmed, and with it everything sent before."""
         self._counting.expect(reference, 1)
         frame = f"DISCONNECT\nreceipt:{reference}\n\n\0".encode()
         self.when_ready(partial(self.write, frame))

@@ -47,7 +47,8 @@ class Received:
 
 
 class ClockedBroker:
-    """One broker on an instant that only the test moves; what it closed and observed."""
+    """One broker whose time only the test advances. Records the connections that it closed and what
+    it observed."""
 
     def __init__(self, settings: Settings | None = None, start: Instant = 0) -> None:
         self.broker = create_broker(settings or Settings(), start=start)

@@ -55,8 +55,8 @@ class CoreClient:
                     self.inbox.append(read)
 
     def feed(self, data: bytes) -> list[Packet]:
-        """Bytes for the broker; returns what came since somebody last took anything. Others see
-        what is for them."""
+        """Feeds bytes to the broker and returns what arrived for this client since it was last
+        read. Other clients receive what is addressed to them."""
         effects = self.driver.feed(self.conn, data)
         for client in self._all:
             client.saw(effects)
@@ -70,7 +70,7 @@ class CoreClient:
         return self.feed(encode_packet(name, fields, channel=channel, version=self.version))
 
     def session(self, channel: int = FIRST, *, start: bool = True, **fields: Any) -> list[Packet]:
-        """Makes a session, behind the magic if this is the first."""
+        """Creates a session; the first one is preceded by the magic."""
         said = {"name": "s", "session_channel": channel, "version": self.version, "window_size": -1}
         said |= {"auto_commit_sends": True, "auto_commit_acks": True}
         data = encode_packet(

@@ -60,7 +60,8 @@ class ModelBroker:
             self.tell(ev.HeartBeatReceived, conn, protocol=protocol, size=size)
 
     def misdeliver(self, fault: str, consumer: Any) -> bool:
-        """Deliver a waiting or settled message wrongly. Return False while there is no occasion."""
+        """Deliver a waiting or settled message wrongly. Return False if no message can be
+        misdelivered yet."""
         waiting = self.waiting[consumer.queue]
         fresh = [message for message in waiting if not message.again]
         match fault:
@@ -78,15 +79,15 @@ class ModelBroker:
         return True
 
     def wrong(self, fault: str) -> bool:
-        """Commit a fault. Return False while there is no occasion."""
+        """Commit the fault. Return False if nothing here can be corrupted yet."""
         raise NotImplementedError
 
     def step(self, step: str) -> None:
         raise NotImplementedError
 
     def play(self, fault: str | None, steps: int, kinds: Sequence[str]) -> list[ev.Event]:
-        """Return a recording of so many steps of ``kinds``, with the fault at the first occasion
-        after a third of them."""
+        """Return a recording of ``steps`` steps of ``kinds``, with the fault as soon as possible
+        after the first third."""
         done = fault is None
         for number in range(steps):
             if not done and number > steps // 3:

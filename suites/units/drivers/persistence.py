@@ -34,7 +34,7 @@ SMALL = StoreOptions(journaled=True, segment=4096, ballast=16 * 1024)
 
 
 def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Settings:
-    """Every address pages from ``max_size`` bytes on."""
+    """Every address starts paging at ``max_size`` bytes."""
     setting = AddressSetting(
         "#",
         max_size_bytes=max_size,
@@ -152,12 +152,12 @@ class StoringDriver:
         self._begin()
 
     def kill(self) -> None:
-        """The process stops, and another broker begins."""
+        """The process is killed, and another broker starts."""
         self.disk.killed(self.now)
         self._begin()
 
     def restart(self) -> None:
-        """The broker ends in order, and another begins."""
+        """The broker shuts down cleanly, and another one starts."""
         self._note(self.broker.end())
         while not self.broker.is_idle and self.step():
             pass

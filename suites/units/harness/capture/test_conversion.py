@@ -1,5 +1,5 @@
-"""Judgements from captured packets: faults are seen, and nothing that was not captured accuses
-anybody."""
+"""Judgements from captured packets: faults are found, and missing packets never lead to an
+accusation."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -310,7 +310,7 @@ def test_it_can_be_cut_off(how: CloseHow) -> None:
 
 
 def saying(data: bytes) -> Answer:
-    """A broker that says ``data`` instead of the first receipt."""
+    """A broker that sends ``data`` instead of the first receipt."""
 
     def answer(said: codec.Frame) -> bytes | None:
         return data if said.command == "SEND" else answering()(said)

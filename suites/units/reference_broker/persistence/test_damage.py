@@ -35,7 +35,7 @@ Content = dict[str, list[str]]
 
 
 class Stomp:
-    """A broker with a disk, spoken to by STOMP. ``size`` is that of a body in bytes."""
+    """A broker with a disk, addressed over STOMP. ``size`` is the size of a body in bytes."""
 
     def __init__(self, settings: Settings, size: int = 120, prefix: str = "") -> None:
         self.size = size

@@ -70,7 +70,7 @@ class Shelf(StoringDriver):
         return most
 
     def consume(self, conn: int, count: int) -> list[str]:
-        """Takes so many messages, a few at a time, and acknowledges each."""
+        """Takes ``count`` messages, a few at a time, and acknowledges each."""
         frames = self.subscribe(
             conn, "client-individual", headers=f"activemq.prefetchSize:{PREFETCH}\n"
         )

@@ -1,4 +1,4 @@
-"""Frames out of bytes however they are cut, and performatives out of frames."""
+"""Reading frames from bytes however they are split, and performatives from frames."""
 
 import struct
 from typing import Any

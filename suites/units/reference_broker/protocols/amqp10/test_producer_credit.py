@@ -46,7 +46,7 @@ def consumer(desk: Desk, credit: int = 100, **fields: Any) -> tuple[Peer, list[i
 
 
 def granted(frames: list[Frame]) -> int | None:
-    """The credit that the last flow among the frames says, if there is one for the link 0."""
+    """The credit in the last flow for link 0 among the frames; None if there is none."""
     found = [
         frame.value.link_credit
         for frame in frames

@@ -1,4 +1,4 @@
-"""In by STOMP, out by AMQP, and back: bodies, headers, properties, durability, priority, ttl,
+"""In over STOMP, out over AMQP, and back: bodies, headers, properties, durability, priority, ttl,
 settlement, selectors."""
 
 import uuid
