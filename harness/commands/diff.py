@@ -48,6 +48,9 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
 @click.option("--across", is_flag=True, hidden=True)
 @click.option("--target-a", metavar="NAME", help="Compare only this target of RUN_A.")
 @click.option("--target-b", metavar="NAME", help="Compare only this target of RUN_B.")
+@click.option(
+    "--judged-in-both", is_flag=True, help="Leave out cases that do not judge both brokers."
+)
 @click.option("--regressions", is_flag=True, help="List only what got worse from A to B.")
 @click.option(
     "--only-failing-in",
@@ -73,6 +76,7 @@ def diff(
     across: bool,
     target_a: str | None,
     target_b: str | None,
+    judged_in_both: bool,
     regressions: bool,
     only: str | None,
     form: str,
@@ -86,6 +90,8 @@ def diff(
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     differences = compare(a.compared, b.compared, across=across)
+    if judged_in_both:
+        differences = [difference for difference in differences if difference.judged_in_both]
     moved = shifts(differences, across=across)
     code = exit_code(differences, partial=a.partial or b.partial)
     reservations = list(notes(a, b, across=across))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from brokerproof.harness.model.enums import StrEnum
 from brokerproof.harness.model.finding import JudgedFinding
-from brokerproof.harness.model.verdicts import Impact, Verdict
+from brokerproof.harness.model.verdicts import Impact, Seen, Verdict
 from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import LatestResult
 from brokerproof.harness.results.verdict import WORST_FIRST, is_met, is_race, is_unmet, merge
@@ -97,6 +97,16 @@ class Difference:
         if b is None:
             return Kind.REMOVED
         return Kind.UNCHANGED if a is b else Kind.CHANGED
+
+    @property
+    def judged_in_both(self) -> bool:
+        """True if the case reached a verdict on the broker in A and in B, and neither verdict is a
+        NOTE because a requirement does not apply to one of them."""
+        if self.a is None or self.b is None:
+            return False
+        sides = [side.result.findings for side in (self.a, self.b)]
+        noted = Verdict.NOTE in self.verdicts and self.kind is Kind.CHANGED
+        return all(map(is_met, sides)) and not (noted and any(map(_is_spared, sides)))
 
     @property
     def lost_service(self) -> bool:
@@ -241,6 +251,10 @@ def exit_code(differences: Iterable[Difference], *, partial: bool = False) -> in
     if Course.WORSE in courses:
         return 1
     return 2 if partial or Course.UNDECIDED in courses else 0
+
+
+def _is_spared(findings: Iterable[JudgedFinding]) -> bool:
+    return any(finding.seen is Seen.NOT_APPLICABLE for finding in findings)
 
 
 def _verdict(latest: LatestResult | None) -> Verdict | None:

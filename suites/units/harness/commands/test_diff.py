@@ -2,6 +2,7 @@
 input."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from brokerproof.harness.commands.cli import cli
 from brokerproof.harness.commands.diff import diff, plain
-from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, append
 from brokerproof.suites.units.drivers.synthetic_run import (
     TTL,
@@ -173,6 +174,20 @@ def test_two_brokers_are_compared_across(tmp_path: Path) -> None:
     assert code == 1
     assert "violated on B and kept on the other: 1" in out
     assert "worse: x / y c: PASS → FAIL" in out
+
+
+def test_only_what_judges_both_brokers_is_compared_where_asked(tmp_path: Path) -> None:
+    a = run(tmp_path / "a", {"c": V.PASS, "d": V.PASS, "e": V.PASS}, target="x")
+    b = run(tmp_path / "b", {"c": V.PASS, "d": V.FAIL}, target="y")
+    spared = replace(held(TTL), seen=Seen.NOT_APPLICABLE)
+    append(b, Result("e", "y", (), V.NOTE, "", (judged_in(V.NOTE, spared),)))
+    append(a, Result("only", "x", (TTL,), V.PASS, "", (judged_in(V.PASS, held(TTL)),)))
+    append(b, Result("only", "y", (), V.SKIP, "no paging"))
+    _, out, _ = call(a, b, "--between-brokers")
+    assert {line.split(":")[0] for line in out.splitlines() if " / y" in line} >= {"undecided"}
+    code, out, _ = call(a, b, "--between-brokers", "--judged-in-both")
+    assert code == 1
+    assert "cases: 0 added, 0 removed, 1 changed, 1 unchanged" in out
 
 
 @pytest.mark.parametrize("chosen", [(), ("--target-a", "artemis@2.44.0")])
