@@ -112,16 +112,19 @@ def _greeted(
 
 
 def _admitted(greet: Callable[[str], Greeting], hosts: Iterable[str]) -> Greeting:
-    """Return the greeting of the first virtual host that admits us. Raises what the first one
-    raised."""
-    first: dialogue.Refused | None = None
+    """Return the greeting of the first virtual host that admits us. Raises what each answered
+    that differs."""
+    refusals: dict[str, str] = {}
     for host in dict.fromkeys(hosts):
         try:
             return greet(host)
         except dialogue.Refused as refused:
-            first = first or refused
-    assert first is not None, "there is always a host"
-    raise first
+            refusals.setdefault(str(refused), host)
+    if len(refusals) == 1:
+        raise dialogue.Refused(*refusals)
+    raise dialogue.Refused(
+        "; ".join(f"with virtual host {host!r}: {refusal}" for refusal, host in refusals.items())
+    )
 
 
 def _of_openwire(endpoint: Endpoint, deadline: Deadline) -> Greeting:

@@ -161,6 +161,17 @@ def test_a_host_that_admits_nobody_is_one_sentence() -> None:
             target.discover()
 
 
+def test_what_each_virtual_host_answers_is_said() -> None:
+    def serve(client: socket.socket) -> None:
+        wrong = b"wrong login" if b"\nhost:/\n" in client.recv(4096) else b"no such host"
+        client.sendall(b"ERROR\nmessage:" + wrong + b"\n\n\0")
+
+    with listening(serve) as port:
+        target = address(f"stomp://127.0.0.1:{port}")
+        with pytest.raises(SetUpFailed, match="'localhost': .*no such host.* '/': .*wrong login"):
+            target.discover()
+
+
 @pytest.mark.parametrize("behaviour", sorted(SERVERS))
 @pytest.mark.parametrize("scheme", ["stomp", "amqp"])
 def test_discovery_ends_whatever_a_broker_does(
