@@ -285,12 +285,16 @@ def again(
     """Return the next deliveries with plenty of credit, on the same link or on another
     connection."""
     peer.settle()
+    former = peer
     if elsewhere:
         peer = target.amqp()
         link = peer.receiver(node)
     peer.flow(link, link_credit=count + 10)
     got = collect(target, peer, link, count)
     peer.flow(link, link_credit=0)
+    if elsewhere:
+        beyond = len(former.take_deliveries())
+        target.control(not beyond, f"{beyond} messages arrived on a link without credit")
     return peer, link, got
 
 

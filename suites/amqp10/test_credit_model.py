@@ -3,6 +3,7 @@ what must have arrived, and oracles judge the whole trace without knowing the mo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -140,6 +141,14 @@ STALL = st.builds(
 STEPS = st.one_of(SEND, GRANT, GRANT, DRAIN, OPEN, SETTLE, st.builds(Reattach, QUEUES), STALL)
 
 
+_DECIDES: Mapping[type[Step], str] = {
+    Open: WINDOW_FORMULA,
+    Settle: RELEASED_AVAILABLE,
+    Reattach: RELEASED_AVAILABLE,
+}
+"""The requirement by which what arrives after a step is judged, if not by the limit in force."""
+
+
 @dataclass
 class Model:
     """Messages that wait, may be sent or are held, by queue, and the room in the session's
@@ -268,7 +277,7 @@ class Run:
         else:
             self._carry_out(step)
             self.peer.settle()
-        self.watch(str(step))
+        self.watch(str(step), _DECIDES.get(type(step), ""))
 
     def _stall(self, stall: Stall) -> None:
         """Carry out steps without waiting for answers."""
