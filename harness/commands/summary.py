@@ -35,6 +35,7 @@ _STYLES = {
     Verdict.FAIL: "bold red",
     Verdict.ERROR: "bold magenta",
     Verdict.INCONCLUSIVE: "bold yellow",
+    Verdict.WARN: "bold cyan",
 }
 _STATES = {
     State.BROKEN: "bold red",
@@ -64,7 +65,7 @@ def show(
     }
     if gated is not None:
         _print(console, compared(gated, console.width))
-    for verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE):
+    for verdict in _STYLES:
         grouped = causes.group(latest, verdict)
         for cause in grouped[:MOST_CAUSES]:
             _print(console, described(cause, catalogue, titles, console.width))

@@ -88,6 +88,7 @@ def test_an_area_with_a_known_deviation_is_not_kept() -> None:
     known = result("stomp.send.known", "STOMP12-SEND-02", Verdict.KNOWN, "lost")
     recommended = result("stomp.send.warned", "STOMP12-SEND-03", Verdict.WARN, "no content-type")
     lines = rendered([RESULTS[0], known, recommended], Path("run"))
+    assert lines[0].startswith("WARN  "), "a recommendation that is not followed is shown"
     assert any(
         line.startswith("  protocol basics       deviates      3 requirements, ") for line in lines
     )
