@@ -168,7 +168,7 @@ def test_what_each_virtual_host_answers_is_said() -> None:
 
     with listening(serve) as port:
         target = address(f"stomp://127.0.0.1:{port}")
-        with pytest.raises(SetUpFailed, match="'localhost': .*no such host.* '/': .*wrong login"):
+        with pytest.raises(SetUpFailed, match=r"'localhost': .*no such host.* '/': .*wrong login"):
             target.discover()
 
 
