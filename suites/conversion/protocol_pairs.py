@@ -21,12 +21,21 @@ class Queue:
 
     destination: Destination
     node: Node
+    name: str = ""
+    """In AMQP 0-9-1."""
 
 
 def queue(target: Bench) -> Queue:
     """Return a queue that has not been used before."""
     name = target.fresh_name()
-    return Queue(target.destination(name=name), target.node(name=name))
+    destination = target.destination(name=name)
+    if "amqp091" not in target.capabilities:
+        return Queue(destination, target.node(name=name), name)
+    owner = target.amqp091()
+    owner.declare(name, durable=True)
+    owner.close()
+    declared = str(target.profile.parameters["declared_node"])
+    return Queue(destination, Node(declared.format(name=name)), name)
 
 
 def send(

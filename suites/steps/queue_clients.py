@@ -21,7 +21,7 @@ from brokerproof.suites.amqp10.steps import granted
 from brokerproof.suites.amqp10.transaction_steps import Control, control, within
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Match
 from brokerproof.suites.api.amqp091 import method
-from brokerproof.suites.api.amqp10 import Link
+from brokerproof.suites.api.amqp10 import Link, Node
 from brokerproof.suites.api.core import delivery as core_delivery
 from brokerproof.suites.api.core import packet
 from brokerproof.suites.api.openwire import Structure, command, dispatch
@@ -60,6 +60,8 @@ class QueueClient(ABC):
     """True if it can send in a transaction."""
     confirmed_by: str | None = None
     """The requirement that every message is confirmed; None: that it is, is a control."""
+    fields: Mapping[str, Any] = {}
+    """Headers, sections or properties of the messages that it sends."""
     peer: Any
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
@@ -168,7 +170,8 @@ class StompQueueClient(QueueClient):
         with self.peer.in_one_write():
             for body in bodies[:-1]:
                 self.peer.publish(self.to, body, receipt=False)
-            self.peer.publish(self.to, bodies[-1], {"receipt": receipt}, receipt=False)
+            last = {"receipt": receipt, **self.fields}
+            self.peer.publish(self.to, bodies[-1], last, receipt=False)
         self.peer.expect(frame("RECEIPT", {"receipt-id": receipt}))
 
     def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
@@ -218,11 +221,11 @@ class StompQueueClient(QueueClient):
 class AmqpQueueClient(QueueClient):
     """AMQP 1.0, which settles by ranges of delivery-ids."""
 
-    def __init__(self, target: Bench, name: str, **options: Any) -> None:
+    def __init__(self, target: Bench, name: str, node: Node | None = None, **options: Any) -> None:
         super().__init__(target, name, **options)
         self.transacts = "amqp-transactions" in target.capabilities
         self.peer = target.amqp(**options)
-        self.node = target.node(name=name)
+        self.node = node or target.node(name=name)
         self._sender: Link | None = None
         self._receiver: Link | None = None
         self._coordinator: Control | None = None
@@ -238,7 +241,7 @@ class AmqpQueueClient(QueueClient):
             with self.peer.in_one_write() if id is None else nullcontext():
                 for body in bodies[len(sent) : len(sent) + link.credit]:
                     if id is None:
-                        sent.append(self.peer.post(link, body))
+                        sent.append(self.peer.post(link, body, sections=self.fields))
                     else:
                         payload = messages.message(body)
                         sent.append(self.peer.transfer(link, payload, state=within(id)))
@@ -304,7 +307,7 @@ class Amqp091QueueClient(QueueClient):
             return
         with self.peer.in_one_write():
             for body in bodies:
-                self.peer.publish(body, self.name)
+                self.peer.publish(body, self.name, properties=self.fields)
         if not self._confirms:
             self.peer.settle()
             return

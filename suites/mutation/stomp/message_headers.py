@@ -60,6 +60,13 @@ def same_message_id(right, self, opening, message, ack, redelivered):
     return right.replace(number, b"0" * 10, 1)
 
 
+@message_headers.result(FrameEncoder, "_headers", breaks="STOMP12-SUB-02")
+def a_length_named_by_another_protocol(right, self, envelope):
+    """A property content-length from another protocol becomes a header of MESSAGE."""
+    forged = (self.header(*header) for header in envelope.headers if header[0] == "content-length")
+    return right + b"".join(forged)
+
+
 @message_headers.result(FrameEncoder, "opening", breaks="STOMP11-MSG-03 STOMP12-MSG-04")
 def subscription_without_escapes(right, self, consumer, subscription):
     """The id of a subscription is sent without escapes."""

@@ -1,0 +1,211 @@
+"""A message that a broker has taken arrives by each of its protocols, whatever values its headers
+and properties have, and so does a plain message behind it.
+
+A value that one protocol can write may be unknown to another, or look like one of the broker's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from brokerproof.suites.amqp091.steps import CONFIRMS
+from brokerproof.suites.api import PATIENCE, Bench, ControlFailed, Target, case
+from brokerproof.suites.api.amqp091 import Typed
+from brokerproof.suites.api.amqp10 import Array, Value, symbol, uint
+from brokerproof.suites.conversion.protocol_pairs import queue
+from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
+
+BY_STOMP, BY_AMQP, BY_AMQP091 = "STOMP12-SUB-02", "AMQP10-NODE-03", "AMQP091-EXCH-02"
+ODD, PLAIN = b"an odd message", b"a plain message"
+AT_ONCE = 20
+"""Messages that are under way together, each with a consumer of its own."""
+NAMES = {"stomp": "STOMP", "amqp": "AMQP 1.0", "amqp091": "AMQP 0-9-1"}
+
+OTHERS = ("message-id", "subscription", "destination", "ack", "x-death", "a:b\n")
+"""Names of headers that a broker, or another protocol, has a meaning of its own for."""
+_NUMBERS = {
+    **{"ubyte": 2**8 - 1, "ushort": 2**16 - 1, "uint": 2**32 - 1, "ulong": 2**64 - 1},
+    **{"byte": -(2**7), "short": -(2**15), "int": -(2**31), "long": -(2**63)},
+    **{"float": math.nan, "double": math.inf, "timestamp": -1, "char": 0x1F600, "boolean": True},
+    **{f"decimal{bits}": bytes(bits // 8) for bits in (32, 64, 128)},
+    **{"null": None, "uuid": UUID(int=1), "binary": b"b", "symbol": "word"},
+}
+SIMPLE = {kind: Value(kind, value) for kind, value in _NUMBERS.items()}
+"""A value of each simple type of AMQP 1.0."""
+COMPOUND = {
+    **{f"list of {kind}": Value("list", (item,)) for kind, item in SIMPLE.items()},
+    "map of uint": Value("map", ((uint(1), uint(1)),)),
+    "array of symbol": Array(0xA3, (symbol("word"),)),
+}
+TEXT = symbol("text/plain; charset=utf-8")
+IDS = (SIMPLE["ulong"], SIMPLE["uuid"], SIMPLE["binary"], Value("string", "i" * 256))
+FIELDS = {
+    **{"b": -(2**7), "B": 2**8 - 1, "s": -(2**15), "u": 2**16 - 1, "i": 2**32 - 1, "l": -(2**63)},
+    **{"I": -(2**31), "f": math.inf, "d": math.nan, "D": (255, 2**32 - 1), "T": 2**64 - 1},
+    **{"t": True, "V": None, "x": b"b", "S": b"b", "F": {"k": 1}, "A": [Typed("D", (1, 1))]},
+}
+"""A value of each type of a field in a table of AMQP 0-9-1."""
+
+Values = Mapping[str, Any]
+_ODDITIES: Mapping[str, Mapping[str, Values]] = {
+    "stomp": {
+        **{f"é as {name}": {name: "é"} for name in ("correlation-id", "content-type", "type")},
+        **{f"{name!r} of another protocol": {name: "1"} for name in OTHERS},
+    },
+    "amqp": {
+        **{
+            f"an application property of type {kind}": {"application_properties": {"own": value}}
+            for kind, value in SIMPLE.items()
+        },
+        **{
+            f"an annotation of type {kind}": {"message_annotations": {"x-opt-own": value}}
+            for kind, value in (SIMPLE | COMPOUND).items()
+        },
+        **{
+            f"the application property {name[:20]!r}": {
+                "application_properties": {name: "1"},
+                "properties": {"content-type": TEXT},
+            }
+            for name in (*OTHERS, "content-length", "n" * 256)
+        },
+        **{
+            f"a {name} of type {id.type}": {"properties": {name: id}}
+            for name in ("message-id", "correlation-id")
+            for id in IDS
+        },
+        **{
+            f"a long content-{of}": {"properties": {f"content-{of}": symbol("c" * 256)}}
+            for of in ("type", "encoding")
+        },
+        "a creation-time before 1970": {"properties": {"creation-time": Value("timestamp", -1)}},
+        "the greatest group-sequence": {"properties": {"group-sequence": uint(2**32 - 1)}},
+        "the greatest ttl": {"header": {"priority": Value("ubyte", 255), "ttl": uint(2**32 - 1)}},
+    },
+    "amqp091": {
+        **{
+            f"a header of type {letter}": {"headers": {"own": Typed(letter, value)}}
+            for letter, value in FIELDS.items()
+        },
+        **{
+            f"the header {name!r}": {"headers": {name: Typed("S", b"1")}}
+            for name in (*OTHERS, "content-length")
+        },
+        **{f"{name} 255": {name: 255} for name in ("priority", "delivery-mode")},
+        "the greatest timestamp": {"timestamp": 2**64 - 1},
+        "type amqp-1.0": {"type": "amqp-1.0"},
+    },
+}
+MESSAGES = {
+    f"{NAMES[sender]} with {what}": (sender, values)
+    for sender, messages in _ODDITIES.items()
+    for what, values in messages.items()
+}
+"""The protocol that sends a message, and its headers, properties and sections."""
+
+
+def messages_for(target: Target, receiver: str) -> list[str]:
+    """Names of MESSAGES for a queue from which ``receiver`` consumes."""
+    offered = target.identity.capabilities
+    senders = offered if offered & {"crossing", "amqp091"} else {receiver}
+    return [name for name, (sender, _) in MESSAGES.items() if sender in senders & offered]
+
+
+def through_a_queue(
+    target: Bench, receiver: str, sender: str, values: Values
+) -> tuple[QueueClient, bool]:
+    """Send a message with ``values`` and a plain one to a queue of their own. Return its consumer,
+    and whether the broker took the first."""
+    of = queue(target)
+    consumer, producer = (
+        CLIENTS[name](target, of.name, **({"node": of.node} if name == "amqp" else {}))
+        for name in (receiver, sender)
+    )
+    consumer.join()
+    producer.fields = values
+    try:
+        producer.send([ODD])
+    except ControlFailed:
+        return consumer, False
+    producer.fields = {}
+    producer.send([PLAIN])
+    producer.peer.close_socket()
+    return consumer, True
+
+
+def arrived(receiver: str, consumer: QueueClient) -> int:
+    """Return how many of the two messages are there; a part of a broken MESSAGE frame is none."""
+    if receiver != "stomp":
+        return consumer.waiting_here()
+    bodies = [message.body for message in consumer.peer.inbox if message.command == "MESSAGE"]
+    return sum(any(sent in body for sent in (ODD, PLAIN)) for body in bodies)
+
+
+def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient]) -> bool:
+    return all(
+        arrived(receiver, one) > 1
+        or one.peer.ended is not None
+        or any(map(one.peer.fatal, one.peer.inbox))
+        for one in consumers
+    )
+
+
+def judge(target: Bench, receiver: str, arrives: str) -> None:
+    """Judge whether every message that the broker takes reaches ``receiver``, and so does a plain
+    one behind it. That plain messages do is a control."""
+    names = messages_for(target.target, receiver)
+    for sender in {MESSAGES[name][0] for name in names}:
+        consumer, _ = through_a_queue(target, receiver, sender, {})
+        count = len(consumer.receive(2))
+        target.control(count == 2, f"{count} of 2 plain messages over {sender} arrived")
+    taken, missing = 0, []
+    for at in range(0, len(names), AT_ONCE):
+        batch = names[at : at + AT_ONCE]
+        consumers = {name: through_a_queue(target, receiver, *MESSAGES[name]) for name in batch}
+        waiting = {name: consumer for name, (consumer, is_taken) in consumers.items() if is_taken}
+        all_done = partial(all_arrived_or_failed, receiver, waiting.values())
+        target.wait_until(all_done, PATIENCE)
+        taken += len(waiting)
+        missing += [name for name, one in waiting.items() if arrived(receiver, one) < 2]
+        for consumer, _ in consumers.values():
+            consumer.peer.close_socket()
+    target.record_finding(
+        arrives,
+        not missing,
+        f"of {taken} messages with unusual values, {len(missing)} did not arrive over"
+        f" {NAMES[receiver]} together with a plain message behind: {by_place(missing) or 'none'}",
+    )
+
+
+def by_place(names: Iterable[str]) -> str:
+    """List names of MESSAGES, with those that differ by their type alone in one."""
+    types: dict[str, list[str]] = {}
+    for name in names:
+        place, _, kind = name.partition(" of type ")
+        types.setdefault(place, []).append(kind)
+    return "; ".join(
+        f"{place} of type {', '.join(kinds)}" if kinds[0] else place
+        for place, kinds in types.items()
+    )
+
+
+@case(BY_STOMP, needs={"stomp-1.2"})
+def test_any_message_reaches_a_stomp_consumer(target: Bench) -> None:
+    """A message has a value of any type in a header or property, or a name that STOMP uses. It is
+    refused, or arrives over STOMP, and so does a plain message behind it."""
+    judge(target, "stomp", BY_STOMP)
+
+
+@case(BY_AMQP, needs={"stomp-1.2", "amqp"})
+def test_any_message_reaches_an_amqp_consumer(target: Bench) -> None:
+    """A message has a value of any type. It is refused, or arrives over AMQP 1.0."""
+    judge(target, "amqp", BY_AMQP)
+
+
+@case(BY_AMQP091, needs={"stomp-1.2", "amqp091", CONFIRMS})
+def test_any_message_reaches_an_amqp091_consumer(target: Bench) -> None:
+    """A message has a value of any type. It is refused, or arrives over AMQP 0-9-1."""
+    judge(target, "amqp091", BY_AMQP091)
