@@ -170,7 +170,7 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
         cited = tuple(dict.fromkeys(chance.choice(known) for _ in range(3)))
         bad = verdict in ("FAIL", "KNOWN", "WARN")
         detail = (
-            f"{chance.randrange(9999)} ms, should be between 2000 and 4000 ms"
+            f"{chance.randrange(9999)} ms; expected between 2000 and 4000 ms"
             if verdict != "PASS"
             else ""
         )

@@ -541,7 +541,7 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
             finding = Finding(
                 requirement.id,
                 Seen.NOT_APPLICABLE,
-                f"the manual of {manual or 'an unknown release'} does not say so; releases"
+                f"the manual of {manual or 'an unknown release'} does not state this; those of"
                 f" {requirement.releases} do",
             )
         verdict = verdict_for(requirement.level, finding)

@@ -306,7 +306,7 @@ class MeasurementJudge(CaseRecord):
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
         beyond = value < low - margin or (high is not None and value > high + margin)
-        detail = f"{label}: {in_ms(value)} ms, should be {_interval(low, high)}"
+        detail = f"{label}: {in_ms(value)} ms; expected {_interval(low, high)}"
         self._measured(requirements, label, value, low, high, margin, "ns")
         if held and self._may_be_early(since, value, low):
             late = self.world.lateness(since)
@@ -359,7 +359,7 @@ class MeasurementJudge(CaseRecord):
         self._measured(requirements, label, worst.length, worst.low, worst.high, margin, "ns")
         detail = (
             f"{label}: {in_ms(worst.length)} ms, {worst.length / bounds[1]:.2f} of what was"
-            f" agreed, should be {_interval(worst.low, worst.high)}"
+            f" agreed; expected {_interval(worst.low, worst.high)}"
         )
         if worst.distance >= 0 and not on_time:
             least = min((gap.late for gap in gaps), default=0)
@@ -433,7 +433,7 @@ class MeasurementJudge(CaseRecord):
         return self.record_finding(
             requirements,
             held,
-            f"{label}: {counted}, should be {should}",
+            f"{label}: {counted}; expected {should}",
             expectation=expectation,
         )
 

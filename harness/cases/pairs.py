@@ -336,12 +336,12 @@ class PairTrial:
         dues = {side: line.pair.halves[SIDES[1 - side]].due for side in (0, 1)}
         dues = {side: due for side, due in dues.items() if 0 < due <= 2 * INTERVAL}
         if not dues:
-            raise _End("neither side promised signs of life as often as that", Cell.CANNOT)
+            raise _End("neither side promised signs of life that often", Cell.CANNOT)
         for side, due in dues.items():
             within, ended = 3 * due + seconds(10), partial(self._has_ended, line, side)
             if not self.world.wait_until(ended, since + within):
-                silent = f"a connection that was silent for {within / NS_PER_S:g} s"
-                raise _End(f"{SIDES[side]} keeps {silent}; it was promised beats")
+                silent = f"a connection open that had been silent for {within / NS_PER_S:g} s"
+                raise _End(f"{SIDES[side]} kept {silent}; it had been promised heartbeats")
 
     def _has_ended(self, line: Line, side: int) -> bool:
         return side in line.ends or (not side and any(map(END.accepts, self.drivers[-1].inbox)))

@@ -157,7 +157,7 @@ def _signs(expected: Mapping[str, Any], player: Player) -> Decision:
         f" should be at most {high:g} s"
     )
     if low and gaps and min(gaps) < low - _margin(low):
-        return False, f"{words}; the shortest {min(gaps):.3f} s, should be at least {low:g} s"
+        return False, f"{words}; the shortest {min(gaps):.3f} s; expected at least {low:g} s"
     if worst <= high:
         return True, words
     return (False if worst > high + _margin(high) else None), words

@@ -243,7 +243,7 @@ def _estimates(probes: LivenessProbes) -> list[Estimate]:
         sources = ", ".join(
             f"{beat} ms was answered {answer}" for beat, answer in sorted(facts.answers.items())
         )
-        words = f"no modifier, bounds and rounding explain what was seen: {sources}"
+        words = f"no combination of modifier, bounds and rounding explains what was seen: {sources}"
         return [Estimate("connection-ttl", None, "", words, "not the arithmetic of Artemis")]
     lefts = list(possible.values())
     # Far above the longest silence tested, only the answers count.

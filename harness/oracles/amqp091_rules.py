@@ -164,7 +164,7 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
             )
         ]
     most = allowed(due)
-    detail = f"longest silence: {in_ms(worst)} ms, should be at most {in_ms(due)} ms"
+    detail = f"longest silence: {in_ms(worst)} ms; expected at most {in_ms(due)} ms"
     if worst <= most:
         return [Finding(BEATS, Seen.HELD, detail)]
     sure = worst > surely_silent(most, captured=is_captured(events, conn))
@@ -217,7 +217,7 @@ def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
                     Finding(
                         UNKNOWN,
                         Seen.HELD,
-                        f"tag {waiting.wrong}, which did not wait, ended the channel",
+                        f"an ack of tag {waiting.wrong}, which was not in use, ended the channel",
                     )
                 )
             del channels[of]
@@ -225,15 +225,15 @@ def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
             _answered(waiting, event)
         elif waiting.wrong is not None and event.command in waiting.since:
             detail = (
-                f"tag {waiting.wrong} did not wait and was acknowledged; the broker answered"
-                f" {event.command} after it"
+                f"tag {waiting.wrong} was acknowledged although it was not outstanding; the broker"
+                f" then answered with {event.command}"
             )
             findings.append(Finding(UNKNOWN, Seen.VIOLATED, detail))
             waiting.wrong = None
         else:
             _waits(waiting, event)
     return findings or [
-        Finding(UNKNOWN, Seen.NEVER_REACHED, "nothing was acknowledged that did not wait")
+        Finding(UNKNOWN, Seen.NEVER_REACHED, "every acknowledged delivery was outstanding")
     ]
 
 

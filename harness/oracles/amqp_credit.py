@@ -165,7 +165,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
     advanced = ahead(count, account.delivery_count)
     # 2.6.7 counts a message that "is sent", at its first transfer or at its last.
     if advanced == -1 and account.going_on:
-        return [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {count}, one on its way")]
+        return [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {count} in mid-delivery")]
     if advanced < 0:
         return [
             Finding(

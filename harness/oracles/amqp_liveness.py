@@ -49,7 +49,7 @@ def idle(
             )
         ]
     held = worst <= allowed + slack
-    detail = f"longest silence: {in_ms(worst)} ms, should be at most {in_ms(allowed)} ms"
+    detail = f"longest silence: {in_ms(worst)} ms; expected at most {in_ms(allowed)} ms"
     return [Finding(SILENCE, Seen.HELD if held else Seen.VIOLATED, detail)]
 
 

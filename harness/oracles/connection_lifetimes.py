@@ -138,7 +138,7 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
     lo, hi = silence_interval(ttl, check_interval_ms, exact=False)
     # The answer was truncated to milliseconds, so the TTL may be larger by up to one modifier.
     hi += int(modifier * NS_PER_MS)
-    between = f"{in_ms(silence)} ms of silence, should be between {in_ms(lo)} and {in_ms(hi)} ms"
+    between = f"{in_ms(silence)} ms of silence; expected between {in_ms(lo)} and {in_ms(hi)} ms"
     witness = ((life.spoken, 0), (life.ended, 0))
     by_ttl = life.ended_by == "broker" and (
         life.error is None or _EXPIRED.search(life.error) is not None

@@ -114,9 +114,7 @@ def producers(events: Sequence[Event], conn: int) -> list[Finding]:
     for event, book, address in _grants(events, conn):
         if isinstance(event, FrameReceived):
             kept = book.granted <= book.asked
-            detail = (
-                f"{book.granted} bytes were granted for {address}, and {book.asked} were asked for"
-            )
+            detail = f"{book.granted} bytes were granted for {address}; {book.asked} were requested"
             findings.append(Finding(ASKED, Seen.HELD if kept else Seen.VIOLATED, detail))
     return findings or [Finding(ASKED, Seen.NEVER_REACHED, "nothing was granted")]
 

@@ -42,7 +42,7 @@ class Baseline:
             case True, False:
                 return f"{self.run}, {named}, at a time that was not recorded"
             case False, True:
-                return f"{self.run} of {minute(self.started)}, its version was not recorded"
+                return f"{self.run} of {minute(self.started)}, whose version was not recorded"
         return f"{self.run}, whose date and version were not recorded"
 
     @property

@@ -105,7 +105,7 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
         eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
         got = bodies(drained(peer, queue))
         detail = (
-            f"{name} of {fault} was refused; {listed(got)} could be got, should be {listed(left)}"
+            f"{name} of {fault} was refused; {listed(got)} could be got; expected {listed(left)}"
         )
         target.record_finding(FOR_REDELIVERY, sorted(got) == left, detail)
 
@@ -182,7 +182,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
     received = [int(body) for body in bodies(drained(peer, queue))]
     detail = (
-        f"{listed(received)} returned of {count} messages, should be {listed(left)}; with {steps}"
+        f"{listed(received)} returned of {count} messages; expected {listed(left)}; with {steps}"
     )
     rejected = settled.get("basic.reject", set())
     if "basic.nack" in settled:  # it may be what reached too far, or not far enough
@@ -268,5 +268,5 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
     target.record_finding(
         REJECT_REQUEUE,
         received == {b"0", b"1", b"2"},
-        f"{listed(sorted(received))} arrived again or at the other consumer, should be 0, 1, 2",
+        f"{listed(sorted(received))} arrived again or at the other consumer; expected 0, 1, 2",
     )

@@ -348,7 +348,7 @@ class Run:
         for queue, by_consumer in arrivals.items():
             for number in self.queues[queue].strangers([*chain(*by_consumer.values())]):
                 proves = self.settled_by.get((queue, number), judged)
-                detail = f"after {after}: {number} arrived, which is settled or out"
+                detail = f"after {after}: {number} arrived, although it is settled or held"
                 self.target.require(proves, False, detail)
             for tag, numbers in by_consumer.items():
                 self.queues[queue].arrive(tag, numbers)
@@ -368,7 +368,7 @@ class Run:
         consumer = next((other for other in self.consumers if other.tag == tag), None)
         detail = f"after {after}: {number} arrived for {tag}"
         if consumer is None:
-            self.target.require(LIMIT, False, f"{detail}, which is cancelled")
+            self.target.require(LIMIT, False, f"{detail}, a cancelled consumer")
             return
         self._mark(consumer.queue, delivery)
         arrivals[consumer.queue][tag].append(number)
@@ -402,7 +402,7 @@ class Run:
         for name, model in zip(self.names, self.queues, strict=True):
             self._wait_for(name, len(model.waiting))
             left = [int(body) for body in bodies(drained(self.peer, name))]
-            detail = f"in the end {listed(left)} could be got, should be {listed(model.waiting)}"
+            detail = f"at the end, {listed(left)} remained; expected {listed(model.waiting)}"
             self.target.record_finding(
                 (CLOSED, MULTIPLE_ACKS, REQUEUE, ROLLBACK, OLD_PLACE, ORDER),
                 left == model.waiting,

@@ -149,7 +149,7 @@ def test_what_a_closed_channel_had_is_delivered_again(
     owner.consume(name, no_ack=True)
     due = [b"1", b"2", b"3"] if transacts else [b"2", b"3"]
     deliveries = arrive(owner, len(due))
-    detail = f"afterwards {listed(bodies(deliveries))} arrived, should be {listed(due)}"
+    detail = f"afterwards {listed(bodies(deliveries))} arrived; expected {listed(due)}"
     target.record_finding(CLOSED_CHANNEL_REDELIVERS, sorted(bodies(deliveries)) == due, detail)
     target.record_finding(REQUEUE_POSITION, bodies(deliveries) == due, detail)
     flags = [delivery["redelivered"] for delivery in deliveries]
@@ -325,7 +325,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
         target.record_finding(
             MESSAGES_WHOLE if midst == "a content" else OTHER_CHANNELS_CONTINUE,
             got == [b"whole"],
-            f"{listed(got)} arrived, should be 'whole'; with {kind} on another channel in the midst"
+            f"{listed(got)} arrived; expected 'whole'; with {kind} on another channel in the midst"
             f" of {midst}",
         )
     if midst != "a transaction":

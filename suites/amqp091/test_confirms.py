@@ -183,10 +183,10 @@ def test_messages_of_a_transaction_come_with_its_commit(
         peer.call("tx.commit" if commit else "tx.rollback", proves=TX_PUBLISH)
         committed += sent if commit else []
         waiting = peer.count(queue, channel=2)
-        words = f"{waiting} messages wait after the transaction, should be {len(committed)}"
+        words = f"{waiting} messages wait after the transaction; expected {len(committed)}"
         target.record_finding(TX_PUBLISH, waiting == len(committed), words)
     received = bodies(drained(peer, queue, channel=2))
-    words = f"{listed(received)} arrived, should be {listed(committed)}"
+    words = f"{listed(received)} arrived; expected {listed(committed)}"
     target.record_finding(TX_PUBLISH, received == committed, words)
 
 
@@ -212,7 +212,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
     peer.close_channel(2)
     target.wait_until(lambda: peer.ended is not None, QUIET)
     received = bodies(drained(peer, queue))
-    words = f"after {'commit' if commit else 'rollback'} of their ACKs {listed(received)} returned"
+    words = f"after {'commit' if commit else 'rollback'} of their acks, {listed(received)} returned"
     target.record_finding(TX_ACK, sorted(received) == ([] if commit else [b"1", b"2"]), words)
 
 

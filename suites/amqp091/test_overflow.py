@@ -112,11 +112,11 @@ def test_a_queue_keeps_what_its_limits_say(
     target.record_finding(
         REJECT_PUBLISH,
         confirms == expected_confirms,
-        f"the answers are {confirms}, should be {expected_confirms}; with {arguments}, sizes"
+        f"the answers are {confirms}; expected {expected_confirms}; with {arguments}, sizes"
         f" {sizes}",
     )
     left = [message["priority"] for message in drained(peer, queue)]
-    words = f"{listed(left)} were kept, should be {listed(kept)}; with {arguments}, sizes {sizes}"
+    words = f"{listed(left)} were kept; expected {listed(kept)}; with {arguments}, sizes {sizes}"
     target.record_finding(QUEUE_LENGTH_LIMIT, left == kept, words)
 
 
@@ -136,7 +136,7 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
         peer.publish(b"%d" % at, queue)
     peer.settle()
     received = bodies(drained(peer, queue))
-    words = f"{listed(received)} waited, should be the last two"
+    words = f"{listed(received)} waited; expected the last two"
     target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"3", b"4"], words)
 
 
@@ -252,7 +252,7 @@ def test_a_used_queue_keeps_as_much_as_a_fresh_one(
         target.require(
             QUEUE_LENGTH_LIMIT,
             kept == should,
-            f"{listed(kept)} of five messages were kept, should be {listed(should)}; with"
+            f"{listed(kept)} of five messages were kept; expected {listed(should)}; with"
             f" {limit[0]} {limit[1]}, {overflow}, after messages were {way}",
         )
     used.peer.close()

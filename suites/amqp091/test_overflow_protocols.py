@@ -72,7 +72,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
         for at in (3, 4):
             peer.publish(to, b"%d" % at, proves=QUEUE_LENGTH_LIMIT)
         received = kept(owner, queue)
-        detail = f"{overflow}: {listed(received)} were kept, should be the last three"
+        detail = f"{overflow}: {listed(received)} were kept; expected the last three"
         target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"2", b"3", b"4"], detail)
         return
     receipt = peer.next_receipt()
@@ -93,7 +93,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
         f"the fourth message was refused: expected ERROR, {observed}",
     )
     received = kept(owner, queue)
-    detail = f"{overflow}: {listed(received)} were kept, should be the first three"
+    detail = f"{overflow}: {listed(received)} were kept; expected the first three"
     target.record_finding(REJECT_PUBLISH, received == [b"0", b"1", b"2"], detail)
 
 
@@ -139,17 +139,17 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
         target.record_finding(
             QUEUE_LENGTH_LIMIT,
             outcomes == ["accepted"] * 5,
-            f"{overflow}: the outcomes are {outcomes}, should be accepted",
+            f"{overflow}: the outcomes are {outcomes}; expected accepted",
         )
         received = kept(owner, queue)
-        words = f"{overflow}: {listed(received)} were kept, should be the last three"
+        words = f"{overflow}: {listed(received)} were kept; expected the last three"
         target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"2", b"3", b"4"], words)
         return
     expected = ["accepted"] * 3 + ["rejected"] * 2
     target.record_finding(
         AMQP_SENDER_LEARNS,
         outcomes == expected,
-        f"{overflow}: the outcomes are {outcomes}, should be {expected}",
+        f"{overflow}: the outcomes are {outcomes}; expected {expected}",
     )
     closed = any(reply.name == "close" for reply in peer.inbox)
     target.record_finding(
@@ -159,7 +159,7 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     )
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     received = bodies(drained(owner, queue))
-    words = f"{overflow}: {listed(received)} were kept, should be the first three"
+    words = f"{overflow}: {listed(received)} were kept; expected the first three"
     target.record_finding(REJECT_PUBLISH, received == [b"0", b"1", b"2"], words)
     if outcomes == expected:
         target.wait_until(lambda: peer.ended is not None, QUIET)

@@ -136,7 +136,7 @@ def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> Non
     target.record_finding(
         PREFETCH_PER_CONSUMER,
         (before, after) == (2, 5),
-        f"the consumers have {before} and {after}, should be 2 and 5",
+        f"the consumers have {before} and {after}; expected 2 and 5",
     )
 
 

@@ -226,7 +226,7 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
         mine = [
             int(body.split()[1]) for body in bodies(deliveries) if body.startswith(b"%d " % way)
         ]
-        words = f"{listed(mine)} arrived of channel {2 + way}"
+        words = f"of the messages from channel {2 + way}, {listed(mine)} arrived"
         target.record_finding(PUBLISH_ORDER, mine == list(range(way, count, ways)), words)
     numbers = [delivery["delivery-tag"] for delivery in deliveries]
     target.record_finding(
@@ -305,7 +305,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     )
     peer.call("basic.cancel", {"consumer-tag": target.fresh_name()}, proves=CANCEL_OF_UNKNOWN_TAG)
     left = bodies(drained(peer, queue))
-    words = f"{listed(left)} remained in the queue, should be 'late'"
+    words = f"{listed(left)} remained in the queue; expected 'late'"
     target.record_finding(NO_DELIVERY_AFTER_CANCEL_OK, left == [b"late"], words)
 
 

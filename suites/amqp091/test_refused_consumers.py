@@ -98,6 +98,6 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
         owner.open_channel(2)
         owner.consume(queue, "second", channel=2, exclusive=True, proves=ALONE)
         got = bodies(arrive(owner, 3, channel=2))
-    detail = f"{words}: {listed(got)} could be got, should be 1, 2, 3"
+    detail = f"{words}: {listed(got)} could be fetched; expected 1, 2, 3"
     target.record_finding(REDELIVERED, sorted(got) == [b"1", b"2", b"3"], detail)
     owner.call("queue.delete", {"queue": queue})

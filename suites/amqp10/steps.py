@@ -201,7 +201,7 @@ def connection_refused(
         return None
     fine = answer.condition is not None and (not conditions or answer.condition in conditions)
     expected = " or ".join(conditions) or "an error"
-    detail = f"{why} was answered with {answer.name} ({answer.condition}), should be {expected}"
+    detail = f"{why} was answered with {answer.name} ({answer.condition}); expected {expected}"
     target.record_finding(requirements, fine or bool(closes), detail)
     if closes and answer.name == "close":
         target.record_finding(closes, fine, detail)
@@ -220,7 +220,7 @@ def session_refused(
     answer = peer.watch_for(either(frame("end"), frame("close")))
     what = peer.instead() if answer is None else f"{answer.name} ({answer.condition})"
     given = answer.condition if answer is not None and answer.name == "end" else None
-    detail = f"{why} was answered with {what}, should be end ({condition})"
+    detail = f"{why} was answered with {what}; expected end ({condition})"
     target.record_finding(ends, given is not None, detail)
     target.record_finding(error, given == condition, detail)
     return answer
@@ -252,7 +252,7 @@ def refused(
     answer = peer.watch_for(either(trouble, taken))
     observed = peer.instead() if answer is None else answer.brief()
     fine = answer is not None and answer.name != UNREADABLE and trouble.accepts(answer)
-    target.record_finding(requirements, fine, f"{why}: {observed}, should be an error")
+    target.record_finding(requirements, fine, f"{why}: {observed}; expected an error")
     return answer
 
 

@@ -221,7 +221,7 @@ def test_who_looks_sees_each_message_once_and_takes_none(
         target.record_finding(
             DISTRIBUTION_MODE,
             distribution_mode == "copy",
-            f"asked for copy the broker's source has the distribution-mode {distribution_mode}",
+            f"asked for copy, the broker answered with the distribution-mode {distribution_mode}",
         )
         seen: list[bytes] = []
         for credit in [*credits, count]:
@@ -232,7 +232,7 @@ def test_who_looks_sees_each_message_once_and_takes_none(
             target.record_finding(
                 NO_TRANSFER_WITHOUT_CREDIT,
                 len(got) == expected,
-                f"{credit} credits showed {len(got)} messages, should be {expected}",
+                f"{credit} credits showed {len(got)} messages; expected {expected}",
             )
             for delivery in got if settle else []:
                 peer.disposition(delivery)

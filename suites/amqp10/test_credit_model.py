@@ -248,7 +248,7 @@ class Run:
                         requirement, requirement not in faults, f"after {after}: {fault}"
                     )
         place = "" if self.place == MEMORY else f" from {self.place}"
-        detail = f"after {after} {got} arrived{place}, should be {due}; {self.peer.instead()}"
+        detail = f"after {after}, {got} arrived{place}; expected {due}; {self.peer.instead()}"
         self.target.require(judged_by or limit, got == due, detail)
 
     def _note_situations(self) -> None:
@@ -387,7 +387,7 @@ class Run:
         self.watch("one more message for the credit that is left")
         left = sorted(delivery.message.body for held in model.held for delivery in held)
         if self.place in (TOPIC, WILDCARD, TEMPORARY):
-            detail = f"each message of the {self.place} arrived; {left} are held in the end"
+            detail = f"each message of the {self.place} arrived; {listed(left)} are held at the end"
             self.target.record_held(RELEASED_AVAILABLE, self.given_back, detail)
             return
         self.peer.close()
@@ -400,7 +400,7 @@ class Run:
         )
         self.target.wait_until(lambda: len(other.deliveries) > len(left), QUIET)
         again = sorted(delivery.message.body for delivery in other.take_deliveries())
-        words = f"{listed(left)} were held in the end; {listed(again)} could be received afterwards"
+        words = f"{listed(left)} were held at the end; {listed(again)} could be received afterwards"
         self.target.record_finding(RELEASED_AVAILABLE, again == left, words)
 
 

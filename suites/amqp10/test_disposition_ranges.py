@@ -65,7 +65,7 @@ def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
     told = codec.composite("received", section_number=0, section_offset=0)
     peer.disposition(got[0], told if state == "received" else None, settled=False)
     error = lasting_objection(peer)
-    detail = f"{state}, unsettled: {error.brief() if error else 'no error'}"
+    detail = f"after an unsettled disposition ({state}): {error.brief() if error else 'no error'}"
     target.require(TERMINAL_STATES, error is None, detail)
     peer.disposition(got[0])
     peer.settle()

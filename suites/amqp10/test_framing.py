@@ -183,7 +183,7 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
         target.record_finding(
             PERFORMATIVE,
             not any(map(UNREAD.accepts, peer.inbox)),
-            f"the broker's frames have performatives; {peer.instead()}",
+            f"looked for frames without a performative: {peer.instead()}",
         )
         closed = [reply for reply in answers if reply.name == "close"]
         target.record_finding(

@@ -38,7 +38,7 @@ def answered_and_ended(
     target.record_finding(
         answers,
         header is not None and header["id"] in KNOWN_IDS,
-        f"{what}: {peer.instead() if header is None else header.brief()}, should be a header",
+        f"{what}: {peer.instead() if header is None else header.brief()}; expected a header",
     )
     ended = target.wait_until(lambda: peer.ended is not None, ms(10_000))
     target.record_finding(

@@ -313,7 +313,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     )
     target.judge_duration(
         ANNOUNCED_IS_HALF,
-        "silence before the end, should be twice what was announced",
+        "silence before the end; expected twice what was announced",
         silence,
         bounds,
         since,

@@ -116,7 +116,7 @@ def test_a_frame_without_its_fields_is_an_error(
         target.record_finding(
             BAD_FIELDS,
             answer is not None,
-            f"{what}: {observed}, should be an error",
+            f"{what}: {observed}; expected an error",
         )
         target.record_finding(
             CLOSE_WRITTEN,
@@ -148,7 +148,7 @@ def test_an_open_without_its_fields_is_an_error(target: Bench, wrong: str) -> No
         target.record_finding(
             BAD_FIELDS,
             answer is not None,
-            f"an open {wrong}: {observed}, should be an error",
+            f"an open {wrong}: {observed}; expected an error",
         )
         target.record_finding(
             CLOSE_WRITTEN,
@@ -292,7 +292,7 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         target.record_finding(
             SESSION_ERROR_ENDS,
             answer is not None,
-            f"{kind}: {observed}, should be an error",
+            f"{kind}: {observed}; expected an error",
         )
         target.record_finding(
             CLOSE_WRITTEN,
@@ -439,7 +439,7 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
         target.record_finding(
             WINDOW_VIOLATION,
             fine and answer is not None and answer.condition == "amqp:session:window-violation",
-            f"a transfer into a window of 0: {observed}, should be window-violation",
+            f"a transfer into a window of 0: {observed}; expected window-violation",
         )
         if fine:
             peer.end(session, answered=False)

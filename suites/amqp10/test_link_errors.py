@@ -133,7 +133,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
             target.record_finding(
                 (REFUSED_ATTACH, LINK_ERROR_DETACHES),
                 False,
-                f"{kind}: {observed}, should be attach and detach",
+                f"{kind}: {observed}; expected attach and detach",
             )
             return
         mine = _side(role)
@@ -162,7 +162,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
             peer.sender(node, name="impossible", proves=REFUSED_ATTACH)
         other = target.amqp()
         got = bodies(collect(target, other, other.receiver(node, credit=2), 1))
-        detail = f"{kind} was refused; the node has {listed(got)}, should have 'waits'"
+        detail = f"{kind} was refused; the node has {listed(got)}; expected 'waits'"
         target.record_finding(REFUSED_ATTACH, got == [b"waits"], detail)
 
 
@@ -309,7 +309,7 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     target.record_finding(
         UNSETTLED_MAP,
         fine,
-        f"{len(tags)} deliveries that never were, and the broker's attach is {observed}",
+        f"the client listed {len(tags)} deliveries that never existed; the broker sent {observed}",
     )
 
 
@@ -371,7 +371,7 @@ def test_a_message_above_the_announced_size_ends_the_link(
         for at, piece in enumerate(pieces):
             last = at == len(pieces) - 1
             peer.transfer(link, piece, settled=settled, more=not last or None)
-        detail = f"a message of {len(payload)} bytes, {most} are allowed"
+        detail = f"a message of {len(payload)} bytes, where {most} are allowed"
         if beyond > 0:
             answer = trouble(peer, link)
             observed = peer.instead() if answer is None else answer.brief()
@@ -476,7 +476,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     target.record_behaviour("amqp.too-large-for-receiver", "refuses" if over() else "sends")
     if not over():
         target.record_note("the broker sends it: the receiver ends the link")
-        target.record_not_applicable(MAX_MESSAGE_SIZE, "the broker sent it: ours is the error")
+        target.record_not_applicable(MAX_MESSAGE_SIZE, "the broker sent it, so the error is ours")
         ended = peer.detach(link, error=(TOO_LARGE, "it is too large"), proves=CLOSE_ANSWERED)
         target.record_finding(
             CLOSE_ANSWERED,

@@ -237,7 +237,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         target.record_finding(
             (CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY, CREDIT_SET_BY_RECEIVER),
             len(got) == expected,
-            f"{len(got)} messages arrived for {grant.credit} credits, should be {expected}",
+            f"{len(got)} messages arrived for {grant.credit} credits; expected {expected}",
         )
         if grant.settle:
             for delivery in got:
@@ -371,7 +371,8 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
     target.record_finding(
         CREDIT_SET_BY_RECEIVER,
         len(first) + len(rest) == count + 1,
-        f"{len(first)} before and {len(rest)} after, of {count + 1}",
+        f"of {count + 1} messages, {len(first)} arrived before the change of credit and {len(rest)}"
+        " after it",
     )
 
 
@@ -401,7 +402,7 @@ def test_credit_without_a_count_is_from_the_start(
     target.record_finding(
         CREDIT_WITHOUT_DELIVERY_COUNT,
         len(got) == expected,
-        f"{context}: {len(got)} arrived, should be {expected}",
+        f"{context}: {len(got)} arrived; expected {expected}",
     )
 
 

@@ -28,6 +28,7 @@ from brokerproof.suites.api import (
     RoutingType,
     Target,
     case,
+    listed,
     ms,
     over,
     seconds,
@@ -482,7 +483,7 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
     target.record_finding(
         TTL_REMAINING,
         fine,
-        f"a ttl of {ttl} after {wait} ms: {left} is left, should be {low} to {high}",
+        f"a ttl of {ttl} after {wait} ms: {left} is left; expected {low} to {high}",
     )
 
 
@@ -529,8 +530,8 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
     target.record_finding(
         MESSAGE_FORMAT,
         fine,
-        f"message-format of {len(delivery.frames)} transfers: {first.get('message-format')},"
-        f" {later}",
+        f"message-format in {len(delivery.frames)} transfers: {first.get('message-format')} in the"
+        f" first, then {listed(later)}",
     )
     target.record_finding(
         BARE_MESSAGE,

@@ -366,5 +366,5 @@ def test_a_link_beyond_the_clients_handle_max_is_not_attached(target: Bench, mos
     target.record_finding(
         PEERS_HANDLE_MAX,
         handle is None or handle <= most,
-        f"with handle-max {most} another link was answered with {observed}",
+        f"handle-max was {most}; the next attach was answered with {observed}",
     )

@@ -187,7 +187,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     else:
         next_one = "another-link" if bodies(elsewhere) == [barred] else "no-link"
         target.record_behaviour("amqp.undeliverable-here", next_one)
-    words = f"another link got {listed(bodies(elsewhere))}, should get {listed([barred])}"
+    words = f"another link got {listed(bodies(elsewhere))}; expected {listed([barred])}"
     is_available = barred in bodies(back) or bodies(elsewhere) == [barred]
     target.record_finding(MADE_AVAILABLE, is_available, words)
 
@@ -246,7 +246,7 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
     expected = [b"decided", b"bystander"] if first == "released" else [b"bystander"]
     fine = sorted(bodies(back)) == sorted(expected)
     detail = (
-        f"{first}, then {then}: {listed(bodies(back))} arrived again, should be {listed(expected)}"
+        f"{first}, then {then}: {listed(bodies(back))} arrived again; expected {listed(expected)}"
     )
     target.record_finding((TERMINAL_STATE_KEPT, TERMINAL_STATES), fine, detail)
     target.record_finding(
@@ -339,16 +339,13 @@ def test_a_source_names_outcomes_by_their_symbols(
     assert link.answer is not None
     inside = codec.fields_of(link.answer.fields.get("source"))
     names = inside.get("outcomes")
-    listed = names.items if isinstance(names, Array) else () if names is None else (names,)
+    named = names.items if isinstance(names, Array) else () if names is None else (names,)
     fine = all(
         isinstance(name, Value) and name.type == "symbol" and name.value in SYMBOLS
-        for name in listed
+        for name in named
     )
-    target.record_finding(
-        OUTCOMES_ARE_SYMBOLS,
-        fine,
-        f"asked for {sorted(asked)} the broker's source names {plain(names) if names else None}",
-    )
+    words = f"asked for {sorted(asked)}, the broker named {plain(names) if names else 'none'}"
+    target.record_finding(OUTCOMES_ARE_SYMBOLS, fine, words)
     kind = codec.name_of(inside.get("default-outcome"))
     target.record_behaviour("amqp.default-outcome", kind)
     target.record_finding(
@@ -586,7 +583,7 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     link = peer.receiver(node, source=source(node, distribution_mode="copy"), credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(
-        bodies(got) == sent, f"copies of {listed(bodies(got))} arrived, should be {listed(sent)}"
+        bodies(got) == sent, f"copies of {listed(bodies(got))} arrived; expected {listed(sent)}"
     )
     for delivery in got:
         peer.disposition(delivery, "accepted")

@@ -354,7 +354,7 @@ def test_ids_of_the_client_may_run_over_the_end(
         target.record_finding(
             WINDOW_AFTER_RECEIVING,
             id == ours,
-            f"after our last transfer a flow reports next-incoming-id {id}, should be {ours}",
+            f"after our last transfer a flow reports next-incoming-id {id}; expected {ours}",
         )
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = frames_received(target, peer, "flow")
@@ -463,15 +463,11 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
     if answer is None:
         target.record_not_applicable(target.cited, NO_ECHO)
         return
-    target.record_finding(
-        FLOW_WINDOWS,
-        {"incoming-window", "outgoing-window", "next-outgoing-id"} <= answer.fields.keys(),
-        f"a flow without handle: {answer.brief()}",
-    )
+    words = f"a flow without a handle was answered with {answer.brief()}"
+    windows = {"incoming-window", "outgoing-window", "next-outgoing-id"}
+    target.record_finding(FLOW_WINDOWS, windows <= answer.fields.keys(), words)
     for name, requirement in FIELDS_OF_LINKS.items():
-        target.record_finding(
-            requirement, name not in answer.fields, f"a flow without handle: {answer.brief()}"
-        )
+        target.record_finding(requirement, name not in answer.fields, words)
     judge_trace(target, peer, amqp_windows.ids)
 
 
@@ -559,7 +555,7 @@ def test_a_flow_says_where_the_transfer_ids_are(
             f" {next_incoming_id}"
         )
         target.record_finding(
-            WINDOW_FROM_FLOW, next_incoming_id == expected, f"{detail}, should be {expected}"
+            WINDOW_FROM_FLOW, next_incoming_id == expected, f"{detail}; expected {expected}"
         )
 
 
@@ -577,7 +573,7 @@ def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
     answer = peer.watch_for(either(frame("end"), frame("close")))
     observed = peer.instead() if answer is None else answer.brief()
     ended = answer is not None and answer.name == "end"
-    target.require(SESSION_ERROR_ENDS, ended, f"a flow for no link: {observed}")
+    target.require(SESSION_ERROR_ENDS, ended, f"a flow for a link that does not exist: {observed}")
     peer.confirmed(other, delivery, proves=SESSION_ERROR_ENDS)
     failed = peer.session
     peer.end(failed, answered=False)

@@ -118,7 +118,7 @@ def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> 
     target.record_finding(
         TERMINUS_PROPERTIES,
         untold,
-        f"asked for an unknown {kind}, the broker claims {'none' if untold else 'to have it'}",
+        f"when asked for an unknown {kind}, the broker claims {'none' if untold else 'to have it'}",
     )
 
 

@@ -123,7 +123,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
         )
     peer.settle()
     early = waiting(target, node, len(outside))
-    words = f"before the discharge {listed(early)} could be received, should be {listed(outside)}"
+    words = f"before the discharge {listed(early)} could be received; expected {listed(outside)}"
     target.record_finding(POST_INVISIBLE_BEFORE_COMMIT, early == outside, words)
     coordinator.discharge(id, fail)
     expected = outside + ([] if fail else sent)
@@ -268,7 +268,7 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     target.record_finding(
         (DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK),
         sorted(late) == sent,
-        f"after the rollback {listed(late)} could be received, should be {listed(sent)}",
+        f"after the rollback {listed(late)} could be received; expected {listed(sent)}",
     )
 
 
@@ -327,7 +327,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
     target.record_finding(
         judged,
         available == [b"held"],
-        f"after {how} {listed(available)} could be received, should be 'held'; accepted: {retire}",
+        f"after {how} {listed(available)} could be received; expected 'held'; accepted: {retire}",
     )
     target.record_finding(
         judged, not posted, f"received after {how}, of the posted messages: {listed(posted)}"

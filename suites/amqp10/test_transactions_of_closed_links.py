@@ -112,7 +112,7 @@ def test_outcomes_in_a_transaction_outlive_their_link(
         sorted(received) == expected,
         f"{accepted.count(True)} of {len(sent)} messages were accepted in a transaction, {way} of"
         f" their link, {'rollback' if fail else 'commit'}: the other consumer got"
-        f" {listed(received)}, should be {listed(expected)}",
+        f" {listed(received)}; expected {listed(expected)}",
     )
 
 

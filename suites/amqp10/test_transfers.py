@@ -223,12 +223,12 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
         target.record_finding(
             ALL_UNSETTLED,
             not any(True in settled_flags for settled_flags in flags),
-            f"agreed as unsettled: settled was {flags}",
+            f"the link was agreed as unsettled; the settled flags of its deliveries are {flags}",
         )
     if agreed != mode:
         target.record_not_applicable(
             ALL_SETTLED if mode == SETTLED else ALL_UNSETTLED,
-            f"asked for {mode} the broker's attach has the snd-settle-mode {agreed}: nothing is"
+            f"asked for {mode}, the broker answered with snd-settle-mode {agreed}, so nothing is"
             " promised",
         )
 
@@ -327,10 +327,9 @@ def test_a_receiver_of_mode_first_settles_at_once(
     peer.flow(receiver, link_credit=count)
     got = collect(target, peer, receiver, count, quiet=0)
     target.control(len(got) == count, f"{len(got)} of {count} messages arrived; {peer.instead()}")
-    modes = [transfer.get("rcv-settle-mode") for delivery in got for transfer in delivery.frames]
-    target.record_finding(
-        MODE_SECOND_ILLEGAL, SECOND not in modes, f"on a link agreed as first transfers say {modes}"
-    )
+    modes = {transfer.get("rcv-settle-mode") for delivery in got for transfer in delivery.frames}
+    words = f"rcv-settle-mode first was agreed; the transfers state {', '.join(map(str, modes))}"
+    target.record_finding(MODE_SECOND_ILLEGAL, SECOND not in modes, words)
 
 
 @case(MODE_OF_SETTLED_IGNORED, needs={"amqp"})

@@ -47,7 +47,7 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
         [body[:3] for body in received] == [body[:3] for body in sent],
         f"{len(received)} of {len(sent)} messages arrived",
     )
-    words = f"of {size} bytes each: {listed(received)} arrived, should be {listed(sent)}"
+    words = f"of {size} bytes each: {listed(received)} arrived; expected {listed(sent)}"
     target.record_finding(BODY_UNCHANGED, received == sent, words)
     peer.close(proves=CONNECTION_CLOSE_OK)
 

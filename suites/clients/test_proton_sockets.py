@@ -196,7 +196,7 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     target.require(
         (POST_INVISIBLE_BEFORE_COMMIT, RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         ended.name == expected_event,
-        f"the transaction ended as {ended.name}, should be {expected_event}",
+        f"the transaction ended as {ended.name}; expected {expected_event}",
     )
     peer.close_socket()
     posted = left(target, there, count if commit else 0)
@@ -208,7 +208,7 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     remaining = left(target, back, 0 if commit else count)
     expected = [] if commit else numbered(count)
     detail = (
-        f"after {expected_event} the source has {listed(remaining)}, should have {listed(expected)}"
+        f"after {expected_event} the source has {listed(remaining)}; expected {listed(expected)}"
     )
     target.record_finding(
         RETIRED_ON_COMMIT if commit else KEPT_ON_ROLLBACK, sorted(remaining) == expected, detail

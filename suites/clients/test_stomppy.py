@@ -304,7 +304,7 @@ def test_bodies_of_any_octets_survive(
     target.record_finding(
         BODY[version],
         arrived == expected,
-        f"{listed(arrived)} arrived, should be {listed(expected)}",
+        f"{listed(arrived)} arrived; expected {listed(expected)}",
     )
 
 

@@ -241,14 +241,14 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     target.record_finding(
         (BARE_MESSAGE, STOMP_HEADERS_KEPT),
         received == sent,
-        f"{listed(received)} arrived of {len(half)} messages by AMQP and {len(rest)} by STOMP,"
-        f" should be {listed(sent)}",
+        f"of {len(half)} messages over AMQP and {len(rest)} over STOMP, {listed(received)} arrived;"
+        f" expected {listed(sent)}",
     )
     kinds = [frame.get("kind") for frame in rest]
     target.record_finding(
         STOMP_HEADERS_KEPT,
         all(kind == "odd" for kind in kinds),
-        f"the header kind of {len(rest)} messages by STOMP: {kinds}",
+        f"the header `kind` of the {len(rest)} messages sent over STOMP: {listed(map(str, kinds))}",
     )
 
 

@@ -110,7 +110,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     link = peer.receiver(through.node, credit=len(fates))
     got = collect(target, peer, link, len(fates), quiet=0)
     target.control(
-        bodies(got) == sent, f"{len(got)} of {len(fates)} arrived by AMQP; {peer.instead()}"
+        bodies(got) == sent, f"{len(got)} of {len(fates)} arrived over AMQP; {peer.instead()}"
     )
     for delivery, fate in zip(got, fates, strict=True):
         if fate != "kept":
@@ -127,7 +127,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     )
     frames = other.take_messages()
     mine = {frame.body: frame for frame in frames if frame.body != b"last"}
-    detail = f"{', '.join(fates)}: {listed(frame.body for frame in frames)} arrived by STOMP"
+    detail = f"{', '.join(fates)}: {listed(frame.body for frame in frames)} arrived over STOMP"
     target.record_finding(
         RELEASED_AVAILABLE, set(mine) == set(expected) and len(mine) == len(frames) - 1, detail
     )
@@ -138,7 +138,7 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     target.record_finding(
         RELEASED_AVAILABLE,
         whole,
-        f"the headers of the redelivered messages are {'the same' if whole else 'others'}",
+        f"the headers of the redelivered messages {'are the same' if whole else 'have changed'}",
     )
     if "redelivered-header" in target.capabilities:
         wrong = [

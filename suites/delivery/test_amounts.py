@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import exchange_of
 from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.amqp10.transaction_steps import control, post
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, over
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, over
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps import amounts
@@ -412,8 +412,9 @@ def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) ->
     messages = peer.take_messages()
     times = Counter(message.body for message in messages)
     wrong = [number for number in range(total) if times[b"%d" % number] != 1]
-    detail = f"{count} consumers, {total} messages: {len(messages)} arrived"
-    target.record_finding("ARTEMIS-CONCEPTS-queue-1", not wrong, f"{detail}, not once {wrong[:5]}")
+    detail = f"{count} consumers and {total} messages: {len(messages)} arrived"
+    words = f"{detail}; not exactly once: {listed(wrong)}"
+    target.record_finding("ARTEMIS-CONCEPTS-queue-1", not wrong, words)
     shares = Counter(message.get("subscription") for message in messages)
     most, least = max(shares.values(), default=0), min(shares.values(), default=0)
     fair = len(shares) == count and most - least <= (1 if target.virtual else 3)
@@ -449,7 +450,7 @@ def test_a_message_passes_to_any_number_of_queues(target: Bench, position: int, 
     peer.settle()
     got = sum(item.name == "basic.get-ok" for item in peer.inbox)
     rule = {"direct": "AMQP091-EXCH-03", "fanout": "AMQP091-EXCH-04", "topic": "AMQP091-EXCH-05"}
-    detail = f"{count} queues of a {kind} exchange: {got} got the message"
+    detail = f"of {count} queues bound to a {kind} exchange, {got} got the message"
     target.record_finding(rule[kind], got == count, detail)
 
 

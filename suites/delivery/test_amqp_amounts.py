@@ -19,7 +19,7 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
     returns_by_default,
 )
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.amqp10 import SENDER
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import wait_while_frames_come
@@ -153,8 +153,8 @@ def test_any_number_of_receivers_shares_a_queue(
             held[bytes(delivery.message.body)] += 1
             peer.disposition(delivery, "accepted")
     twice = [body for body, times in held.items() if times > 1]
-    detail = f"{len(links)} receivers with credit {credit}: of {len(sent)} messages"
-    target.record_finding(ACQUIRED, not twice, f"{detail} {twice[:5]} went to two")
+    detail = f"{len(links)} receivers with credit {credit}: {listed(twice)} of {len(sent)}"
+    target.record_finding(ACQUIRED, not twice, f"{detail} went to two receivers")
     for peer in peers:
         peer.settle()
         peer.close()
@@ -210,7 +210,7 @@ def test_what_a_link_held_returns_while_its_connection_goes_on(
     if returns_by_default(link):
         target.record_finding(DEFAULT, due <= got, detail)
     else:
-        target.record_not_applicable(DEFAULT, "the default-outcome is another")
+        target.record_not_applicable(DEFAULT, "the link's default-outcome returns no messages")
 
 
 @case(SESSIONS, needs={"amqp"})
@@ -237,10 +237,12 @@ def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
 
     wait_while_frames_come(target, peer, answered)
     if is_over(peer):
-        target.record_not_applicable(SESSIONS, f"the broker takes fewer: {peer.instead()}")
+        why = f"the broker does not accept so many: {peer.instead()}"
+        target.record_not_applicable(SESSIONS, why)
         return
     channels = [session.channel for session in unanswered]
-    detail = f"{len(channels)} of {len(sessions)} begins got no answer: on channels {channels[:5]}"
+    words = listed(channels or ["(none)"])
+    detail = f"{len(channels)} of {len(sessions)} begins got no answer; their channels: {words}"
     target.record_finding(SESSIONS, not channels, detail)
 
 
@@ -260,7 +262,7 @@ def test_any_number_of_links_is_attached(target: Bench, position: int) -> None:
         target, peer, lambda: all(link.answer is not None for link in links) or is_over(peer)
     )
     if is_over(peer):
-        why = f"the broker takes fewer: {peer.instead()}"
+        why = f"the broker does not accept so many: {peer.instead()}"
         target.record_not_applicable((LINKS, SETTLES), why)
         return
     names = [link.name for link in links if link.answer is None]
@@ -293,7 +295,8 @@ def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, posit
     outcomes = link.session.outcomes
     target.control(outcomes[sent[0]] is not None, "the first message got no outcome")
     without = [delivery for delivery in sent if outcomes[delivery] is None]
-    detail = f"{len(without)} of {count} messages got no outcome, first {without[:5]}"
+    words = listed(without or ["(none)"])
+    detail = f"of {count} messages, those without an outcome: {words}"
     target.record_finding(SETTLES, not without, f"{detail}; {peer.instead()}")
     reader = target.amqp()
     taking = reader.receiver(node, credit=2 * count, snd_settle_mode=UNSETTLED)
@@ -301,5 +304,6 @@ def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, posit
     told = {id: reply.kind("state") for id, reply in outcomes.items() if reply is not None}
     accepted = [number for number, id in enumerate(sent) if told.get(id) == "accepted"]
     lost = [number for number in accepted if b"%d" % number not in got]
-    detail = f"{len(lost)} of {count} messages were accepted and not delivered, first {lost[:5]}"
+    words = listed(lost or ["(none)"])
+    detail = f"of {count} messages, those accepted but not delivered: {words}"
     target.record_finding(KEPT, not lost, f"{detail}; {reader.instead()}")

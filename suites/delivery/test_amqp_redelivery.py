@@ -98,7 +98,7 @@ def test_what_is_given_back_goes_to_its_place(
     target.record_finding(
         BACK,
         sorted(bodies(received)) == sorted(expected),
-        f"{listed(bodies(received))} arrived again, should be {listed(expected)}; {label}",
+        f"{listed(bodies(received))} arrived again; expected {listed(expected)}; {label}",
     )
     target.record_finding(
         FIFO,

@@ -65,9 +65,8 @@ def test_one_and_only_one_consumer_gets_a_message(
     target.record_finding(
         ONE_CONSUMER,
         not wrong,
-        f"{len(sent)} messages, {several} consumers,"
-        f" who got {[len(received) for received in arrived]}: "
-        + (f"not exactly once: {wrong!r}" if wrong else "each exactly once"),
+        f"{len(sent)} messages and {several} consumers, who got"
+        f" {listed(map(len, arrived))}; not exactly once: {listed(sorted(wrong))}",
         expectation=expected_shares(consumers, arrived, sent),
     )
 
@@ -189,8 +188,8 @@ def test_every_subscription_of_a_topic_gets_every_message(
     target.record_finding(
         COPY_FOR_EACH,
         len(copies) == several and all(sorted(copy) == sorted(sent) for copy in copies),
-        f"{count} messages, {several} subscriptions {'on one connection' if together else 'apart'},"
-        f" copies: {[len(copy) for copy in copies]}",
+        f"{count} messages and {several} subscriptions on {'one' if together else 'different'}"
+        f" connections; copies received: {listed(map(len, copies))}",
     )
 
 
@@ -210,7 +209,7 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
     target.record_finding(
         COPY_FOR_EACH,
         not wrong,
-        f"{size} bytes to four subscriptions; missing or spoilt at {wrong or 'none'}",
+        f"{size} bytes were sent to four subscriptions; missing or damaged at {wrong or 'none'}",
     )
 
 

@@ -102,7 +102,7 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
     target.record_finding(
         FIFO,
         received == expected,
-        f"the consumer got {listed(received)}, should get {listed(expected)}",
+        f"the consumer got {listed(received)}; expected {listed(expected)}",
         expectation=expected_arrivals(consumer, received, expected),
     )
 

@@ -184,7 +184,7 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     lost = sorted(set(range(count)) - set(received))
     twice = len(received) - len(set(received))
     detail = (
-        f"{len(lost)} of {count} persistent messages were lost and {twice} doubled;"
+        f"{len(lost)} of {count} persistent messages were lost and {twice} duplicated;"
         f" {brief(received)} arrived"
     )
     target.record_finding(KEEPS, not lost and not twice, detail)

@@ -144,13 +144,13 @@ def test_a_transaction_across_the_limit_is_whole(
     target.record_finding(
         KEEPS,
         received[0] == mine,
-        f"{words} {brief(mine)} should arrive, got {brief(received[0])}",
+        f"{words} {brief(received[0])} arrived; expected {brief(mine)}",
     )
     others = list(range(1000, 1030))
     target.record_finding(
         KEEPS,
         received[1] == others,
-        f"of another producer {brief(others)} should arrive, got {brief(received[1])}",
+        f"of another producer's messages, {brief(received[1])} arrived; expected {brief(others)}",
     )
     taker.peer.settle()
     state, gone = admin.until(to.name, lambda status: not status.paging and status.pages == 0)

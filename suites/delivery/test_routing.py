@@ -163,7 +163,7 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
     target.record_finding(
         DEFAULT_ROUTING,
         received == expected,
-        f"{listed(received)} arrived from {to.name}, should be {listed(expected)}",
+        f"{listed(received)} arrived from {to.name}; expected {listed(expected)}",
         expectation=expected_arrivals(consumer, received, expected),
     )
 
@@ -423,6 +423,6 @@ def test_all_three_versions_are_spoken(target: Bench) -> None:
         target.record_finding(
             ALL_VERSIONS,
             sorted(received) == expected,
-            f"the client of {name} got {listed(received)}, should get {listed(expected)}",
+            f"the client of {name} got {listed(received)}; expected {listed(expected)}",
             expectation=expected_arrivals(peer, received, expected, "in any order"),
         )

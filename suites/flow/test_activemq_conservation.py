@@ -89,7 +89,7 @@ class Used:
             self.to.name, lambda usage: usage.memory.used == 0, self.to.routing
         )
         detail = (
-            f"{self.to.routing.name}, after messages were {after}, and all are gone:"
+            f"{self.to.routing.name}: after messages were {after} and none is left,"
             f" {usage.memory.used} bytes of memory are in use"
         )
         self.target.require(ROOM_AGAIN, free, detail)

@@ -109,8 +109,8 @@ def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, 
         target.advance(every)
         peer.beat()
     words = (
-        f"promised every {promised} ms, {beats} beats arrived every {every // ms(1)} ms;"
-        f" {peer.instead()}"
+        f"the client promised a heartbeat every {promised} ms and sent {beats}, one every"
+        f" {every // ms(1)} ms; {peer.instead()}"
     )
     if target.record_finding(GRACE, peer.ended is None, words, uncertain=peer.overdue(grace)):
         peer.settle()

@@ -131,7 +131,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     target.record_finding(
         (WINDOW, WAITS),
         books.acknowledged(sent),
-        f"with room again {len(books.acks)} of {sent} were acknowledged",
+        f"once there was room again, {len(books.acks)} of {sent} were acknowledged",
     )
     target.record_finding(
         WINDOW,
@@ -242,7 +242,7 @@ def refused(
     )
     name = producer.reason(offered)
     target.record_finding(
-        proves, name.endswith(RESOURCE), f"it was refused with {name}, should be {RESOURCE}"
+        proves, name.endswith(RESOURCE), f"it was refused with {name}; expected {RESOURCE}"
     )
 
 

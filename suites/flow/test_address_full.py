@@ -63,20 +63,21 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
         target.record_finding(
             POLICIES,
             states == expected,
-            f"with {gap:+d} bytes to the limit, two more were {states}",
+            f"{gap:+d} bytes from the limit, two more messages were {states[0]} and {states[1]}",
         )
     kept = count + (gap < 0)
     received = small_addresses.drain_queue(target, place, kept)
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"{kept} messages were accepted, the queue has {listed(received)}",
+        f"{kept} messages were accepted; the queue has {listed(received)}",
     )
     small_addresses.room_again(target, place.address)
     state = small_addresses.send(
         target, *small_addresses.producer(target, place), small_addresses.body(0, SMALLEST)
     )
-    target.record_finding(POLICIES, state == "accepted", f"with room again a message was {state}")
+    words = f"once there was room again, a message was {state}"
+    target.record_finding(POLICIES, state == "accepted", words)
 
 
 @case(POLICIES, needs={"amqp", "address-full"})
@@ -99,7 +100,7 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
     target.record_finding(
         POLICIES,
         received == list(range(kept)),
-        f"with {gap:+d} bytes to the limit {kept} are kept, the queue has {listed(received)}",
+        f"{gap:+d} bytes from the limit, {kept} should be kept; the queue has {listed(received)}",
     )
     small_addresses.room_again(target, place.address)
     small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
@@ -130,13 +131,14 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
     target.record_finding(
         POLICIES,
         received == list(range(count)),
-        f"{count} messages were accepted, the queue has {listed(received)}",
+        f"{count} messages were accepted; the queue has {listed(received)}",
     )
     small_addresses.room_again(target, place.address)
     state = small_addresses.send(
         target, *small_addresses.producer(target, place), small_addresses.body(0, SMALLEST)
     )
-    target.record_finding(POLICIES, state == "accepted", f"with room again a message was {state}")
+    words = f"once there was room again, a message was {state}"
+    target.record_finding(POLICIES, state == "accepted", words)
 
 
 @case(NO_CREDIT, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
@@ -219,7 +221,7 @@ def test_the_threshold_rejects_above_its_very_octet(
     target.record_finding(
         REFUSED,
         state == expected,
-        f"{gap:+d} bytes to the threshold, a message was {state}, should be {expected}",
+        f"{gap:+d} bytes to the threshold, a message was {state}; expected {expected}",
     )
     kept = count + (gap < 0)
     state = small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
@@ -232,7 +234,7 @@ def test_the_threshold_rejects_above_its_very_octet(
     target.record_finding(
         REFUSED,
         received == list(range(kept)),
-        f"{kept} messages were accepted, the queue has {listed(received)}",
+        f"{kept} messages were accepted; the queue has {listed(received)}",
     )
 
 
@@ -245,11 +247,8 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
     state = small_addresses.send(
         target, peer, peer.session.links[0], small_addresses.body(count, SMALLEST)
     )
-    target.record_finding(
-        REFUSED_AT_THRESHOLD,
-        state == "rejected",
-        f"at the threshold a message was {state}, should be rejected",
-    )
+    words = f"at the threshold, a message was {state}; expected rejected"
+    target.record_finding(REFUSED_AT_THRESHOLD, state == "rejected", words)
 
 
 @case(THREE, needs={"amqp", "address-full"})

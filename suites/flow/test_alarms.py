@@ -101,7 +101,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(
         (BLOCKED_ON_MEMORY, SET_AT_RUNTIME),
         all_of_it,
-        f"after the alarm {listed(received)} could be received, should be the four blocked",
+        f"after the alarm {listed(received)} could be received; expected the four blocked",
     )
     publisher.publish(b"after", queue)
     publisher.settle()

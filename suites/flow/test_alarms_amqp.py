@@ -80,7 +80,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             target.record_finding(
                 proves,
                 len(reported) <= 1 and len(early) <= 1,
-                f"{detail}, should be no more than the first",
+                f"{detail}; expected no more than the first",
             )
             consumer.disposition(received[0])
             scratch = consumer.receiver(node)
@@ -101,7 +101,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         target.record_finding(
             proves,
             bodies(delivered) == expected,
-            f"after the alarm {listed(bodies(delivered))} arrived, should be {listed(expected)}",
+            f"after the alarm {listed(bodies(delivered))} arrived; expected {listed(expected)}",
         )
         for delivery in delivered:
             consumer.disposition(delivery)
@@ -134,14 +134,14 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
                 CONNECTION_BLOCKED,
                 late.remote_incoming_window == 0,
                 "a session that began under the alarm has a window of"
-                f" {late.remote_incoming_window}, should be 0",
+                f" {late.remote_incoming_window}; expected 0",
             )
         target.advance(QUIET)
         still = [session.remote_incoming_window for session in (link.session, late)]
         target.record_finding(
             BLOCKED_ON_MEMORY,
             still == [0, 0],
-            f"short of disk space alone: the windows are {still}, should be 0",
+            f"with only disk space short, the windows are {listed(still)}; expected 0",
         )
     opened = target.wait_until(
         lambda: min(link.session.remote_incoming_window, late.remote_incoming_window) > 0, PATIENCE

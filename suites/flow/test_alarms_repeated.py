@@ -163,11 +163,12 @@ def test_alarms_come_again_and_clients_live(
             peer.expect(UNBLOCKED, proves=NOTIFIED)
         arrived = eventually(owner, lambda: owner.count(name) == 1)
         got = bodies(drained(owner, name))
-        detail = f"after the alarms {got} arrived, should be {body!r}"
+        detail = f"after the alarms {got} arrived; expected {body!r}"
         target.record_finding(BLOCKED_ON_MEMORY, arrived and got == [body], detail)
     if told:
         surplus = peer.take(BLOCKED) or peer.take(UNBLOCKED)
-        detail = f"{len(episodes)} blocks; {surplus and surplus.brief()} is left"
+        left = surplus.brief() if surplus else "no other report"
+        detail = f"after {len(episodes)} alarms, {left} is left"
         target.record_finding(NOTIFIED, surplus is None, detail)
     since = target.now()
     late = target.punctuality(INTERVAL)

@@ -112,7 +112,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         target.record_finding(
             proves,
             sorted(delivered) == [b"0", b"1", b"first"],
-            f"after the alarm {listed(delivered)} arrived, should be 'first', 0 and 1",
+            f"after the alarm {listed(delivered)} arrived; expected 'first', 0 and 1",
         )
         for message in (*received, *more):
             consumer.ack(message, receipt=True)

@@ -73,7 +73,7 @@ def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
     first = peer.expect(frame("flow", link=link), proves=CREDIT)
     given = first.get("link-credit")
     target.record_finding(
-        CREDIT, given == most, f"the first flow gives {given} credits, {most} are documented"
+        CREDIT, given == most, f"the first flow grants {given} credits; {most} are documented"
     )
 
 
@@ -88,7 +88,7 @@ def test_credit_is_filled_up_at_the_low_mark(
     peer, link = producer(target, where.acceptor)
     granted(target, peer, link)
     target.record_finding(
-        CREDIT, link.credit == most, f"the producer got {link.credit} credits, should be {most}"
+        CREDIT, link.credit == most, f"the producer got {link.credit} credits; expected {most}"
     )
     for _ in range(rounds):
         for left in range(most - 1, low - 1, -1):
@@ -98,11 +98,11 @@ def test_credit_is_filled_up_at_the_low_mark(
                 target.require(
                     CREDIT,
                     link.credit == left,
-                    f"{link.credit} credits are left, should be {left} of {most}",
+                    f"{link.credit} credits are left; expected {left} of {most}",
                 )
         target.wait_until(lambda: link.credit == most or peer.ended is not None, PATIENCE)
         detail = (
-            f"with {low} credits left, {link.credit} there are now; should be {most};"
+            f"with {low} credits left, flows raised them to {link.credit}; expected {most};"
             f" {peer.instead()}"
         )
         target.require(CREDIT, link.credit == most, detail)
@@ -297,6 +297,7 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
     consumer.settle()
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
     words = f"{accepted} messages were accepted, {rejected} rejected, and all were consumed"
-    target.require(CREDIT, link.credit > 0, f"{words}: no credit arrived again; {peer.instead()}")
+    detail = f"{words}; then {link.credit} credits arrived; {peer.instead()}"
+    target.require(CREDIT, link.credit > 0, detail)
     state = peer.confirmed(link.session, peer.post(link, BODY), None).kind("state")
     target.record_finding(CREDIT, state == "accepted", f"{words}: the next one was {state}")

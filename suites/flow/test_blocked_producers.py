@@ -122,7 +122,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     target.record_finding(
         UNBLOCKS,
         all(number > 0 for number in left),
-        f"with room again the producers hold {left} credits",
+        f"once there was room again, the producers held {listed(left)} credits",
     )
 
 
@@ -205,7 +205,7 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
     target.record_finding(
         UNBLOCKS,
         link.credit > 0,
-        f"with room again {link.credit} credits arrived; {peer.instead()}",
+        f"once there was room again, {link.credit} credits arrived; {peer.instead()}",
     )
 
 
@@ -235,7 +235,7 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
         target.require(
             ONE_COPY,
             received == list(range(together)),
-            f"{together} were accepted, subscription {number} got {listed(received)}",
+            f"{together} messages were accepted; subscription {number} got {listed(received)}",
         )
         for delivery in got:
             consumer.disposition(delivery)
@@ -244,7 +244,7 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
             target.advance(QUIET)
             state = small_addresses.send(target, peer, link, small_addresses.body(99, SMALLEST))
             detail = (
-                f"{number} of {queues} subscriptions have acknowledged all, a message was {state}"
+                f"after {number} of {queues} subscriptions had settled all, a message was {state}"
             )
             target.record_finding(ADDRESS_WIDE, state == "rejected", detail)
     small_addresses.room_again(target, place.address)
@@ -252,7 +252,7 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
     target.record_finding(
         ONE_COPY,
         state == "accepted",
-        f"all subscriptions have acknowledged all, a message was {state}",
+        f"after all subscriptions had settled all, a message was {state}",
     )
 
 

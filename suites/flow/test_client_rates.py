@@ -99,8 +99,8 @@ def everything_comes(
     took = target.now() - began
     received = of_stomp(consumer) if isinstance(consumer, StompConsumer) else of_amqp(consumer)
     detail = (
-        f"at {rate} messages a second and a window of {options.consumer_window_size} a consumer got"
-        f" {listed(received)}"
+        f"at {rate} messages a second and a window of {options.consumer_window_size}, a consumer"
+        f" got {listed(received)}"
     )
     target.record_finding(
         RATE, received == list(sent), f"{detail} of {len(sent)}; {consumer.peer.instead()}"
@@ -171,12 +171,13 @@ def buffer_fills(
     )
     held, taken = rates.peak(course), len(consumer.consumed)
     detail = (
-        f"at one message a second, {taken} taken, up to {held} bytes waited at a window of {window}"
+        f"at one message a second, {taken} were consumed and up to {held} bytes waited, with a"
+        f" window of {window}"
     )
     target.record_finding(
         BUFFERS,
         held >= least(),
-        f"{detail}, should be {least()} at least; {consumer.peer.instead()}",
+        f"{detail}; expected {least()} at least; {consumer.peer.instead()}",
     )
 
 
@@ -353,7 +354,9 @@ def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))
     shares, again = ("; ".join(map(listed, course)) for course in (first, second))
-    detail = f"at {speeds} messages a second the consumers got {shares}, the second time {again}"
+    detail = (
+        f"at {speeds} messages a second, the consumers got {shares} the first time, then {again}"
+    )
     target.record_finding(
         SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
     )

@@ -191,7 +191,7 @@ def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row:
         target.record_not_applicable(PRODUCT, "the acceptor's bounds rule these intervals")
         return
     header = connected.get("heart-beat")
-    detail = f"{words}: answered {header!r}, should be {expected.header!r}"
+    detail = f"{words}: answered {header!r}; expected {expected.header!r}"
     target.record_finding(PRODUCT, header == expected.header, detail)
     judge_silence(target, peer, (PRODUCT,), expected.ttl_ms)
 
@@ -235,7 +235,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
         target.record_finding(
             requirement,
             header == answer,
-            f"{acceptor}: heart-beat:{asked} was answered {header!r}, should be {answer!r}",
+            f"{acceptor}: heart-beat:{asked} was answered {header!r}; expected {answer!r}",
         )
     judged = {finding.requirement for finding in target.example_record.findings}
     for requirement in target.cited:
@@ -385,6 +385,6 @@ def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
     target.record_finding(
         MAY_SEND_ERROR,
         answer is not None and bool(answer.get("message")),
-        "the close was announced: " + ("nothing" if answer is None else answer.brief()),
+        f"{'nothing' if answer is None else answer.brief()} arrived before the close",
     )
     busy.settle()

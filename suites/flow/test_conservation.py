@@ -225,6 +225,6 @@ def test_a_used_address_is_as_large_as_a_fresh_one(
     target.record_finding(
         POLICIES,
         again == fresh,
-        f"{kind}, after messages were {', '.join(ways)}: {again} messages fill it, and {fresh} a"
-        " fresh one",
+        f"{kind}: after messages were {', '.join(ways)}, {again} messages fill the address;"
+        f" {fresh} fill a fresh one",
     )

@@ -343,9 +343,8 @@ def test_what_is_sent_while_the_window_is_shut_comes_later(
         holder.collect()
     for requirement in (POSITIVE, ZERO):
         words = (
-            f"with a window of {window} {holder.received} of ten messages arrived, each"
-            f" after the ACK"
-            " that it waited for"
+            f"with a window of {window}, {holder.received} of ten messages arrived, each after the"
+            " ACK that made room for it"
         )
         target.record_finding(requirement, holder.received == 10, words)
 

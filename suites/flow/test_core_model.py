@@ -382,7 +382,7 @@ class Run:
             got.append(number_of(packet))
         got += map(number_of, heir.all_delivered())
         left = self.model.waiting
-        detail = f"in the end {listed(got)} arrived, should be {listed(left)}"
+        detail = f"at the end, {listed(got)} arrived; expected {listed(left)}"
         self.target.record_finding((EACH_ONCE, BACK), set(left) <= set(got), detail)
         self.target.record_finding(GONE, set(got) <= set(left), detail)
         self.target.record_finding(FIFO, got == sorted(got), detail)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.clients.artemis_management import ADMIN, Admin
 from brokerproof.harness.oracles import core_credit
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, over
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, listed, over
 from brokerproof.suites.api.core import CorePeer, Packet, packet
 from brokerproof.suites.steps.core import (
     CORE,
@@ -220,9 +220,8 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     target.control(there, f"the address should have {limit_of(target) + gap} bytes: {state}")
     peer.request_credits(name, 1)
     got = grants(target, peer, int(gap < 0))
-    target.record_finding(
-        BLOCKS, got == [1] * (gap < 0), f"with {gap:+d} bytes to the limit {got} were granted of 1"
-    )
+    words = f"{gap:+d} bytes from the limit, {sum(got)} credits were granted; 1 was requested"
+    target.record_finding(BLOCKS, got == [1] * (gap < 0), words)
     if gap >= 0:
         drain(target, name, 1)
         got = grants(target, peer, 1)
@@ -319,12 +318,8 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
         [number for number in reported if number // 1000 == who] for who in range(producers)
     ]
     expected = [[1000 * who + number for number in range(goal)] for who in range(producers)]
-    target.record_finding(
-        BLOCKS,
-        by_producer == expected,
-        f"{producers} producers sent {[consumer.sent for consumer in crowd]}, {by_producer}"
-        f" arrived",
-    )
+    words = f"{producers} producers sent {listed(consumer.sent for consumer in crowd)} messages;"
+    target.record_finding(BLOCKS, by_producer == expected, f"{words} {listed(reported)} arrived")
 
 
 @case(ADDRESS_WIDE, needs=FULL)
@@ -341,7 +336,8 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     until_full(target, address)
     peer.request_credits(address, 100)
     got = grants(target, peer, 0)
-    target.record_finding(ADDRESS_WIDE, not got, f"the address is full, and {got} were granted")
+    words = f"the address is full; {sum(got) or 'no'} credits were granted"
+    target.record_finding(ADDRESS_WIDE, not got, words)
     drained = drain(target, queues[0], count)
     target.control(len(drained) == count, f"the first queue has {len(drained)} messages of {count}")
     got = grants(target, peer, 0)
@@ -401,7 +397,8 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         )
         peer.request_credits(name, 700)
         got = grants(target, peer, 0)
-        target.record_finding(BLOCKS, not got, f"the address is full, and {got} were granted")
+        words = f"the address is full; {sum(got) or 'no'} credits were granted"
+        target.record_finding(BLOCKS, not got, words)
     received = [number_of(body) for body in drain(target, name, count)]
     judge_arrivals(target, OVERDRAWN, received, count, "accepted")
     got = grants(target, peer, 1)

@@ -72,6 +72,6 @@ def test_a_refused_acknowledgement_settles_nothing(
         heir.credit(-1)
         due = [1, 2] if acknowledged else [0, 1, 2]
         got = sorted(numbers(take(target, heir, len(due))))
-        detail = f"{words}; {listed(got)} arrived, should be {listed(due)}"
+        detail = f"{words}; {listed(got)} arrived; expected {listed(due)}"
         target.record_finding(BACK, set(due) <= set(got), detail)
         target.record_finding(GONE, set(got) <= set(due), detail)

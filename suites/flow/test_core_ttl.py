@@ -113,6 +113,6 @@ def test_a_ttl_of_minus_one_is_for_ever(target: Bench) -> None:
     peer.ping(500)
     peer.ping(-1)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
-    target.record_finding(NEVER, peer.ended is None, f"silent with a TTL of -1: {peer.instead()}")
+    target.record_finding(NEVER, peer.ended is None, f"silence, with a TTL of -1: {peer.instead()}")
     if peer.ended is None:
         peer.settle()

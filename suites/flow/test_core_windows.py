@@ -163,7 +163,7 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     target.record_finding(BOUND, not late, f"after it stopped waiting it got {listed(late)}")
     window.wants()
     got = take(target, peer, 1)
-    words = f"a consumer waited again and got {listed(numbers(got))}; 0 is next"
+    words = f"a consumer waited again and got {listed(numbers(got))}; expected 0"
     target.record_finding(BOUND, numbers(got) == [0], words)
     judge_trace(target, peer, core_credit.consumers)
 

@@ -162,12 +162,12 @@ def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> 
         state = small_addresses.send(target, peer, link, small_addresses.body(number, BODY))
         expected = "rejected" if refused else "accepted"
         detail = f"{where.overrides}, {len(kept)} messages: one more was {state}"
-        target.require(judged, state == expected, f"{detail}, should be {expected}")
+        target.require(judged, state == expected, f"{detail}; expected {expected}")
         if not refused and not (full and model.policy == "DROP"):
             kept.append(number)
     received = small_addresses.drain_queue(target, place, len(kept))
     detail = (
-        f"{listed(received)} of {MOST} messages arrived, should be {listed(kept)}; with"
+        f"{listed(received)} of {MOST} messages arrived; expected {listed(kept)}; with"
         f" {where.overrides}"
     )
     target.record_finding(judged, received == kept, detail)

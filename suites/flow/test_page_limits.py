@@ -72,7 +72,7 @@ def bounded(
     if count <= bounds[1]:
         target.judge_count(requirement, label, count, bounds, "messages")
     else:
-        detail = f"{label}: {count}, should be {bounds[0]} to {bounds[1]}"
+        detail = f"{label}: {count}; expected {bounds[0]} to {bounds[1]}"
         target.record_finding(
             requirement, False, detail, uncertain="pages may be written after the answer"
         )
@@ -111,7 +111,7 @@ def limited(
     target.record_finding(
         requirement,
         received == list(range(count)),
-        f"{count} messages were accepted, {brief(received)} arrived",
+        f"{count} messages were accepted; {brief(received)} arrived",
     )
     again = taken_again(target, place, policy)
     target.record_finding(

@@ -136,7 +136,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     target.record_finding(
         HELD_BACK_BY_QUEUE,
         FLOW not in reported,
-        f"the connection that publishes now and then was {set(reported)}, should be running",
+        f"the connection that publishes now and then was {set(reported)}; expected running",
     )
     whole = flood.end()
     target.record_finding(
@@ -146,7 +146,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     )
     state, quiet = target.management().state_of(flooding, {"running"}, seconds(20))
     target.record_finding(
-        HELD_BACK_BY_QUEUE, quiet, f"when all was accepted the state is {state}, should be running"
+        HELD_BACK_BY_QUEUE, quiet, f"when all was accepted the state is {state}; expected running"
     )
 
 
@@ -200,7 +200,7 @@ def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
     target.record_finding(
         (HELD_BACK_BY_QUEUE, SILENCE_ALLOWED),
         peer.ended is None,
-        f"silent for 7 s while it is in flow: {peer.instead()}",
+        f"the client was silent for 7 s while its connection was in flow: {peer.instead()}",
     )
     peer.expect_end(within=seconds(5), proves=SILENCE_ALLOWED)
     depth = target.amqp091().count(queue)

@@ -61,7 +61,7 @@ def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
     target.record_finding(
         AGREED,
         value == should,
-        f"{promised},{expected} was answered with {value}, should be {should}",
+        f"{promised},{expected} was answered with {value}; expected {should}",
     )
     peer.settle()
 
@@ -81,7 +81,7 @@ def test_a_client_that_misses_two_beats_is_given_up(
     target.require(
         GIVEN_UP,
         peer.ended is None,
-        f"a client that beats every {every * 3 // 4 // ms(1)} ms; {peer.instead()}",
+        f"the client sent a heartbeat every {every * 3 // 4 // ms(1)} ms: {peer.instead()}",
         uncertain=peer.overdue(every),
     )
     since = peer.spoke_at

@@ -56,7 +56,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         target.record_finding(
             NO_CAP,
             above,
-            f"the mark is {limit}, {used} bytes are used, alarm {alarm}: should be above",
+            f"{used} bytes are used, which should be above the mark of {limit}; alarm: {alarm}",
         )
         fresh = target.amqp091(channels=5)
         others = [queue_of(fresh, channel=number) for number in range(1, 6)]
@@ -76,7 +76,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         target.record_finding(
             NO_CAP,
             received == [b"%d" % at for at in range(20)],
-            f"above the mark {listed(received)} could be received, should be 0 to 19",
+            f"above the mark {listed(received)} could be received; expected 0 to 19",
         )
         words = f"two connections that publish nothing: {fresh.instead()}; {owner.instead()}"
         target.record_finding(NO_CAP, fresh.ended is None and owner.ended is None, words)
@@ -84,9 +84,8 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         target.set_limits(memory=0.9)
     publisher.expect(UNBLOCKED, proves=SET_AT_RUNTIME)
     arrived = eventually(owner, lambda: owner.count(queue) == 1)
-    words = (
-        f"with the mark raised again the queue has {owner.count(queue)} messages; one was blocked"
-    )
+    depth = owner.count(queue)
+    words = f"after the mark was raised again, the queue has {depth} messages; one had been blocked"
     target.record_finding(SET_AT_RUNTIME, arrived, words)
 
 
@@ -111,7 +110,7 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
         target.record_finding(
             DISK_LIMIT,
             answer["reason"] == "low on disk",
-            f"the reason is {answer['reason']!r}, should be the disk",
+            f"the reason is {answer['reason']!r}; expected the disk",
         )
     finally:
         target.set_limits(disk=1_000_000)

@@ -90,13 +90,13 @@ def test_where_paging_begins(
     if short:
         if expected:
             target.record_finding(
-                SHORT_OF_DISK, left == 20, f"{label} and disk space is short, should be all"
+                SHORT_OF_DISK, left == 20, f"{label} and disk space is short; expected all"
             )
         return
     target.record_finding(
         NEVER_PAGED if ratio > 1.0 else PAGED_BEFORE_BLOCKING,
         left == (0 if expected else 20),
-        f"{label}, should be {0 if expected else 20}",
+        f"{label}; expected {0 if expected else 20}",
     )
     if used <= limit:
         peer.publish(b"more", queue)
@@ -134,7 +134,7 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.record_finding(
         SHORT_OF_DISK,
         left == 20,
-        f"without disk space {left} of 20 messages are in memory, should be all",
+        f"without disk space {left} of 20 messages are in memory; expected all",
     )
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
     target.advance(seconds(10) + LOOKS)
@@ -142,7 +142,7 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
         left == 0,
-        f"with disk space again {left} of 20 messages are in memory, should be none",
+        f"with disk space again {left} of 20 messages are in memory; expected none",
     )
 
 
@@ -169,7 +169,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
     target.advance(2 * LOOKS)
     _, left = in_memory(target, queue)
-    target.control(left == 0, f"{left} messages are in memory, should be none")
+    target.control(left == 0, f"{left} messages are in memory; expected none")
     if way == "dead letters":
         for _ in range(5):
             peer.publish(b"more", queue)
@@ -199,7 +199,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
         received == sent,
-        f"{way}: {listed(received)} arrived, should be {listed(sent)}",
+        f"{way}: {listed(received)} arrived; expected {listed(sent)}",
     )
 
 
@@ -288,7 +288,7 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
 
     def stays(level: str, proves: str) -> None:
         wait, left = in_memory(target, queue)
-        detail = f"{level}: {left} of {wait} messages are in memory, should be nearly all"
+        detail = f"{level}: {left} of {wait} messages are in memory; expected nearly all"
         target.record_finding(proves, left >= wait * 9 // 10, detail)
 
     try:
@@ -307,7 +307,7 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
         target.record_finding(
             PAGED_BEFORE_BLOCKING,
             gone,
-            f"{memory}: {left} of {wait} messages are in memory, should be few",
+            f"{memory}: {left} of {wait} messages are in memory; expected few",
         )
         publisher.publish(b"passes", queue)
         publisher.settle()

@@ -134,7 +134,8 @@ def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> N
     target.record_finding(
         MEMORY_ASSUMED,
         held is (above > 0),
-        f"mark {watermark} of unknown memory, {above} bytes above: held back is {held}",
+        f"watermark {watermark} of an unknown memory, {above} bytes above it: the publisher was"
+        f" {'' if held else 'not '}held back",
     )
 
 

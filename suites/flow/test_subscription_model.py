@@ -326,7 +326,7 @@ class Run:
             self.target.require(EACH_ONCE, not over, f"after {after}: {instead}")
         numbers = [number for arrived in arrivals for number in arrived]
         for number in self.model.strangers(numbers):
-            detail = f"after {after}: {number} arrived, which is acknowledged or held"
+            detail = f"after {after}: {number} arrived, although it is acknowledged or held"
             self.target.require(self.settled_by.get(number, EACH_ONCE), False, detail)
         for place, arrived in enumerate(arrivals):
             self.model.arrive(place, arrived)
@@ -354,7 +354,7 @@ class Run:
         self.target.wait_until(lambda: heir.messages_seen >= len(left), PATIENCE)
         self.target.advance(STOPPED)
         got = [number_of(message) for message in heir.take_messages()]
-        detail = f"in the end {listed(got)} arrived, should be {listed(left)}"
+        detail = f"at the end, {listed(got)} arrived; expected {listed(left)}"
         self.target.record_finding(GONE, set(got) <= set(left), detail)
         for number in left:
             kept = self.spared_by.get(number, EACH_ONCE)

@@ -213,7 +213,7 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
         small_addresses.number_of(body) for body in bodies(collect(target, reader, len(due)))
     ]
     stops(reader)
-    detail = f"after {plan.end} {listed(sorted(numbers))} arrived, should be {listed(sorted(due))}"
+    detail = f"after {plan.end} {listed(sorted(numbers))} arrived; expected {listed(sorted(due))}"
     target.record_finding(BLOCKS, sorted(numbers) == sorted(due), detail)
     if full and committed:
         producer.expect(confirmed, proves=UNBLOCKS)

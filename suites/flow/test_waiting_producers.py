@@ -212,18 +212,19 @@ def test_all_who_wait_go_on_when_there_is_room(
     target.record_finding(
         UNBLOCKS,
         here,
-        f"{len(with_room)} of {len(places)} addresses have room, and {len(due)} wait there; who"
-        f" did not go on: {', '.join(late) or 'nobody'}",
+        f"{len(with_room)} of {len(places)} addresses have room, and {len(due)} producers wait"
+        f" there; of these, {', '.join(late) or 'none'} did not continue",
     )
     target.advance(QUIET)
     early = [waiter.way for waiter in waiters if not waiter.at.emptied and waiter.went_on()]
     target.record_finding(
         BLOCKS,
         not early,
-        f"where it is full still, went on: {', '.join(early) or 'nobody'}",
+        f"while their address was still full, {', '.join(early) or 'no producers'} continued",
     )
     lost = [waiter.way for waiter in waiters if waiter.gone and waiter.went_on()]
-    target.record_finding(NO_CREDIT, not lost, f"granted credit after it left: {lost or 'nobody'}")
+    words = f"producers that left and were granted credit afterwards: {', '.join(lost) or 'none'}"
+    target.record_finding(NO_CREDIT, not lost, words)
 
 
 def _note(target: Bench, waiters: list[Waiter], with_room: list[Held]) -> None:

@@ -217,7 +217,7 @@ def test_the_policy_counts_however_a_message_comes(
         else:
             fine = (told != "accepted") is refuses
             what = "refused" if refuses else "accepted"
-            detail = f"full, {kind}: a message {name} was {told}, should be {what}"
+            detail = f"address full ({kind}): a message {name} was {told}; expected {what}"
             target.record_finding(tuple(judged), fine, detail)
         if kind == PAGE:
             kept.append(number)
@@ -227,7 +227,8 @@ def test_the_policy_counts_however_a_message_comes(
     if kind == DROP and 0 < len(received) < count:
         kept = kept[: len(received)]
     names = ", ".join(name for name, _ in senders)
-    detail = f"full, {kind}, then {names}: {listed(received)} arrived, should be {listed(kept)}"
+    detail = f"address full ({kind}), then sends {names}: {listed(received)} arrived; expected"
+    detail += f" {listed(kept)}"
     as_sent = sorted(received) == kept and not any(
         # What nobody confirmed may be overtaken by what another connection sent after it.
         later < earlier and later not in unconfirmed

@@ -41,7 +41,7 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
     target.record_finding(
         WIRE_FORMAT_FIRST,
         set(kinds.values()) <= {"boolean"},
-        f"its options of the encoding are {kinds}",
+        f"its encoding options are {kinds}",
     )
     identity = target.target.identity
     peer.connect(identity.login, identity.passcode, proves=COMMAND_SIZE)

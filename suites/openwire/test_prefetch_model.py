@@ -372,7 +372,7 @@ class Run:
                 consumer.out.append(dispatched)
                 numbers.append(number_of(dispatched))
         for number in self.model.strangers(numbers):
-            detail = f"after {after}: {number} arrived, which is acknowledged or out"
+            detail = f"after {after}: {number} arrived, although it is acknowledged or out"
             self.target.require(self.settled_by.get(number, LIMIT), False, detail)
         self.model.take(numbers)
         for peer in self.peers:
@@ -397,7 +397,7 @@ class Run:
         self.target.wait_until(lambda: here() >= len(left), PATIENCE)
         self.target.advance(STOPPED)
         got = sorted(map(number_of, heir.dispatched(consumer_id)))
-        detail = f"in the end {listed(got)} arrived, should be {listed(left)}"
+        detail = f"at the end, {listed(got)} arrived; expected {listed(left)}"
         for number in set(got) - set(left):
             self.target.record_finding(self.settled_by.get(number, LIMIT), False, detail)
         for number in left:

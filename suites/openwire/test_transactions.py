@@ -84,7 +84,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
     peer.close_socket(CloseHow.RESET)
     heir = target.openwire()
     rest = numbers(take(target, heir, len(left), heir.open_consumer(place)))
-    detail = f"{units}, then a loss: {listed(rest)} arrived, should be {listed(left)}"
+    detail = f"{units}, then a loss: {listed(rest)} arrived; expected {listed(left)}"
     target.record_finding(COUNTS, sorted(rest) == left, detail)
 
 

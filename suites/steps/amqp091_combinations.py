@@ -140,7 +140,7 @@ class Play:
         deliveries: list[Method] = arrive(self.peer, should, channel=CONSUMER)
         self.arrived += [delivery.body for delivery in deliveries]
         detail = (
-            f"{len(deliveries)} messages arrived without an acknowledgement, should be {should}"
+            f"{len(deliveries)} messages arrived without an acknowledgement; expected {should}"
             f" ({self.peer.instead()}); with {self.words}"
         )
         if not self.no_ack:

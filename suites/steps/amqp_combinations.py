@@ -177,7 +177,7 @@ class Play:
         deliveries = collect(self.target, self.peer, link, should)
         self.arrived += map(_number_of, deliveries)
         detail = (
-            f"{len(deliveries)} deliveries arrived for a credit of {credit}, should be {should}"
+            f"{len(deliveries)} deliveries arrived for a credit of {credit}; expected {should}"
             f" ({self.peer.instead()}); with {self.words}"
         )
         if self.sentences.credit is not None:
@@ -210,7 +210,7 @@ class Play:
         self.peer.flow(link, link_credit=10)
         self.peer.settle()
         self.arrived += map(_number_of, collect(self.target, self.peer, link, 0))
-        detail = f"{listed(self.arrived)} arrived, should be {listed(self.due)}; with {self.words}"
+        detail = f"{listed(self.arrived)} arrived; expected {listed(self.due)}; with {self.words}"
         once = sorted(self.arrived) == self.due
         self.target.record_finding(self.sentences.arrives, once, detail)
 
@@ -221,7 +221,7 @@ class Play:
         due = [number for number in range(MESSAGES) if copies or number not in self.due]
         heir = self.peer.receiver(self.node, credit=100)
         left = [*map(_number_of, collect(self.target, self.peer, heir, len(due)))]
-        detail = f"left in the queue: {listed(left)}, should be {listed(due)}; with {self.words}"
+        detail = f"left in the queue: {listed(left)}; expected {listed(due)}; with {self.words}"
         self.target.record_finding(self.sentences.arrives, set(due) <= set(left), detail)
         if self.sentences.gone is not None:
             self.target.record_finding(self.sentences.gone, left == due, detail)

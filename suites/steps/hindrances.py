@@ -184,7 +184,7 @@ def hindered(target: Bench, by: Sequence[str], to: Destination) -> Iterator[None
         if len(by) > 1:
             target.reached(TWO)
         for name in by:
-            target.record_note(f"from here on there is {name}")
+            target.record_note(f"from here on, {name} hinders the broker")
             stack.enter_context(HINDRANCES[name].context(target, to))
             target.reached(_hinders(name))
         yield

@@ -178,9 +178,9 @@ class Producer:
             else f"{what} was not answered; {self.instead()}"
         )
         if proves is None:
-            self.target.control(received == expected, f"{detail}, should be {expected}")
+            self.target.control(received == expected, f"{detail}; expected {expected}")
         else:
-            self.target.require(proves, received == expected, f"{detail}, should be {expected}")
+            self.target.require(proves, received == expected, f"{detail}; expected {expected}")
 
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from brokerproof.harness.protocols.conversation import Conversation
-from brokerproof.suites.api import PATIENCE, Bench, Duration, Requirements, ms
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Requirements, listed, ms
 from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 from brokerproof.suites.api.amqp10 import AmqpPeer
 from brokerproof.suites.api.core import CorePeer, delivery
@@ -55,7 +55,7 @@ def _not_reading(
     places = [place for place, peer in enumerate(peers) if peer in reading]
     target.wait_until(lambda: all(arrived(place) >= SOME for place in places), PATIENCE)
     counts = [arrived(place) for place in places]
-    detail = f"of {SOME} messages each, the consumers that read again got {counts}"
+    detail = f"of {SOME} messages each, the consumers got {listed(counts)} once they read again"
     target.require(proves, min(counts, default=SOME) >= SOME, detail)
 
 

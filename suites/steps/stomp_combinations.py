@@ -299,8 +299,8 @@ class Play:
                 else "it"
             )
             detail = (
-                f"{whose} got {len(subscription.arrived)} of {len(subscription.due)} messages,"
-                f" {len(subscription.held)} are not acknowledged, and {listed(missing)} do not"
+                f"{whose} got {len(subscription.arrived)} of {len(subscription.due)} messages;"
+                f" {len(subscription.held)} are unacknowledged, and {listed(missing)} did not"
                 f" arrive ({self.peer.instead()}); with {self.words}"
             )
             self.target.record_finding(self._stall_sentence(subscription), False, detail)
@@ -344,7 +344,7 @@ class Play:
         self._take()
         got, due = self.first.arrived, self.first.due
         surplus = set(got) - set(due)
-        detail = f"{listed(got)} arrived, should be {listed(due)}; with {self.words}"
+        detail = f"{listed(got)} arrived; expected {listed(due)}; with {self.words}"
         record = self.target.record_finding
         once = len(got) == len(set(got))
         record(self.sentences.arrives, once and set(got) >= set(due), detail)
@@ -364,5 +364,5 @@ class Play:
         version = self.row.get(VERSION) or "1.2"
         bodies = left_in(self.target, self.first.to, version, len(due))
         left = [int(body.partition(b" ")[0]) for body in bodies]
-        detail = f"left in the queue: {listed(left)}, should be {listed(due)}; with {self.words}"
+        detail = f"left in the queue: {listed(left)}; expected {listed(due)}; with {self.words}"
         self.target.record_finding(self.sentences.arrives, left == due, detail)

@@ -96,7 +96,7 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
                 KEPT_WITHOUT_ACK[version],
                 second.body in left,
                 f"an ACK with {words}, then the connection ended: the next consumer got"
-                f" {listed(left)}, should be m1",
+                f" {listed(left)}; expected m1",
             )
 
 
@@ -117,7 +117,7 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
             "STOMP11-READING-HEADER-01",
             left == [b"held"],
             "an ACK without its subscription, then the connection ended: the next consumer got"
-            f" {listed(left)}, should be 'held'",
+            f" {listed(left)}; expected 'held'",
             expectation=expected_remainder([b"held"]),
         )
 
@@ -212,7 +212,7 @@ def test_an_ack_behind_unsubscribe_is_refused_or_settles(
     if others or unsettled_comes_back(target, version, "client-individual", leaves=True):
         target.record_finding(INDIVIDUAL_ACK[version], others, words)
     else:
-        reason = "nothing that a lost consumer held is redelivered, acknowledged or not"
+        reason = "the broker redelivers nothing that a lost consumer held, acknowledged or not"
         target.record_not_applicable(INDIVIDUAL_ACK[version], reason)
 
 
@@ -333,7 +333,7 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
     if covered_one or unsettled_comes_back(target, version, "client-individual"):
         target.record_finding(INDIVIDUAL_ACK[version], covered_one, words)
     else:
-        reason = "nothing that a lost consumer held is redelivered, acknowledged or not"
+        reason = "the broker redelivers nothing that a lost consumer held, acknowledged or not"
         target.record_not_applicable(INDIVIDUAL_ACK[version], reason)
     target.record_finding(UNSETTLED_IS_KEPT[version], set(rest) <= set(left), words)
 

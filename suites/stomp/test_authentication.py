@@ -163,5 +163,5 @@ def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) 
     target.record_finding(
         BLANKS_ARE_KEPT[version],
         not judged[" "],
-        f"a blank before the passcode: admitted is {judged[' ']}",
+        f"a passcode with a leading blank was {'accepted' if judged[' '] else 'refused'}",
     )

@@ -87,7 +87,7 @@ def test_content_length_counts_octets_whatever_they_are(
     write_in_pieces(target, producer, data, where)
     target.wait_until(lambda: bool(consumer.messages_seen or producer.ended), PATIENCE)
     if producer.ended is not None and _is_too_large(target, version, len(body)):
-        target.record_not_applicable(target.cited, f"no body of {len(body)} bytes is accepted")
+        target.record_not_applicable(target.cited, f"it refuses a body of {len(body)} bytes")
         return
     message = consumer.message(proves=COUNTED_BODY[version])
     target.record_finding(

@@ -115,7 +115,7 @@ def test_blanks_at_the_ends_of_headers_stay(
     target.record_finding(
         BLANKS_ARE_KEPT[version],
         message.get(name) == value,
-        f"{name!r}: {value!r} is in MESSAGE {_like(message.headers, 'x-blank')}",
+        f"the header {name!r}: {value!r} arrived as {_like(message.headers, 'x-blank')}",
     )
 
 

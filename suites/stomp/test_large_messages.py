@@ -144,7 +144,7 @@ def test_every_subscriber_gets_a_large_body_whole(
         messages = receive(target, consumer, 1)
         received = [(message.body, message.get("color")) for message in messages]
         words = (
-            difference(body, received[0][0]) + f", color is {received[0][1]}"
+            difference(body, received[0][0]) + f"; color is {received[0][1]}"
             if received
             else "nothing arrived"
         )

@@ -88,7 +88,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
                 KEPT_WITHOUT_ACK[version],
                 left == [b"held"],
                 f"a NACK with {words}, then the connection ended: the next consumer got"
-                f" {listed(left)}, should be 'held'",
+                f" {listed(left)}; expected 'held'",
                 expectation=expected_remainder([b"held"]),
             )
 
@@ -118,6 +118,6 @@ def test_in_mode_client_individual_a_nack_covers_one_message(
     target.record_finding(
         INDIVIDUAL_NACK[version],
         covered_one,
-        f"number {which} of {count} was refused and number {first} acknowledged, the next consumer"
+        f"number {which} of {count} was refused and number {first} acknowledged; the next consumer"
         f" got {listed(left)}",
     )

@@ -198,7 +198,8 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
     peer.request("BEGIN", last, proves=ONLY_PROCESSED[version])
     target.advance(QUIET)
     surplus = [received.brief() for received in peer.inbox if received.command == "RECEIPT"]
-    target.record_finding(ONLY_PROCESSED[version], not surplus, f"unasked for: {surplus!r}")
+    words = f"RECEIPTs that nobody requested: {', '.join(surplus) or 'none'}"
+    target.record_finding(ONLY_PROCESSED[version], not surplus, words)
 
 
 @case(ONLY_PROCESSED)

@@ -272,7 +272,7 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
     target.record_finding(
         SELECTOR,
         received == ["fits"],
-        f"a body of {size} bytes was selected by {listed(received)}, should be by 'fits'",
+        f"a body of {size} bytes was selected by {listed(received)}; expected by 'fits'",
     )
 
 
@@ -387,7 +387,7 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
     target.record_finding(
         SELECTOR,
         received == [b"<order><item price='3'/></order>"],
-        f"{listed(received)} arrived of three bodies",
+        f"of three bodies, {listed(received)} arrived",
     )
 
 
@@ -472,7 +472,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     received = receive(target, first, count)
     target.control(
         bodies(received) == reds,
-        f"the first consumer got {listed(bodies(received))}, should get {listed(reds)}",
+        f"the first consumer got {listed(bodies(received))}; expected {listed(reds)}",
     )
     for message in received[held:]:
         first.ack(message, receipt=True)

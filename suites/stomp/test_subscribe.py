@@ -93,7 +93,7 @@ def refused_or_served(
     message = peer.watch_for(frame("MESSAGE", body=b"served"))
     if message is None and failed:
         target.record_finding(
-            failed, False, f"a confirmed SUBSCRIBE serves no subscriber: {fields}"
+            failed, False, f"a SUBSCRIBE with {fields} was confirmed and nothing was delivered"
         )
 
 

@@ -210,7 +210,7 @@ def test_transactions_side_by_side_keep_apart(
     target.record_finding(
         requirements,
         sorted(received) == sorted([*visible, b"end"]),
-        f"the consumer got {listed(received)}, should get {listed([*visible, b'end'])}",
+        f"the consumer got {listed(received)}; expected {listed([*visible, b'end'])}",
         expectation=expected_arrivals(consumer, received, [*visible, b"end"], "in any order"),
     )
 

@@ -101,7 +101,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         target.record_finding(
             NO_ERROR[version],
             error is None,
-            f"an UNSUBSCRIBE in good order got {error.brief() if error else 'no ERROR'}",
+            f"a valid UNSUBSCRIBE got {error.brief() if error else 'no ERROR'}",
         )
         if late or error is not None:
             return

@@ -162,9 +162,8 @@ def test_an_acceptor_may_send_text(target: Bench) -> None:
         peer.publish(to, "größer als 1".encode())
         peer.message(body="größer als 1".encode())
         kinds = {kind for kind, _ in messages(socket.frames)}
-        target.record_finding(
-            KIND, kinds == {op}, f"messages of type {sorted(kinds)}, configured is {op}"
-        )
+        words = f"messages had the type {', '.join(map(str, sorted(kinds)))}; {op} is configured"
+        target.record_finding(KIND, kinds == {op}, words)
 
 
 @case(TEXT_IS_UTF_8, needs={"websocket", "websocket-text"})

@@ -225,7 +225,7 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
     target.record_finding(
         UNASKED_PONG,
         not answer,
-        f"to unasked Pongs the server sent {answer or 'nothing'}",
+        f"unsolicited Pongs were answered with {answer or 'nothing'}",
     )
 
 

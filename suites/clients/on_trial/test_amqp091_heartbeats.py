@@ -134,4 +134,5 @@ def test_a_client_leaves_a_silent_server(target: Bench, interval: int, after: st
         TWO_INTERVALS, "silence borne", ended.at - since, (2 * silence, None), since
     )
     said = [method.name for method in trial.server.methods[seen:]]
-    target.record_finding(NO_HANDSHAKE, not said, f"before it left it sent {said}")
+    words = f"before disconnecting, the client sent {', '.join(said) or 'nothing'}"
+    target.record_finding(NO_HANDSHAKE, not said, words)

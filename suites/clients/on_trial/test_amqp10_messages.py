@@ -251,7 +251,7 @@ def test_one_delivery_is_settled(target: Bench, outcome: str) -> None:
     )
     more = trial.server.watch_for(frame("disposition"), within=seconds(1))
     repeated = more is None or (more["first"], more.get("last", more["first"])) == covered
-    target.record_finding(ONE, repeated, f"there followed {more and more.brief()}")
+    target.record_finding(ONE, repeated, f"{more.brief() if more else 'nothing'} followed")
     judge_trace(target, trial.server, amqp_deliveries.settlement)
 
 

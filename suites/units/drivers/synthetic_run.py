@@ -171,7 +171,7 @@ def two_connections() -> list[ev.Event]:
             at_ns=ms(63),
             requirement="ARTEMIS-STOMP-window-2",
             seen="VIOLATED",
-            detail="30 messages, should be 1",
+            detail="30 messages; expected 1",
         ),
         ev.ConnectionAbandoned(at_ns=ms(64), conn=1, how=CloseHow.EOF),
     ]
@@ -231,7 +231,7 @@ def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.E
         return Result(case, target, ids, own, said, judged, **more)
 
     found = [finding(TTL, "closed after 9000 ms"), held(BEAT)]
-    detail = "closed after 9000 ms, should be between 2000 and 4000 ms"
+    detail = "closed after 9000 ms; expected between 2000 and 4000 ms"
     case = "stomp.liveness.a_silent_connection_is_closed[1.2]"
     closed = result(case, Verdict.FAIL, detail, *found, measurements=measured(late))
     doc = (
@@ -257,7 +257,7 @@ def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.E
     doc = "For any heart-beat header the connection lives as long as the arithmetic says."
     yield arithmetic, doc, examples
 
-    case, detail = "flow.window.zero_gives_one_message_per_ack", "30 messages, should be 1"
+    case, detail = "flow.window.zero_gives_one_message_per_ack", "30 messages; expected 1"
     found = [finding("ARTEMIS-STOMP-window-2", detail), held(UNKNOWN)]
     doc = "A window of zero gives one message per ACK."
     yield result(case, Verdict.FAIL, detail, *found), doc, two_connections()

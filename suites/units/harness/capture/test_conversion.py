@@ -229,7 +229,7 @@ def test_amqp_is_read_on_behind_a_loss() -> None:
         ({"again": True}, {"a delivery has the tag 1 again"}),
         (
             {"silent": True},
-            {"longest silence: 10812 ms, should be at most 1000 ms"},
+            {"longest silence: 10812 ms; expected at most 1000 ms"},
         ),
     ],
 )

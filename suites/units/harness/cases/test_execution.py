@@ -116,7 +116,7 @@ def test_a_release_is_judged_by_its_own_manual(reference: Target) -> None:
         )
         assert [finding.verdict.value for finding in outcome.findings] == expected
         other = outcome.findings[expected.index("NOTE")]
-        assert other.detail.startswith(f"the manual of {manual} does not say so; releases ")
+        assert other.detail.startswith(f"the manual of {manual} does not state this; those of ")
 
 
 def test_a_case_that_does_nothing_is_inconclusive(reference: Target) -> None:

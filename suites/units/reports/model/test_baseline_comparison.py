@@ -50,7 +50,7 @@ def comparison(
     [
         ([], "last good, Artemis 2.40.0 of 2026-11-20 08:15"),
         (["started"], "last good, Artemis 2.40.0, at a time that was not recorded"),
-        (["targets"], "last good of 2026-11-20 08:15, its version was not recorded"),
+        (["targets"], "last good of 2026-11-20 08:15, whose version was not recorded"),
         (["started", "targets"], "last good, whose date and version were not recorded"),
     ],
 )
