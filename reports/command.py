@@ -2,7 +2,7 @@
 
 ``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--tables] [--json] [--quiet]``.
 Exit: 0 the report was written, whatever it says; 3 there is no usable Java or Spark; 4 a path that
-holds no readable run, or an ``--out`` that cannot be written; 5 our own error.
+holds no readable run, or an ``--out`` that cannot be written; 5 internal error.
 """
 
 from __future__ import annotations

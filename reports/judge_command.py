@@ -4,7 +4,7 @@
 folder of segments, a segment, a URI of such a folder that Spark can read; or captured packets: a
 file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 nothing is violated · 1 a violation · 2
 nothing worse than inconclusive · 3 no usable Java or Spark · 4 a path that is not a readable trace,
-or an unknown profile · 5 our own error.
+or an unknown profile · 5 internal error.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def command(
 
 
 def read(results: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """The last result of each client, broker and scenario; a line cut short is none."""
+    """The last result of each client, broker and scenario; an incomplete line does not count."""
     lines = results.read_text("utf-8").splitlines() if results.exists() else []
     told = [json.loads(line) for line in lines if line.endswith("}")]
     return {(one["client"], one["broker"], one["scenario"]): one for one in told}

@@ -1,7 +1,7 @@
 """``brokerproof proxy``: records and judges both sides, a running application and its broker.
 
 Exit: 0 nothing is violated · 1 a violation · 2 nothing worse than inconclusive · 3 the address
-cannot be listened on, or no usable Java or Spark · 4 usage · 5 our own error.
+cannot be listened on, or no usable Java or Spark · 4 usage error · 5 internal error.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 received (``harness/oracles/*_aftermath.py``).
 
 In virtual time it lasts for the longest interval agreed on any connection and beyond the broker's
-own checks; the heartbeats promised by clients are sent meanwhile. In real time it lasts
+own checks; clients still send the heartbeats that they promised. In real time it lasts
 :data:`REAL`, during which the processor is free for other cases."""
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ KEPT = 8
 
 
 class NoIndex(Exception):
-    """The suites could not be collected: one sentence."""
+    """The suites could not be collected. The message is one sentence."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class ClientTrial(Generic[S]):
         world.wait_until(lambda: bool(self.servers), world.now() + PATIENCE)
 
     def message(self) -> ClientEvent:
-        """The client's report of its next message; a control that it arrives."""
+        """The client's report of its next message, whose arrival is a control."""
         return self.driver.expect(event_named("message"))
 
     @property

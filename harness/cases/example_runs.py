@@ -228,8 +228,9 @@ def draw(
     fixed: bool = True,
     more: int = 0,
 ) -> None:
-    """Let Hypothesis call ``example`` with arguments, ``more`` times than the effort has, until it
-    raises :class:`ViolationFound`, and shrink that. ``fixed`` also runs the fixed examples."""
+    """Let Hypothesis call ``example`` with drawn arguments, and shrink those that raise
+    :class:`ViolationFound`. ``more`` adds examples to those of the effort; ``fixed`` also runs the
+    fixed ones."""
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
@@ -252,8 +253,8 @@ def draw(
 
 
 def plans_in_real_time(run: Run, call: Call, seed: int, *, fixed: bool) -> list[dict[str, Any]]:
-    """Draw the examples to play. Real time has few, and the first that is drawn is the simplest of
-    all and shows least: it is left out if there are others enough."""
+    """Draw the examples to run. In real time they are few, so the first one drawn, which is the
+    simplest and shows least, is omitted if there are enough others."""
     plans: list[dict[str, Any]] = []
     draw(run, call, lambda **plan: plans.append(plan), seed, shrink=False, fixed=fixed, more=1)
     first = len(fixed_examples(run, call)) if fixed else 0

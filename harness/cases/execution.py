@@ -71,7 +71,7 @@ MORE_DRAWS = 4
 
 def execute(run: Run, call: Call) -> Result:
     """Run ``call``, record its trace and return its result. Raises the exceptions of
-    :func:`execute_unrecorded` raises."""
+    :func:`execute_unrecorded`."""
     result, events = execute_unrecorded(run, call)
     if events:
         run.recorder.write(call.id, events)
@@ -80,7 +80,8 @@ def execute(run: Run, call: Call) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempts:
-    """Earlier attempts that left a case undecided: a control failed, or a finding is uncertain."""
+    """Earlier attempts that left a case undecided because a control failed or a finding is
+    uncertain."""
 
     lateness: tuple[Duration, ...] = ()
     """The host's worst lateness during each of them."""
@@ -105,7 +106,7 @@ def attempt(
     so far. The next attempt need not follow at once: a host that is late now may still be.
 
     Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` if the broker no longer serves;
-    nothing else that a broker does raises."""
+    nothing else that a broker does raises an exception."""
     began = time.perf_counter()
     rows = binding(run, call)
     if detail := _refusal(run, call, rows):
@@ -159,7 +160,7 @@ def try_once(run: Run, call: Call) -> ExampleRecord:
 def died_of(
     run: Run, call: Call, record: ExampleRecord, frames: Sequence[Action], how: str
 ) -> tuple[Result, list[Event]]:
-    """Return the result and the trace of a case after whose ``frames`` the broker died. The gravest
+    """Return the result and the trace of a case that killed the broker with ``frames``. The gravest
     requirement not known to hold counts as violated. The others were not judged, because a dead
     broker looks the same to any client."""
 

@@ -9,8 +9,8 @@ of them around each example. A thread's first example runs garbage collection tw
 draw in sixteen threads; our seeds are explicit, so one generator serves them all. Measured: 2,526
 examples of 497 properties in 16 threads took 4.6 s of processor time before, and take 2.5 s now.
 
-To describe a lambda it iterates over the loaded modules, and fails ("dictionary changed size during
-iteration") if another thread imports one meanwhile. So it gets a copy."""
+To describe a lambda, Hypothesis iterates over the loaded modules, and fails ("dictionary changed
+size during iteration") if another thread imports one at that moment. So it gets a copy."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class PairTrial:
             self._act("send", body=self._sent[-1].decode())
 
     def do_receive(self, count: int, pause_ms: int = 0) -> None:
-        """Wait for so many more messages; with a pause acknowledge each after it."""
+        """Wait for ``count`` more messages."""
         self._missing += count
 
         def arrived() -> bool:
@@ -275,7 +275,7 @@ class PairTrial:
             raise _End(f"{came}{self._why()}")
 
     def do_serve(self, count: int, pause_ms: int) -> None:
-        """Acknowledge so many messages, each after a pause."""
+        """Receive and acknowledge ``count`` messages, each after a pause."""
         for number in range(1, count + 1):
             self.do_receive(1)
             self.world.wait_until(lambda: False, self.world.now() + ms(pause_ms))

@@ -1,4 +1,4 @@
-"""Selects cases by id or words of it, by requirement and by area, with exclusions."""
+"""Selects cases by id or by words in it, by requirement and by area, with exclusions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
 
 class BadSelection(Exception):
-    """The words are not a valid expression: one sentence."""
+    """The words are not a valid expression. The message is one sentence."""
 
 
 class Selectable(Protocol):

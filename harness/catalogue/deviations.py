@@ -11,12 +11,12 @@ A case is never adapted to a broker's deviation. The deviation is listed in
     example = "' a' came back as 'a', without its blanks"         # such a finding
     reason = "The decoder of CONNECT trims values."
     link = "https://…"                      # a line of the tested release's source, or a ticket
-    sometimes = true                        # a race: not seeing it in a run is no news
-    control = true                          # of a case, without a requirement: what fails is a control, or a flood reaches a limit, so the case cannot be put to the broker
-    harm = true                             # the broker may not survive the case: there it is run last, alone, and the next case on a broker started anew
+    sometimes = true                        # a race: it need not show in a run
+    control = true                          # names a case and no requirement: a control fails, or a flood reaches a limit, so the case cannot judge the broker
+    harm = true                             # the broker may not survive the case, which therefore runs last and alone; the next case gets a new broker
 
-A finding that no entry expects is new, and an entry that no longer shows fails the run unless it
-says ``sometimes``."""  # noqa: E501
+A finding that no entry expects is new, and an entry that no longer occurs fails the run unless it
+has ``sometimes``."""  # noqa: E501
 
 from __future__ import annotations
 

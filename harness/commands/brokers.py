@@ -1,5 +1,4 @@
-"""``brokerproof brokers``: real brokers to point suites at, installed, started, stopped and
-listed."""
+"""``brokerproof brokers``: installs, starts, stops and lists real brokers to judge."""
 
 from __future__ import annotations
 

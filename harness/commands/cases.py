@@ -106,8 +106,8 @@ def _lines(case: IndexedCase, width: int) -> Iterator[str]:
 
 
 def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
-    """Return the cases of ``suites`` (none: all) that ``selection`` has. Raises ``Usage`` for one
-    that is misspelled or selects nothing."""
+    """Return the cases of ``suites`` (none: all) that match ``selection``. Raises ``Usage`` if it
+    is misspelled or matches nothing."""
     try:
         every = case_index.load().cases
         asked = set(suites_named(suites))
@@ -135,7 +135,7 @@ def suites_named(names: Iterable[str]) -> dict[str, Path]:
 
 
 def totals(chosen: Iterable[IndexedCase]) -> str:
-    """Return one line: how many cases, and how many of each area; a case may be of several."""
+    """Return one line with the number of cases in all and per area (a case may have several)."""
     listed = list(chosen)
     counts = Counter(area for case in listed for area in case.areas)
     return f"{len(listed)} cases: " + ", ".join(

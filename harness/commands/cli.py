@@ -1,5 +1,5 @@
-"""The ``brokerproof`` command. Its parts that belong to other rooms are found as entry points,
-never imported."""
+"""The ``brokerproof`` command. Commands of other folders are found as entry points, never
+imported."""
 
 from __future__ import annotations
 

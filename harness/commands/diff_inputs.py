@@ -1,5 +1,5 @@
-"""The two sides of a comparison: run folders as ``brokerproof diff`` sees them, and what keeps them
-from being alike."""
+"""The two sides of a comparison: run folders as ``brokerproof diff`` sees them, and why they may
+not be comparable."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Side:
 
     @property
     def partial(self) -> bool:
-        """True if the run was cut off, so that a case may be missing here only."""
+        """True if the run was cut off, so that a case may be missing only here."""
         return self.torn or not isinstance(self.header.get("footer"), dict)
 
     def _name(self, target: str) -> str:
@@ -74,7 +74,7 @@ class Side:
 
     def only(self, target: str | None) -> Side:
         """Return the input reduced to one target, if one is named. Raises ``LookupError`` with a
-        sentence when it is not there."""
+        sentence if it is not there."""
         if target is None:
             return self
         if target not in self.targets:
@@ -84,7 +84,7 @@ class Side:
         return replace(self, chosen=(target,))
 
     def compared_as(self, renamed: Mapping[str, str]) -> Side:
-        """Return the input with targets under other names: those of other releases of them."""
+        """Return the input with targets renamed to other releases of the same brokers."""
         chosen = tuple(renamed.get(name, name) for name in self.chosen)
         return replace(self, chosen=chosen, renamed=renamed)
 
@@ -118,8 +118,8 @@ def open_side(letter: str, folder: Path) -> Side:
 
 
 def releases(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
-    """Map targets of ``before`` to those of ``now`` that are other releases of them: their names
-    are alike up to ``@``."""
+    """Map targets of ``before`` to targets of ``now`` that are other releases of the same broker:
+    their names agree up to ``@``."""
     renamed = {}
     for name in before:
         others = [target for target in now if family(target) == family(name)]

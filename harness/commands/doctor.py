@@ -24,7 +24,7 @@ _JAVA = "Java for Spark and Artemis"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: ``needed`` things that are missing fail the doctor, the others only
+    """One thing that is checked. If a ``needed`` thing is missing, the doctor fails; others only
     limit what can be done."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Compares inferred parameters with those of an earlier time."""
+"""Compares inferred parameters with those inferred earlier."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def read(path: Path) -> list[Row]:
 
 def between(before: Sequence[Row], now: Sequence[Row]) -> Iterator[str]:
     """Yield one sentence for each parameter whose values then and now exclude each other, or that
-    is no longer measured. A wider or narrower interval is no drift, and neither is a new
-    parameter."""
+    is no longer measured. Neither a wider or narrower interval nor a new parameter is a drift."""
     measured = {row["parameter"]: row for row in now}
     for former in before:
         if not _known(former):

@@ -24,7 +24,7 @@ class Ours(click.ClickException):
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C or SIGTERM: what was asked for was not finished; the message says how it goes on."""
+    """Ctrl-C or SIGTERM interrupted the command; the message says how to continue."""
 
     exit_code = 130
 

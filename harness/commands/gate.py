@@ -49,11 +49,11 @@ class Gated:
 
     @property
     def exit_code(self) -> int:
-        """1 if a case got worse, 2 if that cannot be said, else 0."""
+        """1 if a case got worse, 2 if that is undecided, else 0."""
         return difference.exit_code(self.differences, partial=self.baseline.partial)
 
     def counts(self) -> dict[str, int]:
-        """Return how many cases went which way."""
+        """Return how many cases changed in each way."""
         courses = Counter(change.course for change in self.differences)
         return {course.value.lower(): courses[course] for course in Course}
 
@@ -99,9 +99,9 @@ def open_baseline(folder: Path | None, fail_on: str | None) -> Side | None:
 def compare_with(baseline: Side, folder: Path) -> Gated:
     """Compare the run in ``folder`` with ``baseline``, case by case.
 
-    Only cases that this run was asked for count: a selection is not a loss. Another release of a
-    target, ``artemis@2.44.0`` beside ``artemis``, is the same target. A violation that was listed
-    as known meanwhile, or is listed for one of the releases only, is no change of the broker.
+    Only cases that this run selected count: omitted cases are not a loss. Another release of a
+    target (``artemis@2.44.0`` and ``artemis``) is the same target. A violation that has been listed
+    as known since, or is listed for only one of the releases, is not a change of the broker.
     """
     run = open_side("B", folder)
     renamed = _renamed(baseline.targets, run.targets)

@@ -1,5 +1,4 @@
-"""``brokerproof infer``: a broker's effective parameters, measured, beside what its documents
-say."""
+"""``brokerproof infer``: measures a broker's parameters and compares them with its documents."""
 
 from __future__ import annotations
 
@@ -159,8 +158,8 @@ def estimates(
     seed: int,
     prefixes: Sequence[str] = (),
 ) -> list[Estimate]:
-    """Every estimate of these kinds that the target has the protocol for. A kind whose probes fail
-    says so, and the others go on."""
+    """Every estimate of these kinds for which the target has the protocol. If the probes of one
+    kind fail, its estimate says so, and the others go on."""
     virtual = target.clock is Clock.VIRTUAL
     longest = seconds(patience or (_VIRTUAL_PATIENCE_S if virtual else _REAL_PATIENCE_S))
     rounds = _VIRTUAL_ROUNDS if virtual else _REAL_ROUNDS

@@ -1,4 +1,4 @@
-"""``brokerproof init-suite``: a package with conformance cases of one's own, ready to install."""
+"""``brokerproof init-suite``: writes an installable package for your own conformance cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``brokerproof init-target``: a target file for a broker of one's own, detected or asked for."""
+"""``brokerproof init-target``: writes a target file for your own broker."""
 
 from __future__ import annotations
 

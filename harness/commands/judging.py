@@ -1,7 +1,7 @@
-"""Judges targets one after the other, as ``brokerproof run`` is asked.
+"""Judges the targets of ``brokerproof run`` one after the other.
 
-Each target is judged by a pytest process of its own, so that one that crashes takes nothing with it
-and the next starts clean. This process watches ``results.ndjson`` grow and shows it.
+Each target is judged in its own pytest process, so that a crash affects no other target. This
+process watches ``results.ndjson`` grow and shows it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _FAILED = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE})
 
 @dataclass(frozen=True)
 class Asked:
-    """The selection of a run. It is kept in the header, so that a run that was cut off can be
-    resumed with the same."""
+    """The selection of a run. It is kept in the header, so that an interrupted run can be resumed
+    with it."""
 
     targets: tuple[str, ...]
     suites: tuple[str, ...]
@@ -71,7 +71,7 @@ class Asked:
         return bool(self.targets or self.suites or self.selection)
 
     def recorded(self) -> Asked:
-        """Return it as the header has it: without the passcodes of URLs."""
+        """Return the selection without the passcodes of URLs, as the header stores it."""
         return dataclasses.replace(self, targets=tuple(map(without_passcode, self.targets)))
 
 
@@ -507,8 +507,7 @@ def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM ends this command as Ctrl-C does: its children with it, and what they recorded is
-    kept."""
+    """SIGTERM ends this command and its children, as Ctrl-C does; what they recorded is kept."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,8 +1,8 @@
 """``brokerproof load``: many connections, producers and consumers against one target, recorded.
 
-It judges nothing: ``brokerproof judge RUN`` does, ``brokerproof soak`` does so meanwhile. Exit: 0
-everything that was sent was confirmed and received · 2 not everything was, or the broker ended a
-connection · 3 target unreachable or set-up failed · 4 usage · 5 our own error.
+It judges nothing; use ``brokerproof judge RUN`` afterwards, or ``brokerproof soak`` instead. Exit:
+0 everything that was sent was confirmed and received · 2 not everything was, or the broker ended a
+connection · 3 target unreachable or set-up failed · 4 usage error · 5 internal error.
 """
 
 from __future__ import annotations

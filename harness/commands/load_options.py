@@ -142,7 +142,7 @@ def wishes(options: dict[str, Any]) -> LoadOptions:
 
 
 def socket_target(text: str) -> SocketTarget:
-    """Return the target, which has to be in real time. Raises :class:`errors.Usage`."""
+    """Return the target, which must run in real time. Raises :class:`errors.Usage`."""
     try:
         target = target_file.load(text)
     except target_file.BadTarget as problem:

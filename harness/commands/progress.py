@@ -1,4 +1,4 @@
-"""Shows a run as it goes: a bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BAD = frozenset({Verdict.FAIL, Verdict.ERROR})
 
 
 class Ended(enum.Enum):
-    """Reasons for which a target is no longer followed."""
+    """Reasons to stop following a target."""
 
     BY_ITSELF = enum.auto()
     LATE = enum.auto()
@@ -55,7 +55,7 @@ def follow(
     title: str,
     stop_at_first: bool,
 ) -> Ended:
-    """Follow ``process`` by the results it writes until it ends, or there is a reason to end it."""
+    """Follow the results that ``process`` writes until it ends, or there is a reason to end it."""
     began = time.monotonic()
     done = bad = total = 0
     tail = records.Tail(folder)
@@ -103,7 +103,7 @@ def follow(
 
 
 def time_left(done: int, total: int, elapsed_s: float) -> str:
-    """Return the time that is left at the rate so far, in words; empty while it cannot be said."""
+    """Return the estimated time left, in words; empty while it cannot be estimated."""
     if not total or done < total * _ESTIMATE_AFTER or done >= total:
         return ""
     left = elapsed_s / done * (total - done)

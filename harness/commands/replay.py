@@ -1,4 +1,4 @@
-"""``brokerproof replay``: a kept counterexample once more, against any target."""
+"""``brokerproof replay``: runs a saved counterexample again, on any target."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The process that writes the report of a run.
 
 It is started before the run has ended, because a JVM and Spark take longer to start than a small
-report takes to write, and need nothing of the run to do so. The process waits for a line on its
-standard input before it reads the run folder, and ends without a report when there is none.
+report takes to write, and need nothing from the run to start. The process waits for a line on its
+standard input before it reads the run folder, and ends without a report if none arrives.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def command(folder: Path, *, quiet: bool) -> list[str] | None:
 
 
 class ReportProcess:
-    """A process that reports when it is asked to, and is ended with the block that has it."""
+    """A process that writes the report on request, as a context manager that ends it."""
 
     def __init__(self, command: list[str] | None) -> None:
         self._command = command

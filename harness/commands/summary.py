@@ -55,8 +55,8 @@ def show(
     passing: Sequence[str],
     gated: Gated | None,
 ) -> None:
-    """Print the summary. ``targets`` has what each target was asked for as; ``passing`` a sentence
-    for each known deviation that did not show."""
+    """Print the summary. ``targets`` has the argument that named each target; ``passing`` has a
+    sentence for each known deviation that did not show."""
     latest = [last.result for last in records.last_of_each(results)]
     catalogue = requirements.load()
     titles = {
@@ -99,8 +99,8 @@ def _print(console: Console, lines: Iterable[Text]) -> None:
 def described(
     cause: Cause, catalogue: Catalogue, titles: Mapping[str, str], width: int
 ) -> Iterator[Text]:
-    """Yield a cause: its requirement, what a breach means, what was observed, and the cases that
-    saw it by their ``titles``."""
+    """Yield a cause: its requirement, what a breach means, what was observed, and the ``titles`` of
+    the cases that saw it."""
     head = Text(cause.verdict.value, style=_STYLES[cause.verdict])
     requirement = None
     if cause.finding is None or cause.is_unmet:
@@ -197,7 +197,7 @@ def compared(gated: Gated, width: int) -> Iterator[Text]:
 def next_steps(
     folder: Path, results: Sequence[Result], targets: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield commands that go on from here; none if every case passed."""
+    """Yield commands to continue with; none if every case passed."""
     failed = [cause for cause in causes.group(results, Verdict.FAIL) if cause.finding is not None]
     retry = f"  brokerproof run --last-failed {shlex.quote(str(folder))}"
     if not failed:

@@ -1,5 +1,4 @@
-"""``brokerproof targets`` and ``capabilities``: the targets that have a name, and what targets can
-do."""
+"""``brokerproof targets`` and ``capabilities``: the built-in targets, and what targets can do."""
 
 from __future__ import annotations
 

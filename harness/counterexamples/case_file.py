@@ -1,5 +1,5 @@
 """``*.case.jsonl``: a header that says what failed and how to run it again, then the conversation,
-one step a line."""
+one step per line."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Frames:
 
 
 class Diverged(Exception):
-    """The conversation took another course before the decisive point: one sentence."""
+    """The conversation took another course before the decisive point. The message says how."""
 
 
 class Settled(NamedTuple):

@@ -52,7 +52,7 @@ class Answer:
 
 
 class Changed(Exception):
-    """The case cannot be run as it was then: one sentence."""
+    """The case cannot be run as it was then. The message says why in one sentence."""
 
 
 def import_home(name: str) -> None:

@@ -24,7 +24,7 @@ _OURS = "brokerproof."
 
 
 class Inexpressible(Exception):
-    """A conversation cannot be written in this form: one sentence for the case file."""
+    """A conversation cannot be written in this form. The message is stored in the case file."""
 
 
 def raw(header: Mapping[str, Any], talk: Composed) -> str:

@@ -43,7 +43,7 @@ _NUMBERS = (
 
 
 class LoadFailed(Exception):
-    """The load could not begin, or a driver was lost: one sentence."""
+    """The load could not begin, or a driver was lost. The message is one sentence."""
 
 
 class Drivers(Protocol):

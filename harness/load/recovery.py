@@ -25,7 +25,7 @@ _FILE = re.compile(r"\d{8}")
 
 
 class NotRecovered(Exception):
-    """A wire log cannot be converted now: one sentence."""
+    """A wire log cannot be converted now. The message is one sentence."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Session:
     """One load. ``folder`` is the existing run folder; ``record``: record the traffic.
 
     ``backlog``: bytes that may wait in a driver's wire log until the load is over; 0 if segments
-    are read meanwhile, which then cover at most ``segment_s`` seconds."""
+    are read during the load; they then cover at most ``segment_s`` seconds."""
 
     def __init__(
         self,

@@ -3,7 +3,8 @@
 Recording must neither delay a driver nor cost it much: for each read and write it keeps the time,
 connection, direction and the raw beginnings of the frames. A few hundred frames at a time are
 written to files. These are the recording until the scribe
-(:mod:`brokerproof.harness.load.trace_writer`) converts them to segments, afterwards or meanwhile.
+(:mod:`brokerproof.harness.load.trace_writer`) converts them to segments, during the load or after
+it.
 
 A block consists of a head (:data:`BLOCK`), four numbers per stretch (:data:`STRETCH`), the frames'
 sizes on the wire, their stored lengths, and the stored bytes. A block of protocol :data:`EVENT`

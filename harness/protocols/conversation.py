@@ -293,7 +293,7 @@ class Conversation(Generic[F]):
         )
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
-        """End the connection from our side without a frame: in order, or by RESET."""
+        """End the connection from our side without a frame: cleanly, or with a RESET."""
         self.judge.record(ConnectionAbandoned(at_ns=self.world.now(), conn=self.conn, how=how))
         if how is CloseHow.RESET:
             self.channel.cut()

@@ -1,7 +1,7 @@
 """Primitive values as Java's data streams write them: the common ground of CORE and OpenWire.
 
-Numbers are big-endian and signed. A *nullable* value (``KIND?``) is a byte that shows if there is
-one, then the value. Each protocol adds its own kinds of text.
+Numbers are big-endian and signed. A *nullable* value (``KIND?``) is a byte that shows if there is a
+value, then the value. Each protocol adds its own kinds of text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NUMBERS = {"byte": ">b", "short": ">h", "int": ">i", "long": ">q", "float": ">f
 
 
 class Malformed(Exception):
-    """Bytes that are not a value of the expected type; one sentence."""
+    """Bytes that are not a value of the expected type."""
 
 
 def modified_utf8(text: str) -> bytes:

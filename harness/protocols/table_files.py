@@ -1,4 +1,4 @@
-"""Messages of a protocol as TOML tables: by name the numbers and fields, as words."""
+"""Messages of a protocol as TOML tables: the numbers and fields of each, by its name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def tables(module: str) -> Mapping[str, Mapping[str, list[str]]]:
-    """Return the tables of the TOML file beside ``module``. ``{NAME}`` in an entry stands for that
-    text of the table ``shared``."""
+    """Return the tables of the TOML file next to ``module``. ``{NAME}`` in an entry stands for that
+    text in the table ``shared``."""
     data = tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))
     shared: dict[str, str] = {}
     for name, text in data.pop("shared", {}).items():

@@ -74,8 +74,8 @@ def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Cou
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One case on one target (``across``: on two), in A and in B; None: missing. ``strict``: it is
-    UNDECIDED, and not LATE, if a late host left it open."""
+    """One case on one target (``across``: on two), in A and in B; None: missing. ``strict``: a case
+    that a late host left open is UNDECIDED, not LATE."""
 
     case: str
     target: str
@@ -122,7 +122,7 @@ class Difference:
 
     @property
     def course(self) -> Course:
-        """The direction; a race that a list names is no change, although it shows on one side."""
+        """The direction; a listed race is not a change, even if it shows on one side only."""
         if self.lost_service:
             return Course.WORSE
         sides = [side.result for side in (self.a, self.b) if side is not None]

@@ -72,8 +72,9 @@ def with_verdict(
 
 
 def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Return ``judged``, with requirements never reached as SKIP if a known deviation or a
-    recommendation that is not kept may have ended the case early: the case has its verdict."""
+    """Return ``judged``; requirements never reached become SKIP if a known deviation, or a
+    recommendation that is not kept, may have ended the case early, because the case has its
+    verdict."""
     violated = {finding.verdict for finding in judged if finding.seen is Seen.VIOLATED}
     ended = next((words for verdict, words in _ENDS.items() if verdict in violated), None)
     return tuple(

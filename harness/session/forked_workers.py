@@ -86,9 +86,9 @@ class Workers:
             self._fork()
 
     def result(self, call: Call) -> Result:
-        """Wait for the outcome of ``call``, dispatching meanwhile. Raises ``KeyError`` for an
-        unknown call, and :class:`brokerproof.harness.worlds.bounds.RunStopped` once a worker finds
-        that the run cannot continue."""
+        """Wait for the outcome of ``call``, and dispatch others until then. Raises ``KeyError`` for
+        an unknown call, and :class:`brokerproof.harness.worlds.bounds.RunStopped` once a worker
+        finds that the run cannot continue."""
         number = self._numbers[call.id]
         while number not in self._results:
             self._deal()

@@ -1,7 +1,7 @@
-"""The cache folder: downloads, unpacked brokers and what is known of running ones. Always outside a
+"""The cache folder: downloads, unpacked brokers and records of running ones. Always outside a
 repository.
 
-Several runs may use it at once. Whatever appears under its final name is whole: it is made under
+Several runs may use it at once. Whatever has its final name is complete: it is created under
 another name, under a lock, and renamed.
 """
 
@@ -55,7 +55,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def once(path: Path, make: Callable[[Path], Path]) -> Path:
-    """``path``, made if it is missing.
+    """``path``, created if it is missing.
 
     ``make(folder)`` gets an empty folder and returns the content of ``path``. If ``make`` raises,
     nothing is left behind.

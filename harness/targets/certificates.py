@@ -1,9 +1,8 @@
 """Throw-away certificates for a broker that we start: an authority, the broker's certificate, and
 those of clients.
 
-They are made anew at each start and name nothing but this machine, and the host of a broker in a
-container. The authorities' own keys are
-never written down.
+They are created at each start and name only this machine and, for a broker in a container, its
+host. The authorities' own keys are never stored.
 """
 
 from __future__ import annotations

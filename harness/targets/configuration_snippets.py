@@ -1,5 +1,5 @@
-"""The parts of a broker's configuration that cases need besides its defaults, to paste into one's
-own: taken from the files with which brokerproof starts its own brokers."""
+"""The parts of a broker's configuration that cases need besides its defaults, to paste into your
+own; taken from the files with which brokerproof starts its own brokers."""
 
 from __future__ import annotations
 

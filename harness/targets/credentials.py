@@ -2,7 +2,7 @@
 
 ``passcode_env = "NAME"`` names a variable, ``passcode_file = "FILE"`` a file that holds nothing
 else, and ``${NAME}`` stands for a variable in ``login``, ``passcode`` and the endpoints. URLs take
-the same names as options. Such a passcode is in no command line and in no file of a run.
+the same names as options. Such a passcode appears in no command line and in no file of a run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 class NoCredentials(OneSentence):
-    """A passcode or a variable is not where it should be: the key, and what would be right."""
+    """A passcode or a variable is missing. The message has the key and what would be right."""
 
 
 def filled_in(text: str) -> str:
@@ -35,7 +35,7 @@ def filled_in(text: str) -> str:
 def passcode(values: Mapping[str, Any], folder: Path) -> str | None:
     """Return the passcode that ``values`` have or name; relative paths begin in ``folder``.
 
-    Raises :class:`NoCredentials`, also where there is more than one.
+    Raises :class:`NoCredentials`, also if there is more than one.
     """
     given = [key for key in ("passcode", *SOURCES) if values.get(key) is not None]
     if len(given) > 1:

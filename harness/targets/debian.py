@@ -1,9 +1,9 @@
-"""Debian systems of our own in the cache folder, for brokers that this machine's system does not
-offer in that release.
+"""Debian systems of our own in the cache folder, for releases of brokers that this machine's system
+does not offer.
 
-A root is made once by ``debootstrap`` and gets one package. What runs in it runs in mount and root
-folder of its own (``unshare``, ``chroot``), but with this machine's network and processes: its
-ports are this machine's, and its process can be ended like any other. All of it needs root.
+``debootstrap`` creates a root once and installs one package in it. Programs in it have their own
+mounts and root folder (``unshare``, ``chroot``), but this machine's network and processes: their
+ports are this machine's, and they can be ended like any other process. All this needs root.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def entering(root: Path, folder: Path) -> list[str | Path]:
     """Return the words to put before a command that runs in ``root``, where it sees ``folder`` as
     :data:`FOLDER`.
 
-    The command takes the place of what this starts: its process id is the one that was given to it.
+    The command replaces the started program and keeps its process id.
     """
     return ["unshare", "--mount", "sh", "-c", _MOUNTS, root, folder]
 
 
 def can_enter(what: str) -> None:
-    """Raise :class:`SetUpFailed`, which says what needs it, when this process cannot enter a
+    """Raise :class:`SetUpFailed`, which names ``what`` needs it, if this process cannot enter a
     root."""
     if os.geteuid() != 0:
         raise SetUpFailed(

@@ -33,12 +33,12 @@ _OPTIONS = ("ca", "certificate", "insecure")
 
 
 class BadEndpoint(ValueError):
-    """An unusable endpoint: what is wrong, and what would be right."""
+    """An unusable endpoint. The message says what is wrong and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``tls`` is None where bytes go in the clear; ``options`` are those of the URL that are not
+    """``tls`` is None if bytes are not encrypted; ``options`` are the URL's options that are not
     about TLS."""
 
     scheme: str
@@ -53,7 +53,7 @@ class Endpoint:
 
     @property
     def protocol(self) -> str:
-        """The protocol as capabilities name it."""
+        """The protocol's name among the capabilities."""
         return SCHEMES[self.scheme][0]
 
     @property
@@ -63,7 +63,7 @@ class Endpoint:
 
 
 def scheme_of(name: str) -> str:
-    """Return the scheme of the endpoint called ``name`` when it is given as ``HOST:PORT``."""
+    """Return the scheme of the endpoint called ``name`` if it is given as ``HOST:PORT``."""
     return next((scheme for word, scheme in BY_NAME.items() if name.startswith(word)), "stomp")
 
 
@@ -73,9 +73,9 @@ def read(
     """Return the endpoint that ``text`` names; relative paths begin in ``folder``. ``scheme`` is
     that of ``HOST:PORT``. Raises :class:`BadEndpoint`.
 
-    With TLS there are the options ``ca`` (a file with the authorities that are trusted; default:
-    those of this machine), ``certificate`` (a file with the certificate and key that we show), and
-    ``insecure=true``, by which any certificate is trusted.
+    The options for TLS are ``ca`` (a file with the trusted authorities; default: those of this
+    machine), ``certificate`` (a file with our certificate and key), and ``insecure=true``, which
+    trusts any certificate.
     """
     try:
         url = urlsplit(text if "://" in text else f"{scheme}://{text}")

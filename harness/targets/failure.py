@@ -1,4 +1,4 @@
-"""The one way in which setting up a target fails."""
+"""The exception of every failure to set up a target."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from brokerproof.harness.model.input_file import OneSentence
 
 
 class SetUpFailed(OneSentence):
-    """A target could not be found, downloaded, configured or started: one sentence with what is
+    """A target could not be found, downloaded, configured or started. The message says what is
     wrong, where, and what would be right. The command ends with exit code 3."""

@@ -1,7 +1,6 @@
-"""Addresses that are soon full, as they were configured on a broker: their names and limits.
-
-A case names a kind of address, and makes fresh ones whose names begin with its prefix. The defaults
-are those of ``fixtures/brokers``, which ``brokerproof init-target --show-broker-config`` prints.
+"""Addresses with small limits, as configured on a broker: their names and limits. A case names a
+kind of address, and uses fresh ones whose names begin with its prefix. The defaults are those of
+``fixtures/brokers``, which ``brokerproof init-target --show-broker-config`` prints.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ CAPABILITIES: Mapping[str, frozenset[str]] = {
 
 
 class BadAddresses(OneSentence):
-    """An unusable entry about addresses in a target file: the key, and what would be right."""
+    """An unusable entry about addresses in a target file. The message has the key and what would be
+    right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class FullAddresses:
     """The limits that the target file states; others may be asked for."""
 
     def prefix(self, kind: str) -> str | None:
-        """Return how names of that kind begin, such as ``block`` or ``limited.fail``; None where
-        the target has none."""
+        """Return how names of that kind begin, such as ``block`` or ``limited.fail``; None if the
+        target has none."""
         first, dot, rest = kind.partition(".")
         prefix = self.prefixes.get(first)
         return None if prefix is None else f"{prefix}{rest}{dot}"
@@ -68,7 +68,7 @@ class FullAddresses:
         )
 
     def settings(self) -> list[dict[str, str | int]]:
-        """The limits of each kind, as a run keeps them beside those of a configuration file."""
+        """The limits of each kind, as a run records them next to those of a configuration file."""
         return [
             {
                 "match": f"{prefix}#",

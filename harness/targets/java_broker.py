@@ -1,5 +1,5 @@
-"""A broker that runs on Java: ports chosen, files laid out, started, and waited for until every
-port accepts."""
+"""Runs a broker on Java: chooses ports, lays out files, starts it, and waits until every port
+accepts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,10 @@ not run often enough to repay it."""
 
 
 class JavaBroker(ManagedBroker):
-    """One broker of ``version`` (None: the family's default), from its configuration file to its
-    end. A context manager that starts and stops it.
-
-    ``folder`` becomes the broker's: it keeps the configuration that was used and the logs, and is
-    emptied of what an earlier run left. With ``ports="free"`` every port of the file is replaced by
-    a free one, with ``"file"`` it stays. ``free`` leaves the broker running when the harness ends.
+    """One broker of ``version`` (None: the family's default), as a context manager that starts and
+    stops it. ``folder`` becomes the broker's: it is emptied at the start, and keeps the
+    configuration used and the logs. With ``ports="free"`` every port of the file is replaced by a
+    free one; with ``"file"`` it stays. ``free`` leaves the broker running when the harness ends.
     """
 
     name: ClassVar[str]
@@ -114,7 +112,7 @@ class JavaBroker(ManagedBroker):
     @property
     @abstractmethod
     def log(self) -> Path:
-        """The broker's own log. What the JVM prints is in ``console.log`` beside it."""
+        """The broker's own log. What the JVM prints is in ``console.log`` next to it."""
 
     @abstractmethod
     def _wanted(self) -> dict[str, int]:
@@ -145,7 +143,7 @@ class JavaBroker(ManagedBroker):
         return self.log.with_name("console.log")
 
     def why(self) -> str:
-        """Return the reason of a failure in the logs, in one line; empty when they give none."""
+        """Return the reason for a failure from the logs, in one line; empty if they give none."""
         for pattern in self.reasons:
             for path in (self.log, self._console):
                 if path.is_file() and (

@@ -17,7 +17,7 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 @dataclass(frozen=True)
 class JavaReleases:
-    """Releases of the broker ``name``, of which ``family`` and ``prefix`` name the folders."""
+    """Releases of the broker ``name``; ``family`` and ``prefix`` name their folders."""
 
     name: str
     family: str
@@ -34,7 +34,7 @@ class JavaReleases:
 
     @property
     def default_version(self) -> str:
-        """The release that is used when none is named."""
+        """The release that is used if none is named."""
         return str(self.table["default"])
 
     def java_minimum(self, version: str) -> int:

@@ -16,12 +16,12 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class NoJava(Exception):
-    """No Java is new enough. The sentence says what was looked at and what would be right."""
+    """No Java is new enough. The message says what was tried and what would be right."""
 
 
 def version_of(java: Path) -> int | None:
-    """The feature version (8, 17, 25 …) of a ``java`` executable; None when it does not run or does
-    not say."""
+    """The feature version (8, 17, 25 …) of a ``java`` executable; None if it does not run or does
+    not report one."""
     try:
         completed = subprocess.run([java, "-version"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -33,8 +33,8 @@ def version_of(java: Path) -> int | None:
 def find_java(minimum: int, environment: Mapping[str, str] | None = None) -> Path:
     """The first ``java`` executable of at least feature version ``minimum``.
 
-    ``environment`` stands for ``os.environ``, from which ``JAVA_HOME`` and ``PATH`` are taken.
-    Raises :class:`NoJava`.
+    ``environment`` replaces ``os.environ``, from which ``JAVA_HOME`` and ``PATH`` are taken. Raises
+    :class:`NoJava`.
     """
     looked = []
     for where, java in _candidates(os.environ if environment is None else environment):

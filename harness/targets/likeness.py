@@ -1,10 +1,9 @@
-"""``like = "artemis"``: a target file or URL that inherits what is known of a shipped target's
+"""``like = "artemis"``: a target file or URL that inherits what is known about a shipped target's
 family.
 
-Inherited are the profile, parameters, known deviations, capabilities with the reasons for
-those that are absent, limits, the
-manual's release and the type of queues; not the login and not how the broker is started. What a
-file says itself comes first.
+Inherited are the profile, parameters, known deviations, capabilities with the reasons for those
+that are absent, limits, the manual's release and the type of queues; not the login and not how the
+broker is started. What a file states itself takes precedence.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class BadLikeness(OneSentence):
 
 
 def inherited(values: Mapping[str, Any], shipped: Mapping[str, Path]) -> dict[str, Any]:
-    """Return ``values`` with what the target that ``like`` names has besides.
+    """Return ``values``, completed from the target that ``like`` names.
 
     A broker that is running already (kind "address") and names a family's profile is like that
     family's shipped target: it has the same deviations, and the same cases would harm it. Raises

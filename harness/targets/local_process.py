@@ -47,8 +47,8 @@ class NativeProcess:
         self.pid: int | None = None
 
     def start(self) -> int:
-        """Start it and return its process id. Raises :class:`SetUpFailed` when it cannot be run
-        at all."""
+        """Start it and return its process id. Raises :class:`SetUpFailed` if it cannot be run at
+        all."""
         guard = [sys.executable, "-I", str(Path(__file__).with_name("process_guard.py"))]
         guard += [
             "free" if self._free else "held",
@@ -113,10 +113,8 @@ class NativeProcess:
     def wait_until_ready(
         self, ready: Callable[[], bool], *, within_s: float, reason: Callable[[], str]
     ) -> None:
-        """Wait until ``ready()``. Ends it and raise :class:`SetUpFailed` when it ends first or
-        takes too long.
-
-        ``reason()`` says why, from its logs; empty when they tell nothing.
+        """Wait until ``ready()``. If the process ends first or takes too long, stop it and raise
+        :class:`SetUpFailed`. ``reason()`` says why, from its logs; empty if they do not say.
         """
         name = Path(self._command[0]).name
         for _ in range(max(1, round(within_s / POLL_S))):
@@ -146,8 +144,8 @@ def wait_for_end(pid: int, within_s: float) -> bool:
 
 
 def end(pid: int, grace_s: float) -> None:
-    """End a process of this user: SIGTERM, and SIGKILL after ``grace_s`` seconds. Does nothing
-    when it is gone."""
+    """End a process of this user: SIGTERM, and SIGKILL after ``grace_s`` seconds. Does nothing if
+    it is gone."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.kill(pid, number)
@@ -173,8 +171,8 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """``count`` different ports on which nothing listens now. Another program may take one before
     they are used.
 
-    They lie below the range from which the system takes the ports of outgoing connections, so no
-    client of ours can be in the way. Raises :class:`SetUpFailed` when so many cannot be found.
+    They are below the range that the system uses for outgoing connections, so that no client of
+    ours can take them. Raises :class:`SetUpFailed` if it finds too few.
     """
     ports: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
@@ -194,7 +192,7 @@ def listens(host: str, port: int) -> bool:
 
 
 def taken(ports: Iterable[int], host: str = "127.0.0.1") -> list[int]:
-    """Those of ``ports`` that cannot be listened on, because something else does or the system
+    """Those of ``ports`` on which we cannot listen, because another program does or the system
     forbids it."""
     in_use = []
     for port in ports:

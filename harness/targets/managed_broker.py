@@ -1,4 +1,4 @@
-"""A broker that we started ourselves: what is known of it while it runs, and how it ends."""
+"""A broker that we started ourselves: the facts about it while it runs, and how it ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ManagedBroker:
         return self._process is None or self._process.ended(within_s)
 
     def signal(self, number: int) -> None:
-        """Send a signal to all of the broker's processes. Does nothing when it is not running."""
+        """Send a signal to all of the broker's processes. Does nothing if it is not running."""
         if self._process is not None:
             self._process.signal(number)
 
@@ -73,8 +73,8 @@ class ManagedBroker:
         return ready
 
     def stop(self) -> None:
-        """End the broker, and wait until it is gone. The folder stays. Does nothing when it is
-        not running."""
+        """End the broker, and wait until it is gone. The folder stays. Does nothing if it is not
+        running."""
         if self._process is not None:
             self._process.stop()
             self._process = None

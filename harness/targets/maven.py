@@ -1,9 +1,7 @@
-"""Downloads by Maven coordinates: with ``mvn`` when there is one, else over HTTPS from a repository
-the user named.
-
-No repository is named here. ``mvn`` knows its own; without it ``$BROKERPROOF_MAVEN_REPOSITORY`` or
-the mirror in ``~/.m2/settings.xml`` says where to ask, by the standard layout of Maven
-repositories.
+"""Downloads by Maven coordinates: with ``mvn`` if there is one, else over HTTPS from a repository
+that the user named. No repository is named here. ``mvn`` knows its own; without it,
+``$BROKERPROOF_MAVEN_REPOSITORY`` or the mirror in ``~/.m2/settings.xml`` names one with the
+standard layout.
 """
 
 from __future__ import annotations
@@ -65,11 +63,9 @@ class Coordinates:
 def download(
     candidates: Sequence[Coordinates], folder: Path, environment: Mapping[str, str] | None = None
 ) -> Path:
-    """The file of the first of ``candidates`` that a repository has, in ``folder``; not asked for
-    again once there.
-
-    All candidates have one file name. Checksums are verified where the repository has them. Raises
-    :class:`SetUpFailed` when none can be had, with what each attempt said.
+    """The file of the first of ``candidates`` that a repository has, downloaded into ``folder``
+    once. All candidates have one file name. Checksums are verified if the repository has them.
+    Raises :class:`SetUpFailed`, with the result of each attempt, if none can be downloaded.
     """
     environment = os.environ if environment is None else environment
 
@@ -104,11 +100,9 @@ def project(artifacts: Iterable[str]) -> str:
 def collect(
     pom: str, what: str, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Path:
-    """The jars that the project described by ``pom`` runs with, in ``folder``; not asked for again
-    once there.
-
-    ``what`` names them for people. Needs ``mvn``: only it works out which release of what goes
-    together. Raises :class:`SetUpFailed`.
+    """The jars that the project described by ``pom`` needs at run time, downloaded into ``folder``
+    once. ``what`` names them in messages. Needs ``mvn``, which alone can resolve the releases.
+    Raises :class:`SetUpFailed`.
     """
     environment = os.environ if environment is None else environment
 

@@ -1,4 +1,4 @@
-"""Packages of npm, fetched into the cache by the ``npm`` of this machine. None is installed
+"""Fetches packages of npm into the cache, with the ``npm`` of this machine. Nothing is installed
 anywhere else."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ WITHIN_S = 120
 
 
 def call(arguments: list[str], folder: Path, what: str) -> None:
-    """``npm ARGUMENTS`` in ``folder``. Raises :class:`SetUpFailed`, which says that ``what`` cannot
-    be had."""
+    """``npm ARGUMENTS`` in ``folder``. Raises :class:`SetUpFailed`, which says that ``what`` is
+    unavailable."""
     npm = shutil.which("npm")
     if npm is None:
         raise SetUpFailed(f"{what} needs npm on the PATH; install npm")

@@ -1,8 +1,8 @@
 """The effective parameters of acceptors, worked out from a broker's own configuration file.
 
 The harness reads the file independently of the reference broker's reader: what a case expects must
-not come from the code under test. Only what the suites do arithmetic with is looked at; whether the
-file is right in every other respect is the broker's affair.
+not come from the code under test. It reads only what the suites calculate with; the broker itself
+judges the rest of the file.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
 
 
 def of_named_acceptors(path: Path) -> dict[str, dict[str, Value]]:
-    """Return what a broker's file states of each acceptor itself, and of no other: neither defaults
-    nor what holds for all of the broker."""
+    """Return what a broker's file states about each acceptor itself: neither defaults nor settings
+    of the whole broker."""
     if path.suffix != ".xml":
         return {}
     wide = {*_BROKER_ELEMENTS.values(), *config.BROKER_WIDE}
@@ -140,7 +140,7 @@ def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Val
     """Parameters by acceptor name: ``defaults`` (the profile's), then broker-wide elements, then
     the acceptor's URL.
 
-    Raises :class:`SetUpFailed` for a file that cannot be read or a value that is no number.
+    Raises :class:`SetUpFailed` for a file that cannot be read or a value that is not a number.
     """
     root = _root(path)
     broker = {
@@ -170,8 +170,8 @@ def of_address(path: Path, name: str) -> dict[str, Value]:
 
 def address_settings(path: Path) -> list[dict[str, Value]]:
     """Return a broker.xml's limits of addresses, under the names of a profile and with the pattern
-    as ``match``; empty for other files. A value that is not a plain number is left out, since
-    nobody calculates with these."""
+    as ``match``; empty for other files. A value that is not a plain number is omitted, since nobody
+    calculates with these."""
     if path.suffix != ".xml" or _is_activemq(path):
         return []
     return [address for address in _of_addresses(path, _plain) if len(address) > 1]
@@ -256,8 +256,8 @@ def has_tls(parameters: Parameters) -> bool:
 
 
 def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Parameters]:
-    """The acceptors that speak ``protocol`` in the clear; one whose parameters name no
-    ``protocols`` speaks any."""
+    """The acceptors that speak ``protocol`` without TLS; one whose parameters name no ``protocols``
+    speaks any."""
     return {
         name: parameters
         for name, parameters in acceptors.items()
@@ -270,7 +270,7 @@ def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Pa
 def overridden(
     acceptors: dict[str, dict[str, Value]], overrides: Overrides | None
 ) -> dict[str, dict[str, Value]]:
-    """``acceptors`` with what a case wants otherwise, on every acceptor."""
+    """``acceptors``, with the values that a case overrides on every acceptor."""
     if not overrides:
         return acceptors
     changes = {

@@ -1,5 +1,5 @@
-"""A broker started as a process of its own that prints one JSON line when it is ready, as
-``brokerproof broker`` does."""
+"""A broker in a separate process that prints one JSON line when it is ready, as ``brokerproof
+broker`` does."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ class ProcessTarget(SocketTarget):
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """End the process and remove its folders. Another thread may do so at the same time: the
-        one that waits for its ready line, which ends then."""
+        """End the process and remove its folders. Another thread may still be waiting for its ready
+        line; that wait then ends."""
         super().stop()
         self._end()
         folders, self._folders = self._folders, None

@@ -8,8 +8,8 @@ its output appended to the file CONSOLE, and prints one line: ``pid N``, or ``er
   killed, the kernel kills COMMAND.
 * ``free``: exits at once; COMMAND goes on.
 
-A process of its own, because the kernel's parent-death signal is sent when the *thread* that
-started a process ends, and the harness starts brokers from threads.
+The guard is a separate process, because the kernel's parent-death signal is sent when the *thread*
+that started a process ends, and the harness starts brokers from threads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _end(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def main() -> int:
-    """Return the exit code of COMMAND, 128 + the signal's number when it was killed."""
+    """Return the exit code of COMMAND, or 128 + the signal's number if it was killed."""
     mode, grace_s, console, *command = sys.argv[1:]
     held = mode == "held"
     with Path(console).open("ab") as out:

@@ -29,8 +29,8 @@ from brokerproof.harness.worlds.world import World
 
 
 class SocketTarget:
-    """Base of targets in real time. ``config`` is the file whose acceptor parameters hold, or None
-    when unknown."""
+    """Base of targets in real time. ``config`` is the file whose acceptor parameters apply, or None
+    if unknown."""
 
     clock = Clock.REAL
     is_local = False
@@ -82,11 +82,10 @@ class SocketTarget:
         return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Do nothing: most brokers make places when they are used."""
+        """Do nothing: most brokers create places when they are used."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Raise :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows
-        how."""
+        """Raise :class:`SetUpFailed`: only some subclasses can do that from outside."""
         raise SetUpFailed(
             f"target {self.identity.name}: cannot raise an alarm for {resource} on this broker"
         )
@@ -112,14 +111,14 @@ class SocketTarget:
         )
 
     def shipped_configuration(self) -> str:
-        """Raise :class:`SetUpFailed`: only some releases ship one that can be looked at."""
+        """Raise :class:`SetUpFailed`: only some releases ship one that can be read."""
         raise SetUpFailed(
             f"target {self.identity.name}: the configuration shipped with its release is unknown"
         )
 
     def trust(self, folder: Path) -> None:
-        """Speak TLS with the acceptors whose configuration has it, by the certificates that were
-        made in ``folder``."""
+        """Use TLS for the acceptors whose configuration has it, with the certificates created in
+        ``folder``."""
         tls = Tls(folder / certificates.AUTHORITY, certificates=folder)
         self.tls = {
             name: tls for name, acceptor in self._known.items() if parameters.has_tls(acceptor)
@@ -127,8 +126,7 @@ class SocketTarget:
 
     def watch_the_host(self, broker: int | None = None) -> None:
         """Start the canary; once the broker is up, so that its start does not count. A target that
-        is started again after its end gets another one. ``broker`` is its process, where it is one
-        of this host."""
+        is started again gets another one. ``broker`` is its process if that is on this host."""
         self._watched = broker
         self._watched_since = None if broker is None else started_at(broker)
         self._measure(self.identity.limits)
@@ -142,12 +140,10 @@ class SocketTarget:
         self.bounds = RunBounds(limits, self.host_clock)
 
     def continue_in_fork(self, limits: Limits) -> None:
-        """Make this copy of a started target usable in a process that was forked since, within
-        ``limits`` of its own.
-
-        Threads are not copied by a fork, and a connection cannot be shared: the canary and the
-        bounds are new, and a subclass with connections of its own opens others. The broker is still
-        stopped by the process that started it.
+        """Make this copy of a started target usable in a process that was forked since, with
+        separate ``limits``. A fork does not copy threads, and a connection cannot be shared: the
+        canary and the bounds are new, and a subclass with connections opens new ones. The process
+        that started the broker still stops it.
         """
         self.is_forked = True
         self._measure(limits)
@@ -158,21 +154,21 @@ class SocketTarget:
         return self.identity.started_here or self._watched is not None
 
     def process_end(self) -> str:
-        """The end of the broker's process, where it is a child of this one; empty while it runs."""
+        """How the broker's process ended, if it is a child of this one; empty while it runs."""
         return ""
 
     def has_ended(self) -> bool:
-        """True if the broker's process is one of this host, and has ended."""
+        """True if the broker's process was on this host and has ended."""
         pid = self._watched
         return pid is not None and started_at(pid) != self._watched_since
 
     def watch_again(self) -> None:
-        """Watch the process that serves now, after the one that was watched has ended."""
+        """Watch the process that serves now, after the earlier one has ended."""
 
     def kill(self) -> None:
-        """Kill the broker's process, where it is one of this host that the harness started. A
-        broker that a case has harmed may need all the time that it is given to end in order. The
-        caller stops the target afterwards."""
+        """Kill the broker's process if the harness started it on this host. A broker that a case
+        has harmed might use all its time for a clean shutdown. The caller stops the target
+        afterwards."""
         pid = self._watched
         if pid is None or not self.identity.started_here or self._watched_since is None:
             return

@@ -114,7 +114,7 @@ NAMES = tuple(_KINDS)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A release that is installed, and how it runs (None: it does not)."""
+    """An installed release, and the running broker of it (None: it is not running)."""
 
     name: str
     version: str
@@ -123,7 +123,7 @@ class Listed:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Download and unpack a release unless that was done; return its folder. Raises
+    """Download and unpack a release unless that is already done; return its folder. Raises
     :class:`SetUpFailed`."""
     return _known(name).install(version)
 
@@ -136,7 +136,7 @@ def start(
     ports: str = "free",
     folder: Path | None = None,
 ) -> RunningBroker:
-    """Start a broker that goes on when this process ends.
+    """Start a broker that continues after this process ends.
 
     ``config`` is its configuration file (None: ours), ``ports`` is "free" or "file", ``folder`` the
     instance's (None: one in the cache). Raises :class:`SetUpFailed`, also when that release is

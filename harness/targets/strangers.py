@@ -35,8 +35,8 @@ NAMES = ("coilmq", "go-stomp", *JARS)
 
 @contextmanager
 def options_for(target: str, log: Path) -> Iterator[list[str]]:
-    """Yield the options of ``brokerproof run`` for a target; a stranger runs as long as the block,
-    and is started again when it dies. Raises :class:`SetUpFailed`."""
+    """Yield the options of ``brokerproof run`` for a target; a stranger runs during the block, and
+    is restarted if it dies. Raises :class:`SetUpFailed`."""
     if not target.startswith(WORD):
         yield ["--target", target]
         return

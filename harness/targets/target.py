@@ -88,7 +88,8 @@ class Identity:
         return self.kind != "address"
 
     def skip_reason(self, needs: frozenset[str], case: str) -> str:
-        """Why ``case``, which needs these capabilities, is not judged here; empty if it is."""
+        """Return why ``case``, which needs these capabilities, is not judged here; empty if it
+        is."""
         if lack := self.lack_of(needs):
             return lack
         if self.is_out_of_scope(needs, case):
@@ -99,8 +100,8 @@ class Identity:
 
     def is_bound_by(self, vendor: str | None, needs: Set[str]) -> bool:
         """True if a document binds the target in a case that needs these capabilities: a
-        specification binds every broker, a vendor's document that vendor's brokers, and others
-        only where they offer what the vendor alone describes."""
+        specification binds every broker; a vendor's document binds that vendor's brokers, and
+        others only if they offer what the vendor alone describes."""
         listed = capabilities.listed()
         promised = {listed[name].family for name in needs if name in listed}
         return vendor in (None, self.profile.vendor) or vendor in promised
@@ -117,7 +118,7 @@ class Identity:
 
     @cached_property
     def redaction(self) -> Redaction:
-        """Removes this target's credentials from all that a run keeps."""
+        """Removes this target's credentials from everything that a run keeps."""
         return Redaction(self.login, self.passcode)
 
     manual: str = ""
@@ -146,14 +147,14 @@ class Target(Protocol):
         """Make it ready; ``folder`` is for logs. Raises :class:`SetUpFailed`."""
 
     def stop(self) -> None:
-        """Undo :meth:`start`. Harmless when it was never started."""
+        """Undo :meth:`start`. Harmless if it was never started."""
 
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
         """Effective parameters by acceptor name."""
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Make the AMQP place of that name, on brokers that do not make it when a link is attached
-        to it."""
+        """Create the AMQP place of that name, on brokers that do not create it when a link is
+        attached to it."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
         """Make the broker short of ``resource`` (memory or disk). For targets with the capability

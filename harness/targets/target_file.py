@@ -1,11 +1,10 @@
 """Target files: ``NAME.target.toml`` says what kind of broker a target is and how it is reached.
 
 ``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or URLs
-(``target_url.py``). A shipped name with ``@VERSION`` behind it is the same target with another
-release of the broker. Other parts of the house add targets under a word of their own, as
-``WORD:NAME``: an entry point of the group ``brokerproof.targets`` called WORD is a function from
-NAME to a target, and raises ``ValueError`` with one sentence for a name that it does not know. A
-file has::
+(``target_url.py``). A shipped name followed by ``@VERSION`` is the same target with another release
+of the broker. Other packages add targets as ``WORD:NAME``: an entry point of the group
+``brokerproof.targets`` called WORD is a function from NAME to a target, which raises ``ValueError``
+with one sentence for an unknown name. A file has::
 
     kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address" | "client"
     profile = "artemis"            # what is expected of it; address: optional, as the broker names itself
@@ -144,8 +143,8 @@ _OPTIONAL = {
 
 
 class BadTarget(OneSentence):
-    """A ``--target`` that names no target: one sentence with the file and the key, and what would
-    be right."""
+    """A ``--target`` that names no target. The message has the file, the key, and what would be
+    right."""
 
 
 def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:

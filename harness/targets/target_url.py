@@ -1,8 +1,8 @@
 """Targets written as URLs: one for each endpoint, separated by commas.
 
-The first one has the login and what holds for the target as options: ``like`` or ``profile``,
-``local=true``, a passcode's source, and any parameter of the profile. Each may have a name in
-front, as ``ttl-2000=stomp://HOST:PORT``; without one the protocol is its name.
+The first one has the login and, as options, what applies to the whole target: ``like`` or
+``profile``, ``local=true``, a passcode's source, and any parameter of the profile. Each may be
+preceded by a name, as in ``ttl-2000=stomp://HOST:PORT``; otherwise it is named after its protocol.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMS = (
 
 def joined(target: str, endpoints: tuple[str, ...], like: str | None = None) -> str:
     """Return the URLs of a target with further ``endpoints``, ``like`` among its options. A
-    ``HOST:PORT`` becomes a URL; what is neither is returned as it is."""
+    ``HOST:PORT`` becomes a URL; anything else is returned unchanged."""
     if not endpoints and like is None:
         return target
     first = target if "://" in target else f"stomp://{target}"
@@ -48,8 +48,8 @@ def _with_scheme(text: str) -> str:
 
 
 def values(text: str) -> dict[str, Any]:
-    """Return what URLs say of a target, as a target file would, and its ``endpoints`` by name as
-    :class:`Endpoint`. Raises :class:`BadEndpoint` and ``NoCredentials``."""
+    """Return what URLs state about a target, in the form of a target file, with its ``endpoints``
+    by name as :class:`Endpoint`. Raises :class:`BadEndpoint` and ``NoCredentials``."""
     urls = _NEXT.split(text)
     result: dict[str, Any] = {"kind": "address", "endpoints": {}}
     for number, url in enumerate(urls):

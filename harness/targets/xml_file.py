@@ -1,4 +1,4 @@
-"""A broker's XML configuration file, read without following what it points to."""
+"""Reads a broker's XML configuration file without following references to other files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def parsed(config: Path, root_name: str = "a broker.xml") -> etree._ElementTree:
-    """The file as a tree. Raises :class:`SetUpFailed` when it cannot be read (``root_name`` should
+    """The file as a tree. Raises :class:`SetUpFailed` if it cannot be read (``root_name`` should
     be named) or is not XML."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
@@ -30,8 +30,8 @@ def parsed(config: Path, root_name: str = "a broker.xml") -> etree._ElementTree:
 
 
 def number(kind: Callable[[str], T], text: str) -> T:
-    """Return ``text`` as ``kind``: int, float, or anything else that is made of a text. Raises
-    ``ValueError`` for what is no number, no finite one, or beyond a trace's 64 bits."""
+    """Return ``text`` as ``kind``: int, float, or another type made from text. Raises
+    ``ValueError`` for a number that is malformed, not finite, or beyond a trace's 64 bits."""
     value = kind(text)
     if isinstance(value, int | float) and not abs(value) < 1 << 64:
         raise ValueError(text)

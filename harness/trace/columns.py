@@ -98,8 +98,8 @@ FINGERPRINT = fingerprint()
 
 
 def batch(rows: Sequence[Event], envelope: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Return the events ``rows`` as a batch of :data:`SCHEMA`; ``envelope`` has the columns outside
-    the events: run, target, case, seq and clock."""
+    """Return the events ``rows`` as a batch of :data:`SCHEMA`; ``envelope`` has the columns that
+    are not in the events: run, target, case, seq and clock."""
     size = len(rows)
     columns: dict[str, list[Any]] = {}
     kinds = [type(event).__name__ for event in rows]

@@ -106,7 +106,7 @@ class Recorder:
         self._add(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
 
     def goes_on_behind(self, case: str, events: int) -> None:
-        """Record that so many events of a continuing case were already written elsewhere."""
+        """Record that ``count`` events of a continuing case were already written elsewhere."""
         self._seq[case] = events
 
     def _counted(self, case: str, size: int) -> int:

@@ -20,7 +20,7 @@ _UNLIMITED = 2**63 - 1
 
 
 class LimitReached(Exception):
-    """A case exceeded ``limit`` (a field of :class:`Limits`): one sentence."""
+    """A case exceeded ``limit`` (a field of :class:`Limits`). The message is one sentence."""
 
     def __init__(self, limit: str, detail: str) -> None:
         super().__init__(f"{detail} (limit {limit})")
@@ -34,7 +34,7 @@ class LimitReached(Exception):
 
 
 class RunStopped(BaseException):
-    """The run cannot continue: one sentence. Not an ``Exception``, so that no case handles it."""
+    """The run cannot continue. Not an ``Exception``, so that no case handles it."""
 
 
 class BrokerDied(RunStopped):

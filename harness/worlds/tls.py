@@ -39,7 +39,7 @@ STRANGER = Certificate("stranger.pem", "stranger")
 
 
 class TlsFailed(Exception):
-    """TLS with this broker failed: one sentence."""
+    """TLS with this broker failed. The message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from brokerproof.harness.worlds.tls import Certificate
 
 
 class Unreachable(Exception):
-    """A connection could not be opened: one sentence with the address and the reason."""
+    """A connection could not be opened. The message has the address and the reason."""
 
 
 class Receiver(Protocol):

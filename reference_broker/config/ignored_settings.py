@@ -1,7 +1,6 @@
-"""Settings that a broker's own configuration file may have and that change nothing here.
-
-Nothing is ignored silently: a name is either used by a reader, or stands in a table here with the
-reason why it has no effect, or is refused. The tables are TOML files beside the readers.
+"""Settings that a broker's own configuration file may have but that have no effect here. Nothing is
+ignored silently: a name is either used by a reader, or listed in a table with the reason why it has
+no effect, or refused. The tables are TOML files next to the readers.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Read: TypeAlias = Callable[[str, Where], Any]
 
 @dataclass(frozen=True, slots=True)
 class NoEffect:
-    """A setting whose value is checked and then not needed. ``read`` is None for an element with a
+    """A setting whose value is checked but not used. ``read`` is None for an element with a
     tree below it."""
 
     read: Read | None
@@ -40,8 +39,8 @@ class NoEffect:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """A setting that is accepted with these values alone, because they are what this broker does;
-    another value would promise what it does not do."""
+    """A setting that is accepted only with these values, because they describe what this broker
+    does; another value would promise something else."""
 
     read: Read
     values: tuple[object, ...]
@@ -49,7 +48,7 @@ class Only:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A setting that is known, but nothing here could honour it; ``instead`` says what to do."""
+    """A setting that is known but that nothing here could honour; ``instead`` says what to do."""
 
     instead: str
 

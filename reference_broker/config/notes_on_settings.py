@@ -1,4 +1,5 @@
-"""Settings that were read, checked and have no effect, as notes for the person who wrote them."""
+"""Notes on settings that were read and checked but have no effect, for the person who wrote
+them."""
 
 from __future__ import annotations
 
@@ -16,8 +17,7 @@ from brokerproof.reference_broker.config.values import Where, nearest
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One setting that was accepted although it changes nothing here; ``reason`` says why it does
-    not."""
+    """One setting that was accepted although it has no effect here; ``reason`` says why."""
 
     where: Where
     reason: str
@@ -31,7 +31,7 @@ class Note:
 
 def settle(text: str, where: Where, entry: Entry) -> list[Note]:
     """Check a setting that this broker does not use, and return the notes on it. Raises
-    ``BadSetting`` when it cannot be accepted."""
+    ``BadSetting`` if it cannot be accepted."""
     match entry:
         case NoEffect(read=read, reason=reason):
             if read is not None:
@@ -50,7 +50,7 @@ def settle(text: str, where: Where, entry: Entry) -> list[Note]:
 
 
 def unknown(what: str, where: Where, known: set[str], of: str = "Artemis 2.56") -> Exception:
-    """The refusal of a name that nobody knows, with the nearest one that somebody does."""
+    """The refusal of an unknown name, with the nearest known one."""
     return where.bad(
         f"unknown {what}", nearest(where.name, known) or f"remove it, or see the {what}s of {of}"
     )

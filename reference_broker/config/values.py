@@ -1,4 +1,4 @@
-"""Strict readings of the values in configuration files. Every refusal is one sentence with file,
+"""Reads values of configuration files strictly. Every refusal is one sentence with file,
 line and name."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Where:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``did you mean x?`` for the name most like ``name``, or nothing when none is."""
+    """``did you mean x?`` for the name most similar to ``name``; empty if none is similar."""
     by_lower = {name.lower(): name for name in sorted(known)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return f"did you mean {by_lower[close[0]]}?" if close else ""
@@ -58,7 +58,7 @@ def filled_in(text: str, where: Where, environment: Mapping[str, str]) -> str:
     does.
 
     Raises :class:`BadSetting` for a name that is not in the environment and has no default: Artemis
-    would take the empty text, which is never what was meant.
+    would use the empty text, which is never intended.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -85,8 +85,8 @@ def boolean(text: str, where: Where) -> bool:
 def whole(
     lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
 ) -> Callable[[str, Where], int]:
-    """A reader of whole numbers from ``lowest`` to ``highest``, or the one value ``or_else``
-    (usually -1)."""
+    """A reader of integers from ``lowest`` to ``highest``, or the single value ``or_else`` (usually
+    -1)."""
     also = "" if or_else is None else f", or {or_else}"
 
     def read(text: str, where: Where) -> int:
@@ -119,8 +119,8 @@ def decimal(*, above: float) -> Callable[[str, Where], float]:
 def byte_size(
     lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
 ) -> Callable[[str, Where], int]:
-    """A reader of sizes in bytes: a whole number with one of the units K, M, G (1024 each; ``Ki``,
-    ``KB`` … too)."""
+    """A reader of sizes in bytes: an integer with an optional unit K, M or G (powers of 1024;
+    ``Ki``, ``KB`` … too)."""
     plain = whole(lowest, highest, or_else=or_else)
 
     def read(text: str, where: Where) -> int:
@@ -149,7 +149,7 @@ def member(kind: type[Member]) -> Callable[[str, Where], Member]:
 
 
 def one_of(*allowed: str) -> Callable[[str, Where], str]:
-    """A reader of one of some exact words."""
+    """A reader of exactly one of these words."""
 
     def read(text: str, where: Where) -> str:
         if text not in allowed:
@@ -160,7 +160,7 @@ def one_of(*allowed: str) -> Callable[[str, Where], str]:
 
 
 def words(text: str, where: Where) -> str:
-    """Any text but the empty one."""
+    """Any text that is not empty."""
     if not text:
         raise where.bad("is empty", "give it a value or leave it out")
     return text

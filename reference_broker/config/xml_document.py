@@ -1,4 +1,4 @@
-"""XML configuration files as elements: nothing outside of the file is read."""
+"""Reads XML configuration files as elements. Nothing outside the file is read."""
 
 from __future__ import annotations
 

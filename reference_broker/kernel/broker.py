@@ -171,8 +171,8 @@ class Broker:
         """Return when to call ``handle`` with :class:`TimerFired` unless another input comes first;
         None for never.
 
-        May be earlier than the next actual event (a connection heard from meanwhile needs no
-        action), never later."""
+        May be earlier than the next actual event (a connection heard from since needs no action),
+        never later."""
         return self._deadlines.next()
 
     def _try_files_again(self) -> None:

@@ -86,7 +86,7 @@ class LargeBodySlice:
 
 
 class SliceReader:
-    """Reads a slice piece by piece, one at a time, and holds its body meanwhile."""
+    """Reads a slice piece by piece, one at a time, and holds its body until it is closed."""
 
     def __init__(self, extract: LargeBodySlice) -> None:
         self._body = extract.whole

@@ -54,15 +54,15 @@ class RouterStorage(Protocol):
         """Store this input's changes atomically."""
 
     def address_opened(self, address: Address) -> None:
-        """``address`` exists now."""
+        """Record that ``address`` now exists."""
 
     def address_closed(self, address: Address) -> None:
-        """``address`` does not exist any more."""
+        """Record that ``address`` no longer exists."""
 
     def queue_made(
         self, queue: Queue, address: Address, on_demand: bool, subscription: bool
     ) -> None:
-        """``queue`` exists now."""
+        """Record that ``queue`` now exists."""
 
     def queue_deleted(self, queue: Queue, address: Address) -> None: ...
 
@@ -93,7 +93,7 @@ class BrokerStorage(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why nothing can be stored; one sentence."""
+        """Why nothing can be stored, in one sentence."""
 
     @property
     def refuses(self) -> bool:

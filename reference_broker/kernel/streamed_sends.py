@@ -21,7 +21,7 @@ class Layer(Protocol):
         """Return the bytes to write to the transport for ``data``."""
 
     def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
-        """Likewise, for part of a streamed frame."""
+        """Return the bytes to write for ``data``, part of a streamed frame."""
 
     def close_asked(self) -> None:
         """The connection asks to be closed; the layer closes it in due course."""

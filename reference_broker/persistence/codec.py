@@ -44,7 +44,7 @@ _TEXT = ("utf-8", "surrogatepass")
 
 
 class BadBytes(Exception):
-    """Bytes that are not a message although their checksum is right; one sentence."""
+    """Bytes with a correct checksum that are not a message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -345,5 +345,5 @@ class PageCursor:
                 return message, source_entry
 
     def stop_browsing(self, browser: Browser) -> None:
-        """``browser`` sees nothing more."""
+        """Show ``browser`` nothing more."""
         self._glances.pop(browser, None)

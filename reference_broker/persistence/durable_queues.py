@@ -33,7 +33,7 @@ class JournalRef:
         self._journal.remove(self._queue, self._place)
 
     def failed(self, failures: int) -> None:
-        """The entry came back, as a failed delivery, for the time ``failures``."""
+        """The entry returned as failed delivery number ``failures``."""
         self._journal.failed(self._queue, self._place, failures)
 
 

@@ -4,19 +4,19 @@ and fixed fields.
 ======  ====================  ==========================================================================================
 letter  operation             means
 ======  ====================  ==========================================================================================
-S       :class:`Snapshot`     queues, marks and failures as they were are void; what is true of them follows
+S       :class:`Snapshot`     earlier queues, marks and failures are void; the current ones follow
 Q       :class:`QueueMade`    a durable queue exists
-q       :class:`QueueGone`    … and no more, and nothing that was in it
-C       :class:`Consumed`     consumers may have seen what is in a queue; or nobody has
-A       :class:`Added`        a message is in these queues; said again it is the same message
-G       :class:`Gone`         a queue is done with messages
-F       :class:`Failed`       a queue has a message back, as a failed delivery
-P       :class:`PageGone`     a queue is done with records of a page
-f       :class:`PageFailed`   a queue has a message back that lies on a page
-U       :class:`UnitDone`     what pages have of this unit counts
-L       :class:`Length`       so many bytes of an earlier segment count, and no more
-W       :class:`PageWritten`  a page has at least so much of what survives
-w       :class:`PageOver`     a page is done with, and its file goes
+q       :class:`QueueGone`    … and no longer exists, with everything in it
+C       :class:`Consumed`     consumers may have seen messages of a queue, or nobody has
+A       :class:`Added`        a message is in these queues; if repeated, it is the same message
+G       :class:`Gone`         a queue has finished messages
+F       :class:`Failed`       a message returned to a queue as a failed delivery
+P       :class:`PageGone`     a queue has finished records of a page
+f       :class:`PageFailed`   the same for a message on a page
+U       :class:`UnitDone`     messages of this unit on pages count
+L       :class:`Length`       only this many bytes of an earlier segment count
+W       :class:`PageWritten`  a page has at least this many records that survive
+w       :class:`PageOver`     a page is finished, and its file is removed
 ======  ====================  ==========================================================================================
 """  # noqa: E501
 
@@ -49,7 +49,7 @@ _PAGE_OVER = struct.Struct(">cII")
 
 
 class BadOperation(Exception):
-    """Bytes with a correct checksum that are not an operation; one sentence."""
+    """Bytes with a correct checksum that are not an operation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,7 @@ class PageFiles:
     # --- reading ----------------------------------------------------------------------------------
 
     def load(self, store: PagingStore, page: Page) -> None:
-        """``page`` is wanted in memory."""
+        """Load ``page`` into memory."""
         ticket = self._store.next_ticket()
         self._loads[ticket] = store, page
         self._store.say(LoadFile(ticket, page.file, page.size))

@@ -41,7 +41,7 @@ _TEXT = ("utf-8", "surrogatepass")
 
 
 class OtherFormat(Exception):
-    """A file of another version of the broker; one sentence."""
+    """A file of another version of the broker."""
 
 
 class Gap(NamedTuple):

@@ -22,7 +22,7 @@ _PAGES_ONLY = StoreOptions(journaled=False)
 
 
 class InUse(Exception):
-    """A folder in which another broker works, or that cannot be used; one sentence."""
+    """A folder that another broker uses, or that cannot be used."""
 
 
 def limits(rule: Rule) -> PageLimits:

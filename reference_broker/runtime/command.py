@@ -49,7 +49,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Refusal(click.ClickException):
-    """The broker cannot start because its options or configuration are wrong: one sentence."""
+    """The broker cannot start because its options or configuration are wrong."""
 
     exit_code = USAGE
 

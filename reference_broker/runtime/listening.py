@@ -16,7 +16,7 @@ any of them is not opened."""
 
 
 class CannotListen(Exception):
-    """An acceptor could not be opened: one sentence with its name and the reason."""
+    """An acceptor could not be opened. The message has its name and the reason."""
 
 
 def opened(settings: Settings) -> tuple[Acceptor, ...]:

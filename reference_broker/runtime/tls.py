@@ -56,7 +56,7 @@ _SPECIAL = frozenset(',+=\n<>#;\\"')
 
 
 class BadTls(OneSentence):
-    """The files of an acceptor are unusable: one sentence with the file and what is expected."""
+    """The files of an acceptor are unusable. The message has the file and what is expected."""
 
 
 def context(tls: Tls) -> ssl.SSLContext:

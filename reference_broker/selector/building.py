@@ -1,5 +1,5 @@
-"""From what the grammar recognises to functions: each rule becomes a :class:`Part` as soon as it is
-recognised."""
+"""Turns what the grammar recognises into functions: each rule becomes a :class:`Part` as soon as it
+is recognised."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Kind(enum.Enum):
 
 
 class Misuse(Exception):
-    """The grammar allows it, the meaning does not; ``at`` is the position in the text, from 0."""
+    """The text is grammatical but has no meaning; ``at`` is the position in the text, from 0."""
 
     def __init__(self, at: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -102,7 +102,7 @@ def _named(name: str, token: Token) -> Part:
 
 @v_args(inline=True)
 class Builder(Transformer[Token, Part]):
-    """``convert`` makes numbers of strings that meet numbers."""
+    """``convert``: strings become numbers where they meet numbers."""
 
     def __init__(self, convert: bool) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
 """Selectors: read once per subscription, then a function that is asked for each message.
 
-Three-valued logic: what a message does not have is NULL, comparing with NULL is unknown, and a
+Three-valued logic: a property that a message lacks is NULL, comparing with NULL is unknown, and a
 message is selected only if the condition is true. Header values are strings, and a string is not a
 number: ``age > 18`` selects no message that STOMP sent. A selector that begins with
-``convert_string_expressions:`` reads strings beside numbers as numbers; ``hyphenated_props:`` lets
-names have hyphens. ``no_`` before either takes it back, and the last word counts.
+``convert_string_expressions:`` reads strings next to numbers as numbers; ``hyphenated_props:`` lets
+names have hyphens. ``no_`` before either revokes it, and the last one counts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _PREFIXES = {
 
 
 class SelectorError(Exception):
-    """A text is not a selector: one sentence with the place, which is also ``at``, counted in
-    characters from 1."""
+    """A text is not a selector. The message has the place, which is also ``at``, in characters from
+    1."""
 
     def __init__(self, at: int, sentence: str) -> None:
         super().__init__(f"at character {at}: {sentence}")
@@ -41,7 +41,7 @@ class SelectorError(Exception):
 
 
 class Selector:
-    """One condition. ``text`` is as it was given."""
+    """One condition. ``text`` is the original."""
 
     __slots__ = ("_evaluate", "text")
 

@@ -83,10 +83,9 @@ def _alike(value: Value, kind: type) -> Value:
 
 
 def calculate(left: Value, right: Value, sign: str, convert: bool) -> Value:
-    """``left sign right``; NULL when one is NULL or is no number.
-
-    Release 2.56.0 joins a string on the left of ``+`` with what is on the right, and so does this,
-    unless ``convert`` makes numbers of strings.
+    """``left sign right``; NULL if either is NULL or not a number. Like release 2.56.0, it joins a
+    string on the left of ``+`` with the value on the right, unless ``convert`` turns strings into
+    numbers.
     """
     if left is None or right is None:
         return None
@@ -109,13 +108,13 @@ def calculate(left: Value, right: Value, sign: str, convert: bool) -> Value:
 
 
 def negative(value: Value, convert: bool) -> Value:
-    """``-value``; NULL when it is no number."""
+    """``-value``; NULL if it is not a number."""
     parsed = _number(value, convert)
     return None if parsed is None else wrapped(-parsed)
 
 
 def wrapped(value: int | float) -> int | float:
-    """A whole number within 64 bits; a floating point one as it is."""
+    """An integer within 64 bits; a floating point number unchanged."""
     return value if isinstance(value, float) else (value + 2**63) % 2**64 - 2**63
 
 
@@ -143,8 +142,8 @@ def pattern(like: str, escape: str | None) -> re.Pattern[str]:
     """Return the LIKE pattern's meaning: ``%`` is any characters, ``_`` is one; after ``escape``
     each of them, and ``escape``, is itself.
 
-    Each run between two ``%`` is taken where it comes first and never looked for again, so that a
-    match costs no more than the product of the two lengths, whatever a peer writes.
+    Each run between two ``%`` is matched at its first occurrence and never searched again, so that
+    a match costs no more than the product of the two lengths, whatever a peer writes.
     """
     runs = [""]
     at = 0

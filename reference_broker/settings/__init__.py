@@ -1,1 +1,1 @@
-"""The settings model: what a broker was configured to be, whichever file it was read from."""
+"""The settings model: a broker's configuration, whichever file it was read from."""

@@ -71,7 +71,7 @@ class DestinationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SystemUsage:
-    """``systemUsage``: what all destinations together may use. A limit of 0 is none."""
+    """``systemUsage``: what all destinations together may use. A limit of 0 means unlimited."""
 
     memory: int = GIB
     memory_percent: int = 0
@@ -105,8 +105,8 @@ class ActiveMq(Options):
     """Bytes of the disk available to messages: no limit exceeds it. None: unlimited."""
 
     def policy(self, name: str) -> DestinationPolicy:
-        """The entry that holds for the destination of this qualified name: an equal one, else of
-        those that match the one that no other is closer than."""
+        """The entry for the destination of this qualified name: an equal one, or else the closest
+        match."""
         matching = [policy for policy in self.policies if policy.matches(name)]
         exact = [policy for policy in matching if policy.pattern == name]
         ranked = exact or sorted(matching, key=functools.cmp_to_key(_closer))
@@ -126,7 +126,7 @@ def _closer(left: DestinationPolicy, right: DestinationPolicy) -> int:
 
 
 def limit_of(size: int, percent: int, of: int | None) -> int:
-    """A limit in bytes: ``percent`` of ``of`` where both are known, else ``size``, and never
+    """A limit in bytes: ``percent`` of ``of`` if both are known, else ``size``, and never
     more than ``of``."""
     if of is None:
         return size

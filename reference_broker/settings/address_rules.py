@@ -61,10 +61,8 @@ class AddressRules:
 
     @classmethod
     def for_(cls, settings: Settings) -> AddressRules:
-        """The rules of ``settings``, made once for as long as the very same address settings are
-        asked for.
-
-        A world of virtual time makes a broker for every example, thousands of them from one file.
+        """The rules of ``settings``, reused while the very same address settings are requested. In
+        virtual time every example creates a broker, thousands of them from one file.
         """
         words = (
             settings.wildcard_delimiter,

@@ -1,7 +1,7 @@
 """Quotas of one connection.
 
-They bound what a single peer can make the broker keep. Each is far above what clients use and
-below what would hurt others. A peer that asks for more is refused by its protocol's own means, and
+They bound what a single peer can make the broker keep. Each is far above what clients use and below
+what would hurt others. A peer that asks for more is refused in the way its protocol provides, and
 the others notice nothing.
 """
 
@@ -15,7 +15,7 @@ from brokerproof.reference_broker.settings.parameters import Options
 
 @dataclass(frozen=True, slots=True)
 class Quotas(Options):
-    """Most resources of each kind that one connection may have at a time."""
+    """The most resources of each kind that one connection may have at a time."""
 
     prefix: ClassVar[str] = "quota_"
 

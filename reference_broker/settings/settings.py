@@ -19,7 +19,7 @@ from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
 
 
 class BadSetting(OneSentence):
-    """A refused setting: one sentence with file, line, name and the correct form."""
+    """A refused setting. The message has file, line, name and the correct form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ def build(
     (:func:`brokerproof.reports.model.target_summaries.read_measured`). ``trace_tables`` also writes
     the tables that grow with the recording, which needs Spark.
 
-    Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
-    result, and ``OSError`` when ``out`` cannot be written.
+    Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is not a
+    result, and ``OSError`` if ``out`` cannot be written.
     """
     flattened = outcomes if outcomes is not None else flatten(runs)
     limits = limits or Limits()

@@ -2,7 +2,7 @@
 stops at the first violation.
 
 Exit: 0 nothing is violated · 1 a violation, with its witness · 2 nothing worse than inconclusive ·
-3 target unreachable, set-up failed, or no usable Java or Spark · 4 usage · 5 our own error.
+3 target unreachable, set-up failed, or no usable Java or Spark · 4 usage error · 5 internal error.
 """
 
 from __future__ import annotations

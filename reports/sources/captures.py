@@ -84,7 +84,7 @@ def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> So
     tasks at once.
 
     ``whole`` says that they hold every connection of one broker. Raises
-    :class:`brokerproof.harness.trace.read.UnreadableTrace` where there is none.
+    :class:`brokerproof.harness.trace.read.UnreadableTrace` if there are none.
     """
     paths = tuple(str(path.resolve()) for path in files(names))
     parts = divided(paths, parallel)

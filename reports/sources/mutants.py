@@ -62,7 +62,7 @@ class Matrix:
 
 
 def read(folder: Path) -> Matrix | None:
-    """The matrix in ``folder``; None where there is none. Raises :class:`UnreadableRun` for one of
+    """The matrix in ``folder``; None if there is none. Raises :class:`UnreadableRun` for one of
     another format."""
     path = folder / NAME
     try:

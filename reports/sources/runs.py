@@ -24,7 +24,7 @@ from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, ro
 
 
 class UnreadableRun(OneSentence):
-    """A folder contains no reportable run: one sentence with the file, the error and the remedy."""
+    """A folder contains no reportable run. The message has the file, the error and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Run:
 
     @property
     def trace(self) -> Path:
-        """The folder of recorded segments; may be missing when nothing was recorded."""
+        """The folder of recorded segments; may be missing if nothing was recorded."""
         return self.folder / "trace"
 
     def events(self) -> int:

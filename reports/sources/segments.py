@@ -150,7 +150,7 @@ def read_files(piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]
 
 def read_file(source: str | bytes, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the batches of one file, given by its path or by its bytes. Raises
-    :class:`brokerproof.harness.trace.read.UnreadableTrace` where the file is damaged."""
+    :class:`brokerproof.harness.trace.read.UnreadableTrace` if the file is damaged."""
     dictionaries = [name for name in DICTIONARIES if name.partition(".")[0] in columns]
     where: str | io.BytesIO = io.BytesIO(source) if isinstance(source, bytes) else source
     try:

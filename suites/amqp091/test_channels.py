@@ -121,8 +121,8 @@ def test_what_a_closed_channel_had_is_delivered_again(
     target: Bench, way: str, transacts: bool
 ) -> None:
     """Of three delivered messages one is acknowledged; then the channel or its connection is
-    closed, in order or not. Another consumer gets the other two, with redelivered set: or
-    all three, if the acknowledgement and a further message were in an open transaction."""
+    closed, cleanly or not. Another consumer gets the other two, with redelivered set: or all three,
+    if the acknowledgement and a further message were in an open transaction."""
     owner = target.amqp091()
     name = target.fresh_name()
     owner.declare(name)

@@ -18,8 +18,8 @@ EXCLUSIVE_CONSUMER = "AMQP091-CONS-02"
     row=TABLE.drawn(),
 )
 def test_options_of_consume_and_publish_work_together(target: Bench, row: Row) -> None:
-    """A consumer gets each message once and holds as many as its prefetch allows, whatever options
-    it and the messages combine. So does a consumer of another channel, and an exclusive one stays
-    alone. One scenario: all sentences concern the same options."""
+    """Whatever combination of options it and the messages have, a consumer gets each message once
+    and holds as many as its prefetch allows. So does a consumer of another channel, and an
+    exclusive one stays alone. One scenario: all sentences concern the same options."""
     sentences = Sentences(LIMIT, REPLENISHED, NOT_FOR_NO_ACK, EXCLUSIVE_CONSUMER)
     Play(target, row, sentences).run()

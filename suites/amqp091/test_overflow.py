@@ -322,7 +322,7 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(
     target: Bench, kind: str, small: int
 ) -> None:
     """A queue with drop-head is full of small messages, and one arrives that needs all the bytes.
-    The small ones become dead letters, the oldest first: of each type of queue."""
+    The small ones become dead letters, the oldest first, whatever the type of the queue."""
     peer = target.amqp091()
     dead = queue_of(peer)
     arguments = {

@@ -133,7 +133,7 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
 )
 def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone: bool) -> None:
     """Using another connection's exclusive queue is an exception, 405 RESOURCE_LOCKED. The queue
-    is deleted when its own connection ends, in order or not."""
+    is deleted when its own connection ends, cleanly or not."""
     owner, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue, exclusive=True)

@@ -137,7 +137,7 @@ def lasting_objection(peer: AmqpPeer) -> Frame | None:
 
 def barrier(peer: AmqpPeer) -> Frame | None:
     """Begin and end a session, as :meth:`AmqpPeer.settle` does. Return the error with which the
-    broker ends anything else meanwhile, or None."""
+    broker ends anything else before that, or None."""
     channel = peer.spare_channel()
     session = peer.begin(channel, answered=False)
     errors = (ending("detach"), ending("end"), ending("close"))

@@ -34,6 +34,7 @@ def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: R
     row=ARTEMIS.drawn(),
 )
 def test_a_filter_selects_whatever_else_a_link_asks_for(target: Bench, row: Row) -> None:
-    """A receiver with a filter gets the messages that it selects and no others, whatever options
-    its connection, its link and their transfers combine. A link without options gets the others."""
+    """Whatever combination of options its connection, link and transfers use, a receiver with a
+    filter gets the messages that it selects and no others. A link without options gets the
+    others."""
     Play(target, row, Sentences(SELECTS, selects=SELECTS, gone=SELECTS)).run()

@@ -139,7 +139,8 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
 
 
 def no_headers() -> st.SearchStrategy[bytes]:
-    """Eight bytes or more that begin neither with AMQP nor as TLS does: a port may speak both."""
+    """Eight bytes or more that begin neither like AMQP nor like TLS, because a port may speak
+    both."""
     typical = st.sampled_from(
         [
             b"HTTP/1.1",

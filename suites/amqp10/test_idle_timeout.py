@@ -124,8 +124,8 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     asked=timeouts,
 )
 def test_signs_of_life_go_on_whatever_a_connection_holds(target: Bench, asked: int) -> None:
-    """Connections have sent a message, hold a delivery or a half one, or did nothing, and give
-    empty frames alone for more than twice the time-out that each side has asked for. The broker
+    """Connections have sent a message, hold a delivery or part of one, or did nothing, and then
+    send only empty frames for more than twice the time-out that each side has asked for. The broker
     keeps them, and none of its silences is longer than the client asked for."""
     peers = {state: in_state(target, state, asked) for state in STATES}
     since = target.now()

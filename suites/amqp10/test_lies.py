@@ -385,7 +385,7 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
     """Frames are for sessions and links that do not exist, or counts and ids are ahead, skip, go
     backwards or are missing. The standard does not say what follows: the broker ends the link, the
     session or the connection with an error, or continues. It never ends without a close, and
-    another connection works meanwhile and afterwards."""
+    another connection works during that time and afterwards."""
     with bystander(target) as other:
         node = target.node()
         peer = target.amqp(acceptor=little_credit(target))

@@ -388,7 +388,7 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     target: Bench, state: str, again_state: bool
 ) -> None:
     """A client sends an outcome unsettled, and settles later with the same state or none, unless
-    the broker has settled meanwhile. The connection stays open. Once the client has closed, an
+    the broker has settled before. The connection stays open. Once the client has closed, an
     accepted message is consumed, and any other is there once."""
     node = target.node()
     fill(target, node, [b"in two steps"])

@@ -49,8 +49,9 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     target: Bench, window: int, credit: int, during: list[str]
 ) -> None:
     """A session's window ends within a delivery. The client grants credit, drains, stops reading or
-    is idle, and opens the window. Empty frames arrive in time meanwhile; then as many messages
-    arrive as credit allows, whole. One scenario: it interrupts a delivery in the middle."""
+    is idle, and opens the window. Until then, empty frames arrive in time; afterwards as many
+    messages arrive as credit allows, whole. One scenario: everything interrupts a delivery in the
+    middle."""
     node, expected = target.node(), numbered(COUNT, SIZE)
     fill(target, node, expected)
     peer = target.amqp(begin=False, max_frame_size=FRAME, idle_time_out=ASKED_MS)

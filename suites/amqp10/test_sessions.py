@@ -221,7 +221,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
     target: Bench, where: Where, window: int, steps: list[int], count: int, size: int
 ) -> None:
     """A session begins with a small incoming-window, and a queue has more messages than fit. The
-    broker sends exactly as many transfers as the window allows; each flow opens it again, and in
+    broker sends exactly as many transfers as the window allows; each flow opens it again, and at
     the end all messages have arrived, in order.
 
     One scenario: the four requirements are one equation, checked after every flow.

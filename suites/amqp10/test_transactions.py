@@ -488,7 +488,8 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
 @case(OUTCOME_IN_SECOND_TRANSACTION, needs=SEEN_AGAIN)
 def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None:
     """A message is accepted, unsettled, in one transaction and then in another while the first is
-    live. The control link ends with amqp:transaction:rollback; another connection still works."""
+    still open. The control link ends with amqp:transaction:rollback; another connection still
+    works."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])

@@ -91,7 +91,7 @@ def post(
 def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
     """Return the messages of a queue that another connection can receive, and release them.
 
-    If none is expected, a message is sent after them: a slow broker is silent, too.
+    If none is expected, a message is sent after them, because a slow broker is silent too.
     """
     other = target.amqp()
     if not count:

@@ -1,5 +1,5 @@
-"""Where AMQP examples take place: the usual acceptor, or, on a broker that can be configured so,
-one whose ids begin near the end."""
+"""Acceptors for AMQP examples: the usual one or, on a broker that can be configured so, one whose
+ids begin near the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at_the_end(target: Target) -> Where:
 
 
 def wrapping(target: Target) -> st.SearchStrategy[Where]:
-    """An acceptor whose transfer-ids, delivery-ids and delivery-counts begin anywhere; without
+    """An acceptor whose transfer-ids, delivery-ids and delivery-counts begin at any number; without
     configuration the usual one."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:

@@ -1,5 +1,5 @@
-"""Chromium's developer tools over a pair of pipes: look at a page of ours as a reader would, at any
-width, without a server.
+"""Chromium's developer tools over a pair of pipes, which show one of our pages as a reader would
+see it, at any width, without a server.
 
 A command is a JSON object that ends with a zero byte, and so is every answer and event; the
 browser reads them from its file descriptor 3 and writes them to 4 (``--remote-debugging-pipe``).
@@ -36,13 +36,13 @@ _LOOKS, _LOOKS_AGAIN_MS = 1200, 50
 
 
 class BrowserGone(Exception):
-    """The browser ended, or did not answer in time: one sentence."""
+    """The browser ended, or did not answer in time. The message is one sentence."""
 
 
 class Browser:
     """One headless Chromium with one page, for a ``with`` block.
 
-    Raises :class:`brokerproof.harness.targets.failure.SetUpFailed` where there is no Chromium.
+    Raises :class:`brokerproof.harness.targets.failure.SetUpFailed` if there is no Chromium.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Browser:
     def look(
         self, *, width: int = 1400, height: int = 2000, scheme: str = "light", media: str = "screen"
     ) -> None:
-        """From now on: a window of that size (CSS pixels), ``scheme`` light or dark, ``media``
+        """Use from now on a window of that size (CSS pixels), ``scheme`` light or dark, ``media``
         screen or print."""
         self._call(
             "Emulation.setDeviceMetricsOverride",
@@ -136,8 +136,8 @@ class Browser:
         self._until(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
 
     def run(self, script: str) -> Any:
-        """The value of an expression of JavaScript in the page, a promise's once it is there.
-        Raises ``RuntimeError`` with what the page threw."""
+        """The value of a JavaScript expression in the page; of a promise, once it is resolved.
+        Raises ``RuntimeError`` with the exception of the page."""
         answer = self._call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -148,12 +148,12 @@ class Browser:
         return answer["result"].get("value")
 
     def wait_for(self, script: str) -> None:
-        """Until that expression is true in the page. Raises :class:`BrowserGone` when it never
-        becomes so."""
+        """Wait until that expression is true in the page. Raises :class:`BrowserGone` if it never
+        becomes true."""
         self._until(lambda: bool(self.run(script)))
 
     def busy(self) -> float:
-        """How many seconds of processor time the page has taken since it was opened: scripts,
+        """The seconds of processor time that the page has used since it was opened, for scripts,
         styles, layout and drawing."""
         metrics = self._call("Performance.getMetrics")["metrics"]
         return float(
@@ -161,7 +161,7 @@ class Browser:
         )
 
     def press(self, key: str, code: int) -> None:
-        """A key goes down and up, wherever the focus is."""
+        """Press and release a key, wherever the focus is."""
         for kind in ("keyDown", "keyUp"):
             self._call(
                 "Input.dispatchKeyEvent",

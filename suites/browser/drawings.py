@@ -1,4 +1,4 @@
-"""What the browser draws and words from a case's events: axis, sequence, curves, gauges, the log.
+"""The browser's drawings and texts of a case's events: axis, sequence, curves, gauges, the log.
 
 Not collected with the rest, since it needs Chromium: name the file, or run ``tox -e browser``.
 """
@@ -41,7 +41,7 @@ class Viewer:
         self._browser = browser
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call one function; a row of an excerpt has its number already."""
+        """Call one function. Rows of an excerpt already have numbers."""
         given = ", ".join(json.dumps(argument) for argument in arguments)
         return self._browser.run(
             f"(made => made && made.constructor.name === 'Markup' ? String(made) : made)"
@@ -287,7 +287,7 @@ def test_a_violation_without_a_figure_stands_before_the_figures_inside(viewer: V
 
 
 def stalled() -> list[ev.Event]:
-    """A consumer that is sent one more message for an ACK, and then nothing for 10 s."""
+    """A consumer that gets one more message for an ACK, and then nothing for 10 s."""
     message = functools.partial(received, command="MESSAGE", size=100)
     return [
         ev.CaseStarted(at_ns=0),
@@ -404,12 +404,12 @@ def test_a_curve_has_its_bounds_and_words(viewer: Viewer) -> None:
 
 
 def drawn(viewer: Viewer, events: Sequence[ev.Event]) -> ElementTree.Element:
-    """The diagram, which has to be well-formed."""
+    """The diagram, which must be well-formed."""
     return ElementTree.fromstring(viewer.sequence(events))
 
 
 def words(drawing: ElementTree.Element) -> dict[str, float]:
-    """The texts of a drawing, and how far down each stands."""
+    """The texts of a drawing, and how far down each one is."""
     return {
         (element.text or "").strip(): float(element.get("y", 0)) for element in drawing.iter("text")
     }

@@ -1,5 +1,5 @@
-"""The report in a real Chromium: filters and the address, both widths, keyboard, what a screen
-reader is told, print.
+"""The report in a real Chromium: filters and the address, both widths, the keyboard, the screen
+reader's view, and print.
 
 Not collected with the rest, since it needs Chromium: name the file, or run ``tox -e browser``. With
 ``BROKERPROOF_SHOTS=FOLDER`` it leaves a picture of each page there, at both widths, light and dark.
@@ -80,7 +80,7 @@ def browser() -> Iterator[Browser]:
 
 
 def index(browser: Browser, report: Path, fragment: str = "") -> None:
-    """The index, once its list is unpacked."""
+    """Open the index and wait until its list is unpacked."""
     browser.open(report / "index.html", fragment)
     browser.wait_for("'ready' in document.documentElement.dataset")
 
@@ -91,7 +91,7 @@ FAILING = urlencode(
 
 
 def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
-    """A page, once it is there; the page of a case is that of one that failed."""
+    """Open a page and wait for it; the page of a case is that of a failed one."""
     drawn = page.name == "case.html"
     browser.open(page, fragment if drawn else "")
     if drawn:
@@ -99,14 +99,14 @@ def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
 
 
 def every(browser: Browser, selector: str, value: str) -> list[Any]:
-    """The value that an expression has for ``each`` of the elements."""
+    """The values of an expression for ``each`` element."""
     script = f"[...document.querySelectorAll({selector!r})].map(each => {value})"
     values: list[Any] = browser.run(script)
     return values
 
 
 def names(browser: Browser) -> list[str]:
-    """The ids of the cases that the list shows, which stand below their titles."""
+    """The ids of the cases that the list shows, which are below their titles."""
     return every(
         browser, "#rows tbody th", "(each.querySelector('.mono') || each.firstChild).textContent"
     )
@@ -369,7 +369,7 @@ def test_no_page_is_wider_than_its_window(
 
 
 def test_a_target_stays_within_its_card(full: Path, browser: Browser) -> None:
-    """With three targets or more a card is 340 pixels wide."""
+    """With three or more targets, a card is 340 pixels wide."""
     index(browser, full)
     reason = "no statistics (add <statisticsBrokerPlugin/> to the broker's plugins)"
     browser.run("document.querySelector('.cards').style.gridTemplateColumns = 'repeat(3, 340px)'")
@@ -422,7 +422,7 @@ AXE = "4.14.1"
 
 
 def axe() -> str:
-    """Return axe-core's script, in the cache, put there by npm if it is not."""
+    """Return the path of axe-core's script in the cache; npm installs it there if it is missing."""
 
     def make(folder: Path) -> Path:
         npm.call(["pack", f"axe-core@{AXE}"], folder, f"axe-core {AXE}")
@@ -482,8 +482,8 @@ def test_texts_stand_out_from_what_is_behind_them(
 
 
 def test_what_is_out_of_sight_is_told_all_the_same(full: Path, browser: Browser) -> None:
-    """Documents of the matrix that are out of sight are laid out when there is time for it; then a
-    screen reader has them."""
+    """Documents of the matrix that are out of sight are laid out when there is time, and are then
+    visible to a screen reader."""
     browser.look(height=500)
     index(browser, full)
     browser.wait_for("!document.querySelector('#matrix section:not(.told)')")

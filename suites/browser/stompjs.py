@@ -1,4 +1,4 @@
-"""@stomp/stompjs in Chromium against an acceptor for STOMP: what a web page does all day.
+"""@stomp/stompjs in Chromium against an acceptor for STOMP: the everyday actions of a web page.
 
 Not collected with the rest, since it needs Chromium and npm: name the file, or run ``tox -e
 browser``.

@@ -48,8 +48,8 @@ def hold(target: Bench, reader: QueueClient, plan: list[tuple[str, int]], lost: 
 def test_a_message_that_any_protocol_had_is_redelivered(
     target: Bench, plan: list[tuple[str, int]], lost: bool
 ) -> None:
-    """Consumers of several protocols hold the oldest messages of a queue and settle none. By AMQP
-    0-9-1 those arrive with the redelivered flag, and the others without."""
+    """Consumers of several protocols hold the oldest messages of a queue and settle none. Over AMQP
+    0-9-1 those messages arrive with the redelivered flag, and the others without."""
     name = target.fresh_name()
     reader = CLIENTS["amqp091"](target, name)
     reader.send([b"%d" % number for number in range(SENT)])

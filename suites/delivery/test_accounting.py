@@ -1,5 +1,5 @@
-"""No message is lost, duplicated, invented or overtaken, whatever its producers and consumers do
-meanwhile."""
+"""No message is lost, duplicated, invented or overtaken, whatever its producers and consumers
+do."""
 
 from __future__ import annotations
 

@@ -202,9 +202,9 @@ WIDTH = {**PREFETCH, "artemis": BYTES}
 def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
     target: Bench, window: int, ends: list[str]
 ) -> None:
-    """A consumer of STOMP acknowledges all that it holds in transactions one after the other, some
-    of them aborted, and what it holds then outside of any. Then as many messages arrive as its
-    prefetch says."""
+    """A STOMP consumer acknowledges everything that it holds, in transactions one after the other,
+    some of them aborted, and finally outside of any. Then as many messages arrive as its prefetch
+    allows."""
     rule, name = WIDTH.get(target.profile.name, ""), target.fresh_name()
     target.record_not_applicable(tuple({*WIDTH.values()} - {rule}), "another broker's prefetch")
     if not rule:
@@ -538,11 +538,11 @@ def test_any_number_of_amqp_links_shares_a_queue(
 @case("AMQP091-REJ-01", "RABBITMQ-AMQP091-NACK-02", needs={"amqp091"})
 @amounts.over_amounts(examples=10)
 def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int) -> None:
-    """The first of two messages is rejected with requeue any number of times, beside consumers that
-    can take no more. It is delivered again each time, before the second.
+    """The first of two messages is rejected with requeue any number of times, next to consumers
+    that cannot take any more. It is delivered again each time, before the second.
 
-    The specification's XML forbids to deliver it again on the same channel. A broker that keeps to
-    that has it for another.
+    The specification's XML forbids delivering it again on the same channel; a broker that obeys has
+    it for another one.
     """
     count = amounts.at(target, position, least=1)
     peer, queue = target.amqp091(), target.fresh_name()

@@ -59,7 +59,7 @@ def test_a_history_of_amqp_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
     """Any number of messages goes through a queue, also in transactions, while receivers accept any
-    number of them by one disposition and leave. Each arrives, and not again once it is accepted.
+    number of them with one disposition and leave. Each arrives, and not again once it is accepted.
     One scenario: the sentences constrain one history."""
     # What a broker sent settled is gone with a connection that is lost.
     lost &= "amqp-redelivery" in target.target.identity.capabilities
@@ -278,7 +278,7 @@ def test_any_number_of_links_is_attached(target: Bench, position: int) -> None:
 def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, position: int) -> None:
     """A client sends any number of messages on one link of rcv-settle-mode first, as credit and
     window allow. The broker settles each of them, and delivers each that it accepted. One scenario:
-    what is accepted has to arrive."""
+    what is accepted must arrive."""
     count = amounts.at(target, position, least=2, piped=True)
     peer, node = target.amqp(), target.node()
     link = peer.sender(node)

@@ -56,12 +56,12 @@ FATES = st.lists(st.sampled_from([LASTING, BRIEF]), min_size=1, max_size=6)
 
 
 def some_places(target: Target) -> list[str]:
-    """Return a place in memory and one that pages after three messages, where there is one."""
+    """Return a place in memory and, if there is one, a place that pages after three messages."""
     return place_names(target)[:2]
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """At each place short lifetimes first, in the middle and last."""
+    """Short lifetimes first, in the middle and last, at each place."""
     fates = [BRIEF, LASTING, BRIEF, BRIEF, LASTING, BRIEF]
     return [{"place": place, "returned": True, "fates": fates} for place in some_places(target)]
 
@@ -139,9 +139,9 @@ STOMP, ABSOLUTE, TTL = "expires of STOMP", "absolute-expiry-time", "ttl"
 def test_a_message_whose_instant_of_expiry_is_past_is_not_delivered(
     target: Bench, ways: list[str]
 ) -> None:
-    """Messages are sent that expire in a second, in each protocol's way of saying so, and after
-    them, in each way, one that expires in a minute. After two seconds a consumer gets only the
-    latter."""
+    """The expiry is stated in each protocol's own way. For each way, a message that expires in a
+    second is sent, and then one that expires in a minute. After two seconds a consumer gets only
+    the latter."""
     to = target.destination()
     node = small_addresses.same(to)
     instant = to_stomp(target, message(b"now", header={"ttl": MINUTE})).get("expires") or ""

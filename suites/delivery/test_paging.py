@@ -390,9 +390,9 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
 def test_a_subscription_that_ends_takes_nothing_along(
     target: Bench, taken: int, large: bool, early: bool
 ) -> None:
-    """Of three subscriptions of a paging address one consumes some messages, some of which are
-    large, and ends. The others get every message in order: one when that one ends or ``early``,
-    before it does, and one afterwards."""
+    """Of three subscriptions of a paging address, one consumes some messages, some of which are
+    large, and ends. The others get every message in order; with ``early``, one of them does so
+    before the first ends."""
     to, admin = small_addresses.destination(target, "page", MULTICAST), target.admin()
     lazy, leaver = Taker(target, to, window=1), Taker(target, to, window=1)
     eager, producer = Taker(target, to), target.stomp()

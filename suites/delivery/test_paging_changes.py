@@ -89,7 +89,7 @@ def protocols(target: Target) -> list[str]:
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Every end by each protocol, one of them of a transaction that began before page mode."""
+    """Each end of a transaction over each protocol; some begin before page mode."""
     return [
         {"before": before, "inside": 60 - before, "end": end, "protocol": protocol}
         for protocol in protocols(target)
@@ -111,8 +111,8 @@ def test_a_transaction_across_the_limit_is_whole(
     target: Bench, before: int, inside: int, end: str, protocol: str
 ) -> None:
     """A transaction sends past the limit of an address while another producer makes it page. After
-    a commit all of its messages are there in order, after a rollback or the close of its connection
-    none. When everything is consumed no page is left.
+    a commit all of its messages are there, in order; after a rollback or the close of its
+    connection none are. When everything is consumed, no page is left.
 
     One scenario: a transaction's messages that nobody may receive must not keep their pages.
     """

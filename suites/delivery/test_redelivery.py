@@ -38,8 +38,9 @@ def judge(
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, ack: str) -> None:
     """A consumer that holds five messages is lost, or leaves by DISCONNECT or UNSUBSCRIBE. The next
-    consumer gets all five in their order, before later messages. Their order is not that of
-    sending: where there are transactions, two of them were sent before what they stand behind."""
+    consumer gets all five in their order, before later messages. The queue's order is not that of
+    sending: if the broker has transactions, the second to fourth message were sent first, in a
+    transaction."""
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     one, *within, last = numbered(5)
     publish_late(target, producer, queue, within, lambda: publish_all(producer, queue, [one]))

@@ -134,8 +134,8 @@ def test_any_other_value_is_refused(target: Bench, header: str, value: str) -> N
 @case(DEFAULT_ROUTING, needs=FIXTURES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_headers_the_address_setting_decides(target: Bench, kind: str) -> None:
-    """SUBSCRIBE and SEND without routing headers use a name below anycast. or multicast. The
-    default routing types of the matching address-setting apply."""
+    """SUBSCRIBE and SEND without routing headers use a name that begins with anycast. or multicast.
+    The default routing types of the matching address-setting apply."""
     to = fresh(target, None, prefix=f"{kind.lower()}.")
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])

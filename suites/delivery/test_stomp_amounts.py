@@ -53,7 +53,7 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
     target: Bench, version: str, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
     """Any number of messages goes through a queue, also in transactions, while consumers settle any
-    number of them by one ACK and leave. Each arrives, and not again once it is acknowledged. One
+    number of them with one ACK and leave. Each arrives, and not again once it is acknowledged. One
     scenario: the sentences constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, STOMP[version], ("stomp", "stomp"), plan, version=version)
@@ -63,7 +63,7 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
 @amounts.over_amounts(examples=2)
 def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
     """Any number of SENDs is written at once, each with a receipt. Each has its RECEIPT, once, and
-    a consumer gets each message. One scenario: what is confirmed has to arrive."""
+    a consumer gets each message. One scenario: what is confirmed must arrive."""
     count = amounts.at(target, position, least=1, piped=True)
     peer, to = target.stomp(version), target.destination()
     names = [peer.next_receipt() for _ in range(count)]

@@ -49,8 +49,8 @@ def each_acceptor(target: Target) -> list[dict[str, Any]]:
 
 
 def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
-    """Return how long the documentation allows a client to be silent that promised a heartbeat
-    every so many ms."""
+    """Return how long the documentation allows a client to be silent if it promised a heartbeat
+    every ``promised`` ms."""
     return ms(int(promised * multiplier(target.parameters(acceptor))))
 
 

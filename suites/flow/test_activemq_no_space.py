@@ -50,7 +50,8 @@ def refused(
     bounds: tuple[Duration, Duration],
     since: int,
 ) -> None:
-    """It has to be refused, within ``bounds`` from ``since``; over AMQP with the reason."""
+    """Require that the message is refused within ``bounds`` after ``since``, over AMQP with the
+    reason."""
     producer.expect(offered, "refused", "a message for which there is no room", proves)
     target.judge_duration(
         proves, "until it was refused", producer.answered_at(offered) - since, bounds, since

@@ -91,8 +91,9 @@ def corners(target: Target) -> list[dict[str, Any]]:
 )
 def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: int) -> None:
     """A producer with a window sends without waiting for Responses. Each accepted message gets a
-    ProducerAck with its size, and none does from the queue's limit on; with room all messages are
-    acknowledged and arrive in order. One scenario: it takes a full window to see room reopen it."""
+    ProducerAck with its size, and none does from the queue's limit on; once there is room, all
+    messages are acknowledged and arrive in order. One scenario: it takes a full window to see room
+    reopen it."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, other = place(target, "vm"), place(target, "off")
     weight = Scale(target, producer, statistics).weight(size)
@@ -249,7 +250,7 @@ def refused(
 @case(AT_ONCE, needs={*BASE, "send-fail"})
 def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     """A message to a full queue gets an ExceptionResponse with ResourceAllocationException at once.
-    The connection continues, and with room the message is accepted."""
+    The connection continues, and once there is room the message is accepted."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for number in range(2):

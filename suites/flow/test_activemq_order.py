@@ -93,8 +93,8 @@ def test_who_waits_is_not_overtaken_by_who_comes_later(
 
 
 def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> list[int]:
-    """The numbers of that many messages in the order in which they arrived, sent and consumed
-    concurrently."""
+    """Send ``count`` messages and consume them concurrently; return their numbers in order of
+    arrival."""
     wide = OpenWireProducer(target, window=10_000_000)
     producer: Producer = wide if protocol == "openwire" else PRODUCERS[protocol](target)
     consumer = CONSUMERS["stomp" if protocol == "openwire" else protocol](target, to)

@@ -78,9 +78,9 @@ def on_disk(
     before: int,
     proves: tuple[str, ...],
 ) -> tuple[int, str]:
-    """Send messages until one is not answered. Return how many were accepted, and that one. It has
-    to be at the limit of ``kind``, of which ``before`` bytes were in use: not earlier, and without
-    more bytes than the limit."""
+    """Send messages until one is not answered. Return how many were accepted, and that one. Require
+    that this happens at the limit of ``kind``, of which ``before`` bytes were in use: neither
+    earlier nor beyond it."""
     limit, count = broker_limit(target, kind), 0
     least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     while True:

@@ -33,8 +33,8 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[AmqpPeer, int]:
-    """Charge ``place`` with ``total`` bytes by messages, each of which has to be accepted; return
-    how many."""
+    """Fill ``place`` with messages that are charged ``total`` bytes, each of which must be
+    accepted; return how many."""
     bodies = small_addresses.filling(total, small_addresses.overhead(target), sizes)
     peer, link = small_addresses.producer(target, place)
     for size in bodies:

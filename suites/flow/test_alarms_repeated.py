@@ -129,9 +129,9 @@ def note(target: Bench, episodes: Sequence[Episode]) -> None:
 def test_alarms_come_again_and_clients_live(
     target: Bench, told: bool, episodes: list[Episode]
 ) -> None:
-    """A client with heartbeats is blocked by alarms that overlap and recur, silent before and
-    meanwhile. It stays connected, gets heartbeats in time, or is notified of each block once, and
-    its messages arrive after the last alarm. Silent after that, it is disconnected after two to
+    """A client with heartbeats is blocked by alarms that overlap and recur, and is silent before
+    and during them. It stays connected, gets heartbeats in time, or is notified of each block once,
+    and its messages arrive after the last alarm. Silent after that, it is disconnected after two to
     three intervals. One scenario: the sentences constrain the same course."""
     owner = target.amqp091()
     name = queue_of(owner)
@@ -193,9 +193,9 @@ def test_alarms_come_again_and_clients_live(
     episodes=EPISODES,
 )
 def test_alarms_come_again_and_stomp_clients_live(target: Bench, episodes: list[Episode]) -> None:
-    """A STOMP client with heartbeats is blocked by alarms that overlap and recur, silent before and
-    meanwhile. It stays connected; silent after the last alarm, it is disconnected after two to
-    three intervals. One scenario: the sentences constrain the same course."""
+    """A STOMP client with heartbeats is blocked by alarms that overlap and recur, and is silent
+    before and during them. It stays connected; silent after the last alarm, it is disconnected
+    after two to three intervals. One scenario: the sentences constrain the same course."""
     to = target.destination()
     peer: StompPeer = target.stomp(heart_beat="2000,2000")
     note(target, episodes)

@@ -61,7 +61,7 @@ class Crowd:
             self.sent[who] += 1
 
     def answered(self, requirements: str) -> None:
-        """Everything sent has to be accepted."""
+        """Require that everything sent is accepted."""
         for (peer, link), waiting in zip(self.members, self.open, strict=True):
             for delivery_id in waiting:
                 peer.confirmed(link.session, delivery_id, proves=requirements)

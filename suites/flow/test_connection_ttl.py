@@ -69,7 +69,7 @@ def connect(target: Bench, plan: Silence) -> StompPeer:
 
 
 def regime(target: Bench, plan: Silence) -> tuple[str, ...]:
-    """Which statements of the chapter determine this TTL."""
+    """Return the statements of the chapter that determine this TTL."""
     parameters = target.parameters(plan.where.acceptor)
     if plan.version == "1.0" or plan.heart_beat is None or plan.heart_beat[0] == 0:
         return (DEFAULT,)
@@ -94,7 +94,7 @@ def judge_silence(
 
 
 def corners(target: Target) -> Iterator[dict[str, Silence]]:
-    """On every acceptor: no client beats, client beats far below, amid and far above its bounds,
+    """On every acceptor: no client beats, client beats far below, within and far above its bounds,
     and a 1.0 client, whose header is ignored."""
     # What is given last is tried first, and is what a failure shows: so the strangest come first.
     if target.clock is Clock.VIRTUAL:  # two months of silence, to see the product leave 32 bits

@@ -133,7 +133,7 @@ class Used:
         peer.close_socket()
 
     def empty(self) -> None:
-        """Consume all messages, including redelivered ones. Then the size has to be 0."""
+        """Consume all messages, including redelivered ones. Require that the size is then 0."""
         for _ in range(ROUNDS):  # what comes back late is taken in a later round
             small_addresses.drain_queue(self.target, self.place, 0)
             state, free = self.target.admin().until(

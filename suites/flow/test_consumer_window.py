@@ -155,7 +155,7 @@ class Plan:
 
 
 def plans(target: Target) -> st.SearchStrategy[Plan]:
-    """Backlogs of one size and of mixed sizes, and windows at multiples of what frames weigh."""
+    """Backlogs of one size and of mixed sizes, and windows at multiples of the frames' sizes."""
 
     @st.composite
     def draw_plan(draw: st.DrawFn) -> Plan:
@@ -184,8 +184,8 @@ def plans(target: Target) -> st.SearchStrategy[Plan]:
 
 
 def settlements(target: Target) -> Iterator[dict[str, Plan]]:
-    """An ACK that covers several messages, and ACKs of messages that weigh more and less than their
-    neighbours."""
+    """An ACK that covers several messages, and ACKs of messages that are larger and smaller than
+    their neighbours."""
     yield {"plan": Plan((300,) * 12, 1600, "client", (2, 1, 0))}
     yield {"plan": Plan((8000,) * 12, 70_000, "client", (3,))}  # more bytes than 16 bits count
     yield {"plan": Plan((2000, 10, 10, 10, 2000, 10, 10, 10), 3000, "client-individual", (0, 1, 0))}

@@ -116,7 +116,7 @@ class End:
 
 @dataclass(frozen=True)
 class Pause:
-    """A session is stopped and started; meanwhile a consumer gets credit, which may be withdrawn
+    """A session is stopped and started; in between a consumer gets credit, which may be withdrawn
     (``taken``) again."""
 
     session: int

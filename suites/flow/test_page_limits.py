@@ -35,9 +35,9 @@ def fill(
     target: Bench, place: Node, size: int, bounds: tuple[int, int], policy: str
 ) -> list[str | None]:
     """Send messages of ``size`` bytes, each after the answer to the previous one, until one is
-    refused or a few more than should fit were sent, three times as many where nothing is dropped
-    after the answer, and return their outcomes. Near the limit they are sent slowly, so that pages
-    can be written."""
+    refused or a few more than should fit were sent (three times as many if nothing is dropped after
+    the answer), and return their outcomes. Near the limit they are sent slowly, so that pages can
+    be written."""
     peer, link = small_addresses.producer(target, place)
     states: list[str | None] = []
     most = bounds[1] * (3 if policy == "fail" or target.virtual else 1) + 3

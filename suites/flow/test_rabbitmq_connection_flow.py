@@ -109,8 +109,8 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
 @over(examples=1, where=places)
 def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
     """A connection publishes as fast as it can, another now and then. The management API reports
-    the state flow only for the first, unless the queue keeps up, and in the end all messages were
-    accepted. One scenario: both connections must publish at the same time."""
+    the state flow only for the first, unless the queue keeps up, and at the end all messages have
+    been accepted. One scenario: both connections must publish at the same time."""
     flooding, easy = target.amqp091(), target.amqp091()
     flood = Flood(target, flooding, queue_of(flooding, arguments={"x-max-length": 1000}))
     calm = queue_of(easy)

@@ -1,4 +1,5 @@
-"""STOMP heartbeats of RabbitMQ: whole seconds, two of them missed, every half of an interval.
+"""STOMP heartbeats of RabbitMQ: intervals in whole seconds, a close after two missed ones, and a
+heartbeat every half interval.
 
 (RabbitMQ documentation, "Heartbeats"; the profile says how intervals are counted.)
 """
@@ -98,7 +99,7 @@ def test_a_client_that_misses_two_beats_is_given_up(
 @over(examples=6, expected=intervals)
 def test_the_server_beats_every_half_of_its_interval(target: Bench, expected: int) -> None:
     """A client asks for heartbeats and promises none. They arrive every half of the agreed
-    interval, no more and no less often."""
+    interval, neither more nor less often."""
     peer = target.stomp("1.2", heart_beat=f"0,{expected}")
     half = ms(rules(target).rounded(expected)) // rules(target).fraction
     since = target.now()

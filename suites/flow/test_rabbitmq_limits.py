@@ -1,6 +1,6 @@
 """Thresholds that are changed while a broker runs, as far as any broker can be tested: the
-watermark throttles and caps nothing, and the disk limit may be a multiple of the memory (RabbitMQ:
-flow control)."""
+watermark throttles publishers but does not cap memory, and the disk limit may be a multiple of the
+memory (RabbitMQ: flow control)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _UNITS = {"k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2, "mib": 1024**2, "g
 
 def setting_of_all_addresses(text: str) -> tuple[str, int]:
     """Return address-full-policy and max-size-bytes of the address setting for all addresses in a
-    broker.xml; PAGE and -1 where it does not say."""
+    broker.xml; PAGE and -1 if it does not say."""
     policy, size = "PAGE", "-1"
     for setting in etree.fromstring(text.encode()).iter(f"{_CORE}address-setting"):
         if setting.get("match") == "#":

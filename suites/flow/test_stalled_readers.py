@@ -36,7 +36,7 @@ BEAT = ms(500)
 
 
 def overflow(target: Bench) -> int:
-    """Return so many messages that they fill the link of a client that does not read."""
+    """Return enough messages to fill the link of a client that does not read."""
     return SOME if target.virtual else MANY
 
 
@@ -56,7 +56,7 @@ def stalled(target: Bench, peer: StompPeer) -> Iterator[None]:
 
 def send(producer: StompPeer, to: Destination, count: int) -> tuple[int, str]:
     """Send ``count`` large messages one by one, or fewer if one is not confirmed in time: a full
-    place may let its producers wait. Return how many, and the receipt that did not come."""
+    place may make its producers wait. Return how many, and the receipt that did not arrive."""
     for number in range(count):
         receipt = producer.next_receipt()
         producer.publish(to, numbered_body(number), {"receipt": receipt}, receipt=False)

@@ -96,7 +96,7 @@ class Leave:
 @dataclass(frozen=True)
 class Stall:
     """The clients stop reading while others publish, and they acknowledge, and clients without a
-    subscription subscribe; ``lost``: the first one disconnects meanwhile."""
+    subscription subscribe; ``lost``: the first one disconnects during that time."""
 
     steps: tuple[Publish | Subscribe | Ack, ...]
     lost: bool = False
@@ -482,8 +482,8 @@ def test_subscriptions_do_what_the_model_says(
 ) -> None:
     """Two clients subscribe to a queue, or one to a topic, acknowledge, and leave as drawn, with
     their own windows and modes, over links of each kind and while other clients hinder. After each
-    step they hold the model's messages. In the end, without hindrance, every unacknowledged message
-    can be received.
+    step they hold the model's messages. At the end, once the hindrances are gone, every
+    unacknowledged message can be received.
 
     One scenario: the requirements are the model.
     """

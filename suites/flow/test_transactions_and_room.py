@@ -173,7 +173,7 @@ class Transaction:
 )
 def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Plan) -> None:
     """A transaction sends to an address under BLOCK, beyond its limit or not, and ends in one of
-    four ways. A producer waits meanwhile if the address is full, and continues by itself when a
+    four ways. Until then a producer waits if the address is full, and continues by itself when a
     rollback makes room. All committed messages arrive, and the address has the room that it had.
     One scenario: it takes a full address and its recovery."""
     fresh = room(target, small_addresses.destination(target, "block"), target.stomp())
@@ -232,8 +232,8 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
 
 @case(REFILLED, needs={"amqp", "amqp-credit", "address-full", "transactions", IN_VIRTUAL_TIME})
 def test_credit_is_filled_up_within_a_transaction(target: Bench) -> None:
-    """A producer of ten credits posts 25 messages in one transaction. It is granted credit
-    meanwhile, and all of them arrive after the discharge."""
+    """A producer of ten credits posts 25 messages in one transaction. It is granted credit before
+    the discharge, and all of them arrive after the discharge."""
     node = target.node()
     peer = target.amqp(acceptor="amqp-credits-10")
     control = transaction_steps.control(target, peer)

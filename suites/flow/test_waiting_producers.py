@@ -1,7 +1,7 @@
 """Producers that wait at full addresses under BLOCK, over AMQP, STOMP and CORE: all of them
 continue when there is room, and none is forgotten (ARTEMIS-FLOW-block-1, ARTEMIS-PAGING-12).
 
-Room is made at once: a consumer settles everything that its address holds by one disposition, and
+Room is made at once: a consumer settles everything that its address holds with one disposition, and
 then nothing else happens that could resume a producer by accident. Which producer continues first
 is the broker's choice.
 """
@@ -190,7 +190,7 @@ def test_all_who_wait_go_on_when_there_is_room(
     target: Bench, waiting: Waiting, leaving: int | None, emptied: list[int]
 ) -> None:
     """Producers of several kinds wait at full addresses, and one of them leaves. Some of the
-    addresses are emptied, each by one frame. All producers of these continue by themselves, those
+    addresses are emptied, each with one frame. All producers of these continue by themselves, those
     of the others do not, and the one that left is granted nothing."""
     places = {number: _held(target) for number in {place for place, _ in waiting}}
     waiters = [WAYS[way].open(target, places[place]) for place, way in waiting]

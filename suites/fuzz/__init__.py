@@ -1,1 +1,2 @@
-"""Fuzzers: what reads foreign bytes is fed damaged ones; findings stay as vectors."""
+"""Fuzzers, which feed damaged bytes to every reader of foreign bytes. Findings are kept as
+vectors."""

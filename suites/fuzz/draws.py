@@ -1,4 +1,4 @@
-"""What a peer of the protocol fuzzer is, and how it draws numbers, names and bodies.
+"""Peers of the protocol fuzzer, and how they draw numbers, names and bodies.
 
 Fields are small numbers and the names that other frames use, so that frames meet, and now and then
 a boundary number or text.
@@ -17,7 +17,7 @@ SELECTORS = ("a = 1", "a", "NOT (a LIKE '%x')", "1=1", "(" * 40 + "a" + ")" * 40
 
 @dataclass
 class Memory:
-    """What a peer remembers: numbers that it may use next, and what the broker sent last."""
+    """A peer's memory: numbers that it may use next, and what the broker sent last."""
 
     received: bytes = b""
     next_id: int = 0
@@ -59,6 +59,6 @@ def name(random: Random) -> str:
 
 
 def body(random: Random) -> bytes:
-    """Return a body: mostly small, sometimes above the size from which it is large."""
+    """Return a body: mostly small, sometimes above the size at which bodies count as large."""
     size = random.choice((0, 1, 1, 5, 40, 300, 3000)) if random.random() < 0.98 else 20_000
     return b"x" * size

@@ -453,7 +453,7 @@ MOST_CHARACTERS = 1200
 
 
 class BadRefusal(Exception):
-    """A refusal is no sentence."""
+    """A refusal is not a sentence."""
 
 
 def check_sentence(refusal: BaseException) -> None:

@@ -57,7 +57,7 @@ def flip(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def delete(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
-    """Take out a span."""
+    """Remove a span."""
     start, end = _span(random, seed)
     return seed[:start] + seed[end:]
 
@@ -78,7 +78,7 @@ def swap(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def splice(random: Random, seed: bytes, corpus: Sequence[bytes]) -> bytes:
-    """Continue with another seed, or put a span of it inside."""
+    """Continue with another seed, or insert a span of it."""
     other = random.choice(corpus)
     start, end = _span(random, other)
     place = random.randint(0, len(seed))
@@ -101,7 +101,7 @@ def binary_number(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def insert(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
-    """Put in bytes that are not text, random bytes, or a boundary text."""
+    """Insert bytes that are not text, random bytes, or a boundary text."""
     place = random.randint(0, len(seed)) if random.random() < 0.8 else 0
     added = random.choice(
         (
@@ -114,7 +114,7 @@ def insert(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def nest(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
-    """Put in up to 100,000 opening brackets."""
+    """Insert up to 100,000 opening brackets."""
     place = random.randint(0, len(seed)) if random.random() < 0.6 else 0
     count = random.choice((30, 70, 300, 2_000, 100_000))
     return seed[:place] + (random.choice(BRACKETS) * count)[:MOST_BYTES] + seed[place:]

@@ -73,7 +73,7 @@ _EVENTS: dict[str, type[Event]] = {
 
 @dataclass
 class Peer:
-    """One peer: how it speaks, what is left of its opening, and how often it breaks a frame."""
+    """One peer: its protocol, the rest of its opening, and how often it breaks a frame."""
 
     speaker: Speaker
     conn: int
@@ -103,7 +103,7 @@ class World(Protocol):
 
 
 class Player:
-    """Draws the events of one scene and plays them in a world, which it makes."""
+    """Draws the events of one scene and plays them in a world that it creates."""
 
     def __init__(
         self, family: str, seed: str, number: int, world: Callable[[Setting], World] = Scene
@@ -122,7 +122,7 @@ class Player:
         self._world: World
 
     def play(self, inputs: int) -> None:
-        """Play ``inputs`` chunks of bytes and all that is between. Raises what
+        """Play ``inputs`` chunks of bytes and the events between them. Raises what
         :meth:`Scene.play` raises."""
         world = self._world = self._make(self.setting)
         try:
@@ -257,7 +257,7 @@ def read(path: Path) -> Finding:
 
 
 def vectors() -> Path:
-    """Return the folder of scenes that once were findings."""
+    """Return the folder of earlier findings."""
     return Path(str(files("brokerproof.fixtures"))) / "vectors" / "protocols"
 
 
@@ -268,7 +268,7 @@ def play(
     inputs: int = INPUTS,
     world: Callable[[Setting], World] = Scene,
 ) -> tuple[Player, str]:
-    """Play one scene; return it and what went wrong, "" if nothing did."""
+    """Play one scene; return it and its problem ("" if there was none)."""
     signal.signal(signal.SIGPROF, scene._hangs)
     player = Player(family, seed, number, world)
     try:
@@ -297,8 +297,8 @@ def main(
     keep: bool,
     over_sockets: bool,
 ) -> None:
-    """Send brokers of every family anything; an interrupt ends it with the figures so far. Exit: 0
-    no finding · 1 findings."""
+    """Send arbitrary input to brokers of every family; an interrupt ends the run with the figures
+    so far. Exit: 0 no finding · 1 findings."""
     seed = seed or secrets.token_hex(8)
     if inputs is None and seconds is None:
         seconds = 60

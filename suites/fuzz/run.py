@@ -1,9 +1,9 @@
 """Runs the fuzzer of file readers: ``python -m brokerproof.suites.fuzz.run --inputs 200000``.
 
 Inputs are made from a seed, a reader and a number, so each can be made again. They are tried in
-forked workers: one that is killed by a signal, as by a fault in a C library, or that takes longer
-than :data:`MOST_SECONDS` for one input, is a finding like an exception. A finding is written to
-``fixtures/vectors/files/READER/``, where ``test_file_readers.py`` tries it for ever.
+forked workers. If a worker is killed by a signal, as by a fault in a C library, or takes longer
+than :data:`MOST_SECONDS` for one input, that is a finding like an exception. A finding is written
+to ``fixtures/vectors/files/READER/``, where ``test_file_readers.py`` tries it in every run.
 """
 
 import functools
@@ -56,7 +56,7 @@ class TooSlow(Exception):
 
 
 def vectors() -> Path:
-    """Return the folder of inputs that once were findings."""
+    """Return the folder of earlier findings."""
     return Path(str(files("brokerproof.fixtures"))) / "vectors" / "files"
 
 
@@ -74,7 +74,7 @@ def _corpus(reader: Reader) -> Sequence[bytes]:
 
 
 def fuzz(reader: Reader, seed: str, first: int, count: int) -> tuple[Counter[str], list[Finding]]:
-    """Try ``count`` inputs in one worker process; return what became of them and the findings."""
+    """Try ``count`` inputs in one worker process; return their outcomes and the findings."""
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
     worker = context.Process(target=_work, args=(reader, seed, first, count, sending))

@@ -1,14 +1,13 @@
-"""One broker, peers that send it anything, a bystander, and what must hold all the while.
-
-Events are data, so that a scene can be played again and made shorter. The invariants:
+"""One broker, peers that send it anything, a bystander, and the invariants. Events are data, so
+that a scene can be replayed and shortened. The invariants:
 
 * no exception leaves ``Broker.handle``;
-* no input takes more than :data:`MOST_NS` of processor time, and none :data:`HANGS_S`, which is how
-  a read loop that makes no progress shows;
+* no input takes more than :data:`MOST_NS` of processor time, and none :data:`HANGS_S`, which
+  reveals a read loop that makes no progress;
 * nothing is sent to a connection after its close;
 * the bystander, which only uses its own address, is served between any two events;
 * its RECEIPT for a persistent SEND does not leave before the batch is stored;
-* when the peers are gone nothing of them is left but messages.
+* when the peers are gone, nothing of them is left except messages.
 """
 
 import gc
@@ -113,7 +112,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Memory runs short, or is enough again, where the broker is told."""
+    """Memory becomes short, or sufficient again, on a broker that is notified of it."""
 
     short: bool
 
@@ -122,7 +121,7 @@ Event = Open | Data | Gone | Pause | Advance | Disk | Alarm
 
 
 class Broken(Exception):
-    """An invariant does not hold; one sentence."""
+    """An invariant does not hold."""
 
 
 class Hangs(BaseException):
@@ -199,7 +198,7 @@ class Scene:
         return f"{of}-type:ANYCAST\n" if self.setting.family == "artemis" else ""
 
     def received(self, conn: int) -> bytes:
-        """Return what ``conn`` was sent since this was asked last, or the end of it."""
+        """Return what ``conn`` was sent since the last call, or how it ended."""
         return self._received.pop(conn, b"")
 
     def is_closed(self, conn: int) -> bool:
@@ -283,7 +282,7 @@ class Scene:
         raise Broken("timer: 100,000 deadlines within one step of time")
 
     def alarm(self, short: bool) -> None:
-        """Tell a broker of RabbitMQ's kind that memory is short, or is enough again."""
+        """Tell a RabbitMQ-like broker that memory is short, or sufficient again."""
         if self.setting.family == "rabbitmq" and short is not self._short:
             self._short = short
             self.feed(LimitsSet(memory=_USED - 1 if short else _USED + 1))
@@ -311,7 +310,7 @@ class Scene:
                 raise Broken(f"bystander: no {what.strip()!a} ({bytes(self._sent[:200])!r})")
 
     def end(self, conns: Iterable[int]) -> None:
-        """All peers leave. Nothing of them may be left."""
+        """All peers leave. Nothing of them may remain."""
         for conn in conns:
             self.feed(PeerGone(conn, CloseHow.RESET))
         self.check_bystander()
@@ -353,8 +352,8 @@ def _hangs(*_: object) -> None:
 
 
 def problem_of(setting: Setting, events: Sequence[Event]) -> str:
-    """Play ``events`` and return what went wrong, as one line that begins with its kind; "" if
-    nothing did."""
+    """Play ``events`` and return the problem as one line that begins with its kind; "" if there is
+    none."""
     signal.signal(signal.SIGPROF, _hangs)
     try:
         scene = Scene(setting)

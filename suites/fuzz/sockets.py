@@ -1,11 +1,11 @@
-"""Scenes over TCP: a broker in a process of its own, peers on sockets, and a bystander.
-
-The events are those of :mod:`brokerproof.suites.fuzz.scene`; what only a simulation has (time that
-passes, answers of a disk, alarms) is left to the broker and its machine. The invariants:
+"""Scenes over TCP: a broker in a separate process, peers on sockets, and a bystander. The events
+are those of :mod:`brokerproof.suites.fuzz.scene`, without those that only a simulation has (passing
+time, answers of a disk, alarms). The invariants:
 
 * the process lives, and reports no error of its own;
-* the bystander gets its message and its receipt in :data:`WITHIN_NS`. The processor time of the
-  broker meanwhile says whether it or the machine was slow; after :data:`HANGS_S` that is no excuse;
+* the bystander gets its message and its receipt in :data:`WITHIN_NS`. The broker's processor time
+  in between shows whether it or the machine was slow; after :data:`HANGS_S` a slow machine is no
+  excuse;
 * the process does not grow by more than :data:`MOST_GROWTH`.
 
 A process serves :data:`SCENES` scenes of one setting.
@@ -97,7 +97,7 @@ class Process:
         return path.read_text("utf-8", "replace") if path.exists() else ""
 
     def check(self, *, soon: bool = False) -> None:
-        """Raise :class:`Broken` unless the process lives, is content and is not too large;
+        """Raise :class:`Broken` unless the process lives, reports no error and is not too large;
         ``soon`` if it may be about to end."""
         if soon:
             self._process.join(1.0)
@@ -192,7 +192,7 @@ class SocketScene:
         return peer
 
     def received(self, conn: int) -> bytes:
-        """Return what ``conn`` was sent since this was asked last."""
+        """Return what ``conn`` was sent since the last call."""
         return self._received.pop(conn, b"")
 
     def is_closed(self, conn: int) -> bool:
@@ -281,7 +281,8 @@ class SocketScene:
             )
 
     def check_bystander(self) -> None:
-        """The bystander sends a message and gets it with its receipt; the process is content."""
+        """The bystander sends a message and gets it with its receipt; the process reports no
+        error."""
         self._number += 1
         name = f"still-here-{self._number}"
         head = f"SEND\ndestination:{self._queue}\npersistent:true\nreceipt:{name}\n"

@@ -1,8 +1,8 @@
 """Frames of every protocol, drawn from the tables of the harness' codecs, for the protocol fuzzer.
 
 A frame keeps to the structure of its protocol; its fields are small numbers and the names that
-other frames use, so that they meet, and now and then a boundary number or text. What breaks the
-structure is the business of :mod:`brokerproof.suites.fuzz.operators`.
+other frames use, so that they meet, and now and then a boundary number or text.
+:mod:`brokerproof.suites.fuzz.operators` breaks the structure.
 """
 
 import functools

@@ -1,5 +1,5 @@
 """ActiveMQ's own client against an acceptor for OpenWire: windows, prefetch, transactions, topics,
-and what else JMS has.
+and other features of JMS.
 
 Not collected with the rest, since it needs a JDK and the jars of ActiveMQ: name the file.
 """

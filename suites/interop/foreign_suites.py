@@ -2,9 +2,10 @@
 -m brokerproof.suites.interop.foreign_suites --sources FOLDER``.
 
 FOLDER has checkouts called ``pika``, ``stomp.py`` and ``stompjs``, because their packages come
-without tests; amqplib's package has them. No suite is changed: each finds the broker at
-RabbitMQ's usual ports of this machine, which must be free, and forwarders stand there. A test that
-ends otherwise on the two brokers must be in :data:`DIFFERENCES`, and what is there must differ.
+without tests; amqplib's package has them. No suite is changed: each finds the broker through
+forwarders at RabbitMQ's usual ports of this machine, which must be free. A test that ends
+differently on the two brokers must be listed in :data:`DIFFERENCES`, and everything listed there
+must differ.
 """
 
 import asyncio
@@ -90,7 +91,7 @@ class Suite:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, out: Path) -> Outcomes:
-        """Run the suite; its output is kept beside its outcomes."""
+        """Run the suite; its output is kept next to its outcomes."""
         outcomes = out / f"{self.name}.outcomes"
         command = [word.replace("{outcomes}", str(outcomes)) for word in self.command]
         environment = {**os.environ, **self.environment, "OUTCOMES": str(outcomes)}
@@ -126,19 +127,20 @@ def from_junit(path: Path) -> Outcomes:
 
 
 def from_json(path: Path) -> Outcomes:
-    """Return the outcomes that our reporter for jasmine wrote."""
+    """Return the outcomes written by our reporter for jasmine."""
     outcomes: Outcomes = json.loads(path.read_text("utf-8"))
     return outcomes
 
 
 def pytest_command(*words: str) -> tuple[str, ...]:
-    """Return pytest's command: a hanging test fails, and an exception in a thread is its own."""
+    """Return pytest's command: a hanging test fails, and an exception in a thread counts only
+    there."""
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:threadexception", "--timeout", "60")
     return (sys.executable, "-m", "pytest", *options, "--junitxml", "{outcomes}", *words)
 
 
 def suites(sources: Path, folder: Path) -> list[Suite]:
-    """Return the suites, with what npm has of them below ``folder``."""
+    """Return the suites, with their npm packages below ``folder``."""
     npm.call(["install", "--no-save", *PACKAGES], folder, "the suites in JavaScript")
     modules = folder / "node_modules"
     stompjs = folder / "stompjs"

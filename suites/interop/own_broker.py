@@ -1,10 +1,10 @@
-"""A broker of one's own, configured with what ``init-target`` prints: ``python -m
+"""Judges a broker that is configured with the output of ``init-target``: ``python -m
 brokerproof.suites.interop.own_broker FAMILY --out DIR``.
 
 The family's broker is started with a plain configuration into which the printed text is pasted, and
-judged as an outsider would judge it: by URL, and by a target file. The shipped target of the family
-is judged beside it. It fails if a case fails on one of one's own that does not fail on the shipped
-one, if a run ends otherwise than with 0 or 1, or if an area of the mission has no judged case.
+judged as a user would judge it: by URL, and by a target file. The shipped target of the family is
+judged too. It fails if a case fails on this broker but not on the shipped target, if a run does not
+exit with 0 or 1, or if an area of the mission has no judged case.
 """
 
 import subprocess
@@ -131,7 +131,7 @@ def judged(targets: Iterable[str], out: Path) -> int:
 
 
 def failures(out: Path) -> set[str]:
-    """Return the cases of a run that failed or broke off."""
+    """Return the cases of a run that failed or ended in an error."""
     return {
         result.case
         for result in records.read(out)
@@ -140,7 +140,7 @@ def failures(out: Path) -> set[str]:
 
 
 def areas(out: Path) -> set[str]:
-    """Return the areas of the mission of which a requirement was judged."""
+    """Return the areas of the mission in which a requirement was judged."""
     return {
         str(area_of(finding.requirement))
         for result in records.read(out)
@@ -153,7 +153,7 @@ def areas(out: Path) -> set[str]:
 @click.argument("family", type=click.Choice(sorted(FILES)))
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 def main(family: str, out: Path) -> None:
-    """Judge a broker of one's own by URL and by file, and the shipped target of its family."""
+    """Judge your own broker by URL and by file, and the shipped target of its family."""
     problems = []
     with tempfile.TemporaryDirectory(prefix="brokerproof-own-") as name:
         folder = Path(name)

@@ -1,9 +1,9 @@
 """An honest mini-broker: STOMP 1.0 to 1.2, queues and topics, transactions, heartbeats.
 
-Its author promises what the STOMP specifications ask. He further promises the connection TTL, the
-window of a consumer in bytes and the order of queues as Artemis' manual words them, and that
-publishers wait while memory or disk space is short, as RabbitMQ's does. Every fault of
-``faults.py`` overrides one method of the classes here.
+It keeps what the STOMP specifications require. It also promises the connection TTL, the consumer
+window in bytes and the order of queues as Artemis' manual does, and that publishers wait while
+memory or disk space is short, as RabbitMQ's documentation does. Every fault of ``faults.py``
+overrides one method of the classes here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_OF_A_MESSAGE = ("destination", "receipt", "transaction", "content-length", "
 
 @dataclass(slots=True)
 class Message:
-    """What a SEND leaves in a queue."""
+    """A message that a SEND put into a queue."""
 
     number: int
     destination: str
@@ -47,7 +47,7 @@ class Delivery:
 
 @dataclass
 class Subscription:
-    """A subscription of a connection, and what it has not settled."""
+    """A subscription of a connection, and its unsettled deliveries."""
 
     connection: Connection
     id: str
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         return str(next(self.broker.numbers))
 
     def end(self) -> None:
-        """Close the connection when everything is sent."""
+        """Close the connection once everything is sent."""
         self.transport.close()
 
     def receipt(self, id: str) -> None:
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
     # frames
 
     def handle(self, frame: Frame) -> None:
-        """Do what a frame asks, and confirm it. Raises :class:`BadFrame`."""
+        """Carry out a frame, and confirm it. Raises :class:`BadFrame`."""
         if frame.command in ("CONNECT", "STOMP"):
             self.connect(frame)
             return
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
             self.end()
 
     def unblock(self) -> None:
-        """Go on with what a shortage left unread."""
+        """Continue with what a shortage left unread."""
         if self.is_blocked:
             self.is_blocked = False
             data, self.unread = self.unread, b""
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
             queue.dispatch()
 
     def apply(self, frame: Frame) -> None:
-        """Do what a frame outside transactions asks."""
+        """Carry out a frame that is not part of a transaction."""
         match frame.command:
             case "SEND":
                 self.broker.publish(frame)
@@ -462,7 +462,7 @@ class Broker:
             queue.dispatch()
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription; a queue gets back what it has not settled."""
+        """End a subscription; its unsettled messages return to the queue."""
         queue = self.queue(subscription)
         queue.subscriptions.remove(subscription)
         subscription.connection.subscriptions.pop(subscription.id)

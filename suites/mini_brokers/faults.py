@@ -179,7 +179,7 @@ class AbortIgnored(Connection):
 
 @dataclass(frozen=True, slots=True)
 class MiniBroker:
-    """A mini-broker and what a run should print of it.
+    """A mini-broker and what a run should print about it.
 
     ``first`` is a regular expression for the first cause, and ``breaks`` for the requirements that
     the fault breaks. ``cases`` is one for the cases that find it quickly.

@@ -1,7 +1,7 @@
 """Legal styles: honest brokers that make the choices that the STOMP specifications leave open.
 
-None of them may be accused. Each class says what it chooses, and the specification's silence or
-permission that it rests on.
+None of them may be accused. Each class states its choice, and the silence or permission of the
+specification that allows it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LinesBehindFrames(Connection):
 
 
 class SingleBytes(Connection):
-    """Each byte is a write of its own. TCP keeps no boundaries."""
+    """Each byte is written separately. TCP keeps no boundaries."""
 
     def send(self, data: bytes) -> None:
         for position in range(len(data)):
@@ -144,7 +144,7 @@ class NackReturnsLast(NackReturns):
 
 
 class OneAtATime(Connection):
-    """Unless a subscription acknowledges automatically it holds one message at a time."""
+    """Unless a subscription acknowledges automatically, it holds one message at a time."""
 
     def charge(self, subscription: Subscription, size: int) -> None:
         subscription.window = 1
@@ -152,8 +152,8 @@ class OneAtATime(Connection):
 
 
 class Forgets(Connection):
-    """What a subscription holds when it ends counts as settled. No specification says what becomes
-    of it."""
+    """Messages that a subscription holds when it ends count as settled. No specification says what
+    happens to them."""
 
     def subscription_of(self, frame: Frame) -> Subscription:
         subscription = super().subscription_of(frame)
@@ -211,7 +211,8 @@ class Patient(Connection):
 
 
 class ClosesLater(Connection):
-    """An end takes two seconds, and nothing is read or sent meanwhile: no text says how soon."""
+    """A close takes two seconds, in which nothing is read or sent: no text says how soon it must
+    happen."""
 
     has_ended = False
 
@@ -242,7 +243,7 @@ class EndsWithItsConsumer(Queue):
 
 
 class TopicsOnly(Connection):
-    """Every destination is a topic: what nobody is subscribed to is gone."""
+    """Every destination is a topic: messages that nobody is subscribed to are lost."""
 
     keeps = False
 

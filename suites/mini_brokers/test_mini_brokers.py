@@ -2,8 +2,8 @@
 
 A few cases that find each fault quickly run here. With the environment variable
 BROKERPROOF_MINI_BROKERS=all every case of the suites runs, and BROKERPROOF_MINI_BROKERS_SEED draws
-other examples. They run in an environment of their own
-(``tox -e mini-brokers``): other tests beside them would take the time that heartbeats need.
+other examples. They have their own environment (``tox -e mini-brokers``), because concurrent tests
+would take the processor time that heartbeats need.
 """
 
 from __future__ import annotations

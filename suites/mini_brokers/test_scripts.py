@@ -1,5 +1,5 @@
-"""The scripts beside a counterexample, and ``brokerproof replay``: against the faulty mini-broker
-each shows the violation again (exit 1), against the honest one each confirms the fix (exit 0)."""
+"""The scripts of a counterexample, and ``brokerproof replay``. Against the faulty mini-broker each
+shows the violation again (exit 1); against the honest one each confirms the fix (exit 0)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AT_ONCE = 4
 
 @contextmanager
 def mini_broker(name: str) -> Iterator[str]:
-    """The address of a mini-broker in a process of its own."""
+    """The address of a mini-broker in a separate process."""
     command = [sys.executable, "-m", "brokerproof.suites.mini_brokers", name, "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -49,7 +49,7 @@ def mini_broker(name: str) -> Iterator[str]:
 
 
 def found(name: str, folder: Path) -> Path:
-    """The case file of the counterexample to one mini-broker."""
+    """The case file of the counterexample for one mini-broker."""
     calls = [call for call in all_calls() if re.search(KINDS[name][0], call.id) is not None]
     folder.mkdir()
     judge(str(write_target(name, folder)), calls, folder, counterexamples=folder)

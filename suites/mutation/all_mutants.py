@@ -23,7 +23,7 @@ CONTROLS: dict[str, Mutant] = {mutant.name: mutant for mutant in controls.contro
 
 
 def named(name: str) -> Mutant:
-    """The mutant or control of that name. Raises ``ValueError`` with one sentence when there is
+    """The mutant or control of that name. Raises ``ValueError`` with one sentence if there is
     none."""
     mutant = MUTANTS.get(name) or CONTROLS.get(name)
     if mutant is None:

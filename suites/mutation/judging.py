@@ -8,8 +8,8 @@ The rule: a mutant is killed by a case in which
    and that requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
 
 Only a SHOULD causes a WARN, so a WARN kills only mutants that break that SHOULD. A MAY or a READING
-kills nothing. Nor does a failed control, but one that fails on a mutant and on no correct broker
-has noticed it.
+kills nothing. Nor does a failed control; but a control that fails on a mutant and on no correct
+broker has noticed it.
 """
 
 import enum
@@ -62,7 +62,7 @@ def violated(result: Result) -> list[JudgedFinding]:
 
 
 def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
-    """The requirements through which this result kills the mutant; empty when it does not."""
+    """The requirements through which this result kills the mutant; empty if it does not."""
     if not reached:
         return []
     killed = []

@@ -44,7 +44,7 @@ _LONGEST_WAIT_S = 600.0
 
 
 class Extent(enum.StrEnum):
-    """Which cases are run on a mutant. Survivors are tried with all the others."""
+    """Which cases run on a mutant. Survivors are tried with all the other cases."""
 
     FIRST = "first kill"
     """Run the cases that cite what the mutant breaks, until one kills it."""
@@ -166,9 +166,9 @@ def _guard() -> Iterator[None]:
 
 
 def verdicts(name: str, plan: Plan, every: int = 1) -> dict[str, int]:
-    """Count the verdicts on a control in each ``every``-th case; of a control that changes
-    something, in the cases in which it did. The one that notices ends late is spared the models
-    that only the reference is held to, because they do not wait for that."""
+    """Count the verdicts on a control in each ``every``-th case; if the control changes something,
+    only in the cases in which it did. The control that notices closes late skips the models that
+    bind only the reference, because they do not wait for that."""
     counts: Counter[str] = Counter()
     control = all_mutants.named(name)
     calls = [call for call in all_calls() if name != LATE or RECONFIGURABLE not in call.case.needs]
@@ -222,8 +222,8 @@ def judge_all(
     processes: int = 2,
     done: Callable[[Fate], None] = lambda fate: None,
 ) -> list[Fate]:
-    """Judges these mutants side by side, in the order given; ``done`` is told of each as it is
-    known."""
+    """Judges these mutants concurrently, in the order given; ``done`` receives the fate of each as
+    soon as it is known."""
     if processes <= 1 or len(names) <= 1:
         fates = []
         for name in names:

@@ -1,8 +1,8 @@
 """A mutant is the reference broker with one fault, which it declares.
 
 Most mutants replace one method. The function replaces the method and gets the original as its first
-argument; its docstring is the fault in one sentence, and the decorator names the requirements that
-the fault breaks::
+argument; its docstring states the fault in one sentence, and the decorator names the requirements
+that the fault breaks::
 
     @acks.override(Subscription, "take", breaks="STOMP12-SUB-11")
     def client_is_individual(original, reached, self, delivery):
@@ -11,8 +11,8 @@ the fault breaks::
 For common kinds of faults there are other decorators: ``result`` replaces what a method returned
 and ``amends`` changes it in place, ``skips`` omits calls, ``before`` and ``after`` do something in
 addition to the call, ``through`` hands the function to a helper that several mutants share, and a
-``variant`` is such a helper with other arguments. Requirements that need a line of their own stand
-below, in ``@breaks(…)``::
+``variant`` is such a helper with other arguments. Requirements that need a separate line follow in
+``@breaks(…)``::
 
     @acks.skips(Subscription, "pay", breaks="ARTEMIS-STOMP-window-3")
     def small_charges_are_not_paid(self, size):
@@ -20,8 +20,8 @@ below, in ``@breaks(…)``::
         return size < 10
 
 The owner may also be a table (``@acks.override(COMMANDS, "ACK", breaks=…)``) or a module. A fault
-in several places, or with state of its own, is a function that declares its replacements. It is
-called once per broker, so its local variables are the state of one broker::
+in several places, or with its own state, is a function that declares its replacements. It is called
+once per broker, so its local variables are the state of one broker::
 
     @acks.mutant("STOMP12-ACK-01")
     def acknowledged_comes_back(patch, reached):
@@ -34,7 +34,7 @@ Wherever the mutated code deviates from the original, it calls ``reached``: a mu
 reaches proves nothing.
 
 The replacements are in the broker's classes only while a mutated broker handles an input, and are
-taken out again before ``handle`` returns. Other brokers in the same process never see them.
+removed before ``handle`` returns. Other brokers in the same process never see them.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Patch:
         return running
 
     def restore(self) -> None:
-        """Take every replacement out. May be called again, and after an interrupted exit."""
+        """Remove every replacement. May be called repeatedly, and after an interrupted exit."""
         for replacement in reversed(self._replacements):
             replacement.restore()
 

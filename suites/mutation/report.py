@@ -92,7 +92,7 @@ def _requirements(fates: Iterable[Fate]) -> dict[str, dict[str, str]]:
 
 
 def write(folder: Path, data: Mapping[str, Any]) -> Path:
-    """Writes ``mutants.json`` into ``folder``, which is made if need be."""
+    """Writes ``mutants.json`` into ``folder``, which is created if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
     path.write_text(json.dumps(data, ensure_ascii=False, indent=1), "utf-8")

@@ -14,7 +14,7 @@ LIST = Path(__file__).with_name("survivors.txt")
 
 
 class BadList(Exception):
-    """The list cannot be read: one sentence with file and line."""
+    """The list cannot be read. The message has the file and the line."""
 
 
 def load(path: Path = LIST) -> dict[str, str]:

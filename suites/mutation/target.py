@@ -51,7 +51,7 @@ class MutantTarget(VirtualTarget):
 
 
 def load(name: str) -> MutantTarget:
-    """The mutant ``name`` as a target. Raises ``ValueError`` when there is none."""
+    """The mutant ``name`` as a target. Raises ``ValueError`` if there is none."""
     from brokerproof.suites.mutation import all_mutants
 
     return MutantTarget(all_mutants.named(name))

@@ -1,4 +1,4 @@
-"""Pairs of releases: the lists that are shipped, and when a pair counts as told apart."""
+"""Pairs of releases: the shipped lists, and when a pair counts as distinguished."""
 
 import re
 from dataclasses import replace

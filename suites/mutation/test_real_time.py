@@ -1,7 +1,7 @@
 """Faults of timers, in real time: the mutated broker is a process, and its clients use sockets.
 
 A host that is too late for a measurement makes a case INCONCLUSIVE, which proves nothing about the
-mutant: such a case is run again. On a host that is kept busy no case may take a mutant for right.
+mutant: such a case is run again. On a host that is kept busy, no case may pass a mutant.
 """
 
 import subprocess

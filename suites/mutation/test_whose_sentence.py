@@ -1,4 +1,5 @@
-"""A fault that strangers have is charged to the sentence that it breaks, and to no other."""
+"""A fault that foreign brokers have is attributed to the sentence that it breaks, and to no
+other."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def without_ack_headers(original, reached, self, opening, message, ack, redelive
 
 @strangers.mutant("")
 def settled_when_sent(patch, reached):
-    """Mode client-individual is taken as auto, and ACK does nothing, as in coilmq."""
+    """Mode client-individual is treated as auto, and ACK does nothing, as in coilmq."""
 
     @patch.override(commands, "_ack_mode")
     def mode(original, text, version):
@@ -51,8 +52,8 @@ def settled_when_sent(patch, reached):
 
 @strangers.override(StompConnection, "tell", breaks="")
 def ends_behind_a_short_body(original, reached, self, problem, frame=None):
-    """A SEND whose body goes on behind its content-length is confirmed, and the rest, which is not
-    a frame, ends the connection without a word: ERROR is a MAY."""
+    """A SEND whose body continues beyond its content-length is confirmed, and the rest, which is
+    not a frame, ends the connection without an ERROR, which is a MAY."""
     if reached(problem.message == refusal.NO_NUL.message):
         self.shared.outbox.send(self.conn, self.encoder.receipt(problem.receipt))
     else:
@@ -87,7 +88,7 @@ def whole_frames_only(original, reached, self, now, data):
 
 @strangers.override(FrameParser, "_unescape", breaks="")
 def carriage_returns_stay_escaped(original, reached, self, text, number):
-    """The escape of CR is not undone, as in ActiveMQ 5.15."""
+    """The escape of CR is not decoded, as in ActiveMQ 5.15."""
     kept = re.sub(r"\\(.)", lambda escape: r"\\r" if escape[1] == "r" else escape[0], text)
     return original(self, kept if reached(kept != text) else text, number)
 

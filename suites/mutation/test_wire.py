@@ -181,7 +181,7 @@ def test_what_cannot_be_cut_is_passed_on(start: bytes) -> None:
 
 
 class Sink:
-    """A receiver that keeps what comes, with its instant."""
+    """A receiver that keeps what arrives, with its instant."""
 
     def __init__(self) -> None:
         self.got: list[tuple[int, bytes]] = []

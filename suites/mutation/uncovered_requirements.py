@@ -1,7 +1,5 @@
-"""Requirements that cases cite and no mutant breaks: of those nothing shows that a case would
-notice.
-
-A MAY is not among them: whatever a broker does about it kills nothing.
+"""Requirements that cases cite and no mutant breaks, so that nothing shows that a case would notice
+a violation. A MAY is not among them, because whatever a broker does about it kills nothing.
 """
 
 from collections import Counter

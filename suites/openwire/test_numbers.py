@@ -66,7 +66,7 @@ REFUSALS = ("ExceptionResponse", "ConnectionError")
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if with this number no message has to arrive."""
+    """True if no message need arrive with this number."""
     match str(replaced.field):
         case "ActiveMQBytesMessage.expiration":
             return 0 < replaced.value < FAR_MS

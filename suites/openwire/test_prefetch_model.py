@@ -481,7 +481,7 @@ def test_consumers_do_what_the_model_says(
 ) -> None:
     """Consumers of a queue start and stop on two connections, with randomly drawn limits,
     acknowledgements and pulls, while other clients interfere. After each step the dispatched
-    messages are those of the model. In the end every unacknowledged message can be received.
+    messages are those of the model. At the end every unacknowledged message can be received.
 
     One scenario: the requirements are the model.
     """

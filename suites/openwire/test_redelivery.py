@@ -34,7 +34,7 @@ SENT = 6
 def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str]]) -> None:
     """Consumers follow each other, hold some messages of a queue and acknowledge none. Each ends:
     it names the last message that its client saw, names none, or loses its connection. The
-    redelivery counter of each message is the number of consumers that had and saw it, or did not
+    redelivery counter of each message is the number of consumers that had it and saw it, or did not
     say."""
     place = fresh_queue(target)
     publish(target.openwire(), place, SENT)

@@ -1,4 +1,4 @@
-"""Writes a page of known deviations for each family, and their index.
+"""Writes a page of known deviations for each family, and the index of these pages.
 
     python -m brokerproof.suites.repo.deciding_sentences
 

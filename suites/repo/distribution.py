@@ -1,9 +1,9 @@
 """Checks what users install, outside the checkout: ``tox -e distribution``.
 
 The installed wheel has one top-level package that does not collide with PyPI's package
-``fixtures``. It holds what runs and judges, no test of this repository, and every module in it can
-be imported. With the folder of the repository as an argument a clone without symbolic links and an
-unpacked sdist are installed as editable too, each in an environment of its own.
+``fixtures``. It contains everything that runs and judges but no test of this repository, and every
+module in it can be imported. With the folder of the repository as an argument, a clone without
+symbolic links and an unpacked sdist are installed as editable too, each in its own environment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def shipped() -> list[str]:
 
 
 def misplaced(paths: list[str]) -> list[str]:
-    """Return one sentence for each file that has no place in the wheel, or is missing there."""
+    """Return one sentence for each file that does not belong in the wheel, or is missing from
+    it."""
     outside = [
         f"{path} is outside brokerproof/: map its folder in [tool.hatch.build.targets.wheel]"
         for path in paths

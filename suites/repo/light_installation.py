@@ -1,8 +1,7 @@
-"""Checks a light installation beside the full one that runs this: ``tox -e distribution``.
+"""Compares a light installation with the full one that runs this module: ``tox -e distribution``.
 
-``pip install .`` in a fresh environment compiles nothing and stays small. It judges a small STOMP
-broker that is running, and writes the report: verdicts and report are those of the full
-installation.
+``pip install .`` in a fresh environment compiles nothing and stays small. It judges a running small
+STOMP broker and writes the report; verdicts and report must equal those of the full installation.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CASES = "stomp.escapes."
 
 def installed(root: Path, folder: Path) -> Path:
     """Install the repository at ``root`` into a new environment; return its folder of programs. A
-    package that has to be compiled fails."""
+    package that must be compiled fails."""
     venv.create(folder, with_pip=False)
     programs = folder / "bin"
     subprocess.run(
@@ -94,7 +93,7 @@ def differences(light: Path, full: Path, folder: Path) -> Iterator[str]:
 
 
 def different_files(one: Path, other: Path) -> Iterator[str]:
-    """Yield one sentence for each file that is not the same below both folders."""
+    """Yield one sentence for each file that differs between the folders."""
     names = {
         str(path.relative_to(folder))
         for folder in (one, other)

@@ -2,8 +2,8 @@
 
     python -m brokerproof.suites.repo.long_cases RUN RUN … > fixtures/long_cases.toml
 
-The runs should be of different targets. What counts is the second longest attempt of a case in any
-of them: a single run on a busy host makes no case long.
+The runs should be of different targets. The second longest attempt of a case in any of them counts,
+so that a single run on a busy host makes no case long.
 """
 
 from __future__ import annotations

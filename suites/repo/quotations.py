@@ -1,15 +1,15 @@
-"""Compares the quotations of the catalogue with the documents they are taken from.
+"""Compares the quotations of the catalogue with their documents.
 
     python -m brokerproof.suites.repo.quotations [--texts FOLDER] [--fetch] [--strict]
 
 The text of a document is looked for in ``FOLDER`` and then in ``suites/repo/texts``, as files or
 folders named like the requirement file or like its first part (``amqp10.xml``, ``artemis/`` for
 every ``artemis-*`` with the manual of a release inside); with ``--fetch`` it is then read from the
-document's address. A quotation that its text does not have has drifted: exit code 1. Documents
+document's address. A quotation that is missing from its text has drifted: exit code 1. Documents
 without a text, and those that could not be fetched, are listed.
 
-Somebody else's page changes when they like: its drift is reported, and is an error with
-``--strict`` only.
+Pages of others may change at any time: their drift is reported, but is an error only with
+``--strict``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def compare(
     read_page: Callable[[str], str] | None = None,
 ) -> Comparison:
     """Compare each quotation of ``catalogue`` with the text of its document; ``read_page`` returns
-    the page at an address, where there is no other text."""
+    the page at an address if there is no other text."""
     quoting: dict[str, list[Requirement]] = {}
     for requirement in catalogue.values():
         if requirement.quotation:

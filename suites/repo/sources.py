@@ -1,4 +1,4 @@
-"""The repository's files and what they import, for the tests beside this module."""
+"""The repository's files and their imports, for the tests in this folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: of ``name(…)`` where it is bare, else of ``anything.name(…)``."""
+    """One call: ``name(…)`` if it is bare, else ``anything.name(…)``."""
 
     name: str
     line: int
@@ -33,8 +33,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module as the rules see it. The syntax tree is not kept: all of them together are millions
-    of objects."""
+    """A module as the rules see it. The syntax trees are not kept, because all together they have
+    millions of objects."""
 
     imports: tuple[Import, ...]
     """Inside functions too, relative ones resolved."""

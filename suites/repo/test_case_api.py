@@ -1,4 +1,4 @@
-"""The API for cases: it is documented, and cases import nothing that it holds from elsewhere."""
+"""The API for cases is documented, and cases import its names from nowhere else."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ RIDDLE = re.compile(r"(What|Whether|Who|The same)\b")
 
 
 def conformance_files() -> list[str]:
-    """Paths of the modules that hold cases or the steps of several cases."""
+    """Paths of the modules that contain cases, or steps that several cases share."""
     return [path for path in modules() if path.startswith(FOLDERS)]
 
 
@@ -312,8 +312,8 @@ SHARED_NAME = re.compile(r'"transaction"[:,] f?"(?!\{|never begun|none")')
 
 
 def test_no_two_cases_name_their_transactions_alike() -> None:
-    """Some brokers let connections share transactions, and cases run side by side: all but the case
-    about names would be blamed for what that one finds."""
+    """On brokers whose connections share transactions, concurrent cases would be blamed for what
+    only the case about names should find."""
     alike = [
         f"{path}:{number}"
         for path in conformance_files()

@@ -1,5 +1,5 @@
-"""The requirement catalogue against everything that speaks of it: cases, the broker, lists of known
-deviations."""
+"""The requirement catalogue, compared with everything that refers to it: cases, the broker, lists
+of known deviations."""
 
 from __future__ import annotations
 

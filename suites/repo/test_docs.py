@@ -41,8 +41,8 @@ FILE = re.compile(r"`([\w/*-]*[\w*]\.py)`")
 
 
 def unknown_files(text: str) -> list[str]:
-    """Return the Python files in backquotes that end no path of the repository. Patterns with a
-    folder, and names without one, are looked up too."""
+    """Return the Python files in backquotes that are not the end of any path of the repository.
+    Patterns with a folder, and names without one, are looked up too."""
     paths = [PurePosixPath("/", path) for path in texts()]
     return [
         name
@@ -67,7 +67,8 @@ MODULES = sorted(path for path in texts() if path.endswith(".py"))
 
 
 def unknown_objects(text: str) -> list[str]:
-    """Return the objects of this project that docstrings in ``text`` refer to in vain."""
+    """Return the objects of this project that docstrings in ``text`` refer to but that do not
+    exist."""
     unknown = []
     for name in sorted(set(ROLE.findall(text))):
         owner, _, attribute = name.rpartition(".")
@@ -131,7 +132,7 @@ REQUIREMENT = re.compile(r"[A-Z0-9]+(-[A-Za-z0-9]+)*-[0-9]+")
 
 
 def unnamed_facts(text: str, cases: set[str]) -> list[str]:
-    """Return the list items and table rows of ``text`` that have a fact in bold and name neither a
+    """Return the list items and table rows of ``text`` that state a fact in bold but name neither a
     case nor a requirement."""
     items = re.split(r"\n(?=[*|-] |\| |\n|#)", text)
     return [

@@ -1,7 +1,6 @@
-"""Commands that only look something up import no broker, client, engine or test framework.
-
-A user waits for these imports at every ``--help``. Modules are counted, not seconds: a clock would
-make this test depend on the host.
+"""Commands that only look something up import no broker, client, engine or test framework, because
+a user would wait for these imports at every ``--help``. Modules are counted, not seconds: a clock
+would make this test depend on the host.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def imported_by(*arguments: str) -> set[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def index() -> None:
-    """The cases are collected once after a change; what is measured is every later time."""
+    """The cases are collected once after a change; every later call is measured."""
     imported_by("cases", "--json")
 
 

@@ -1,4 +1,4 @@
-"""What a release says of itself: its number stands in pyproject.toml alone, and CHANGELOG.md is
+"""A release's statements about itself: its number is only in pyproject.toml, and CHANGELOG.md is
 short and for users."""
 
 from __future__ import annotations

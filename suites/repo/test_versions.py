@@ -1,7 +1,7 @@
-"""A rule that stands in several versions of STOMP, or in several documents, is judged for each.
+"""A rule that is in several versions of STOMP, or in several documents, is judged for each.
 
-Rules of two documents are the same if their statements or quotations are similar. Where only one of
-them is judged by a case, :data:`LEFT` says why.
+Rules of two documents are the same if their statements or quotations are similar. If a case judges
+only one of them, :data:`LEFT` says why.
 """
 
 from __future__ import annotations

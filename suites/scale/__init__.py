@@ -1,2 +1,2 @@
-"""Reports and judges at a size, or on machines, that ordinary tests have no time for. Only run when
+"""Reports and judges at sizes, or on machines, for which ordinary tests have no time. Only run when
 a file is named."""

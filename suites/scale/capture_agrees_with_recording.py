@@ -1,5 +1,5 @@
-"""A session captured by tcpdump is judged like the harness's recording of it: same frames, same
-verdicts.
+"""A session captured by tcpdump is judged like the harness's recording of it, with the same frames
+and verdicts.
 
 Not collected with the rest, since it needs tcpdump and the right to capture: name the file, or run
 ``tox -e captures``. With ``BROKERPROOF_CAPTURES=FOLDER`` the captures stay there.
@@ -145,7 +145,7 @@ def test_pika(target: Bench) -> None:
 
 
 def judge_tags(target: Bench, capture: Capture) -> None:
-    """Each delivery that was captured has a tag of its own."""
+    """Each captured delivery has its own tag."""
     tags = [dict(frame.headers)["delivery-tag"] for frame in capture.passive if _delivers(frame)]
     fine = len(tags) == len(set(tags)) == COUNT and "0" not in tags
     target.record_finding(

@@ -31,8 +31,7 @@ _WORKER_READY = re.compile(r"Successfully registered with master")
 
 @contextmanager
 def daemon(log: Path, ready: re.Pattern[str], *arguments: str) -> Iterator[re.Match[str]]:
-    """One of Spark's own processes, from when its log says that it is ready until the block
-    ends."""
+    """One of Spark's own processes, from the time its log reports it ready until the block ends."""
     home = spark_home()
     java = find_java(JAVA_MINIMUM)
     environment = {**_environment(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
@@ -69,9 +68,8 @@ def _said(log: Path, ready: re.Pattern[str], process: subprocess.Popen[bytes]) -
 
 @contextmanager
 def standalone(folder: Path, *, memory: str = "1g") -> Iterator[str]:
-    """A master and two workers of one core each, until the block ends; gives the master's URL.
-
-    ``folder`` takes logs and the workers' files. ``memory``: of each worker, as Spark writes it.
+    """A master and two workers of one core each, until the block ends; yields the master's URL.
+    ``folder`` is for logs and the workers' files. ``memory``: of each worker, as Spark writes it.
     """
     place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:

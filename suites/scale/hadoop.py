@@ -1,8 +1,8 @@
-"""Recordings that lie where Spark reads them and this process does not: on file systems of Hadoop
-that are not local paths.
+"""Recordings that Spark can read but this process cannot: on file systems of Hadoop that are not
+local paths.
 
 ``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is its client for HDFS over HTTP,
-which talks here to a few lines that answer as a NameNode and a DataNode do, but for a header. See
+which talks here to a few lines that answer like a NameNode and a DataNode, except for a header. See
 ``tox -e cluster``.
 """
 
@@ -42,7 +42,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def served(trace: Path) -> Iterator[str]:
-    """The address of a server that has the folder above the recording, by WebHDFS."""
+    """The address of a server that offers the folder above the recording over WebHDFS."""
 
     class Answer(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -2,9 +2,8 @@
 quickly.
 
 64 producers send stamped messages to 16 queues, two consumers each, every message with SEND,
-RECEIPT, MESSAGE and ACK; beside them are connections that say nothing until their TTL ends. What a
-broker would have to do is computed, so that anomalies can be put in one at a time: see
-:class:`Anomalies`.
+RECEIPT, MESSAGE and ACK; other connections are silent until their TTL ends. A broker's correct
+behaviour is computed, so that anomalies can be inserted one at a time: see :class:`Anomalies`.
 """
 
 from __future__ import annotations
@@ -47,8 +46,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Anomalies:
-    """The message that is lost, duplicated, sent after its successor; whose successor finds the
-    window full to the byte; and whether a silent connection is closed early. -1 and False: none."""
+    """The messages that are lost, duplicated, or sent after their successor; the one whose
+    successor finds the window exactly full; and whether a silent connection is closed early. -1 and
+    False: none."""
 
     lost: int = -1
     doubled: int = -1
@@ -80,9 +80,9 @@ def size_of(message: Ints) -> Ints:
 def write(
     folder: Path, events: int, anomalies: Anomalies | None = None, *, processes: int = 1
 ) -> int:
-    """Write about ``events`` events as segments into ``folder``; return how many exactly. With more
-    than one process the segments are the same. Segments that an interrupted call left there stay:
-    a billion events take a quarter of an hour of two cores."""
+    """Write about ``events`` events as segments into ``folder``; return their exact number. The
+    segments do not depend on the number of processes. Segments left by an interrupted call are
+    kept, because a billion events take a quarter of an hour on two cores."""
     folder.mkdir(parents=True, exist_ok=True)
     load = _Load(events // 4, anomalies or Anomalies())
     write_segment = partial(_write_segment, load, folder)

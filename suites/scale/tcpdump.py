@@ -1,5 +1,5 @@
-"""tcpdump on the loopback interface while a case runs, and what comes of it beside what the harness
-recorded itself."""
+"""Runs tcpdump on the loopback interface during a case, and compares the capture with the harness's
+own recording."""
 
 import json
 import os
@@ -38,8 +38,8 @@ class Capture:
 
 @contextmanager
 def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
-    """Captures what passes the acceptor. When the block ends, everything that it opened has to have
-    been closed."""
+    """Captures the acceptor's traffic. Everything opened in the block must be closed when it
+    ends."""
     target.control(shutil.which("tcpdump") is not None, "tcpdump is installed")
     probe = target.peer(acceptor=acceptor)
     port = probe.channel.remote.rpartition(":")[2]
@@ -144,8 +144,8 @@ def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tupl
 
 
 def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, object]:
-    """Return a summary of a recording and its judgement, with which a kept capture is compared
-    later."""
+    """Return a summary of a recording and its judgement, for later comparison with a kept
+    capture."""
     frames = [
         [
             [str(kind).removeprefix("Frame"), protocol, command, size]
@@ -161,7 +161,7 @@ def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, obj
 
 
 def keep(capture: Capture, held_against: Expectations) -> None:
-    """Write the harness's recording beside the capture that is kept."""
+    """Write the harness's recording next to the kept capture."""
     if os.environ.get(KEEP):
         text = json.dumps(told(capture.live, held_against))
         capture.path.with_suffix(".json").write_text(text + "\n", "utf-8")

@@ -1,1 +1,1 @@
-"""Long runs of the real process; each is a script of its own and runs only when named."""
+"""Long runs of the real process; each is a separate script and runs only if named."""

@@ -1,5 +1,5 @@
-"""The brokers that are killed: reference and real ones, started here again and again on their own
-files, and what each of their families promises about a death."""
+"""Starts the brokers that are killed, reference and real ones, again and again on their own files;
+states what each family promises about a death."""
 
 import contextlib
 import json
@@ -212,8 +212,8 @@ class RealBroker:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How a broker is started in a folder, what it speaks, and what its manual does not promise.
-    The first of its protocols looks at queues."""
+    """How a broker is started in a folder, its protocols, and what its manual does not promise. The
+    first protocol is used to read queues."""
 
     start: Callable[[Path], Broker]
     naming: Naming
@@ -295,8 +295,8 @@ FAMILIES = {
 
 
 class Disk:
-    """A small file system of its own for a broker's data. Raises :class:`Stuck` where that may not
-    be made."""
+    """A separate small file system for a broker's data. Raises :class:`Stuck` if we may not create
+    one."""
 
     SIZE = 512 * 2**20
 
@@ -313,7 +313,7 @@ class Disk:
             raise Stuck(f"no disk can be filled here: {done.stderr.strip()}")
 
     def fill(self, left: int) -> None:
-        """Leave only ``left`` bytes."""
+        """Leave only ``left`` bytes free."""
         with self._ballast.open("wb") as ballast:
             size = 0
             for step in (2**20, 2**12):

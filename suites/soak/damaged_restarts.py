@@ -1,12 +1,12 @@
-"""Restarts the reference broker on damaged files, again and again, and looks whether it hides
+"""Restarts the reference broker on damaged files, again and again, and checks whether it hides
 anything.
 
 ``python -m brokerproof.suites.soak.damaged_restarts --restarts 2000 --seed 1``. A real process gets
 messages (in the journal, on pages, with large bodies, in transactions), and acknowledgements, all
 confirmed, and is killed. Each restart is on a copy of its files with one damage (``damages.py``).
 Then all queues are read. Nothing may be lost, reordered, repeated or altered unless standard error
-names one of the damaged files. Exit 1 when something was hidden. The checker shares no code with
-the broker. An interrupt (SIGINT) ends it with the figures so far.
+names one of the damaged files. Exit 1 if something was hidden. The checker shares no code with the
+broker. An interrupt (SIGINT) ends it with the figures so far.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ PER_HISTORY = 40
 
 
 def body_of(queue: str, number: int) -> bytes:
-    """Return the body of a message, of which every byte is known."""
+    """Return the body of a message, every byte of which is predictable."""
     name = f"{queue}:{number}:".encode()
     seed = hashlib.sha256(name).hexdigest().encode()
     length = LARGE if queue.endswith("large") else 64 + 37 * number % 700
@@ -52,7 +52,8 @@ PROFILES = tuple(NAMINGS)
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of what was tried and seen. ``hidden`` are sentences, empty as long as nothing was."""
+    """Counts of attempts and observations. ``hidden`` has a sentence for each thing that was
+    hidden."""
 
     restarts: int = 0
     harmless: int = 0
@@ -207,7 +208,7 @@ def restarts(folder: Path, profile: str, count: int, seed: int, tally: Tally) ->
     "--profile", "profiles", type=click.Choice(list(NAMINGS)), multiple=True, default=list(NAMINGS)
 )
 def main(count: int, seed: int, profiles: tuple[str, ...]) -> None:
-    """Restart the reference broker on damaged files, and see whether it hides anything."""
+    """Restart the reference broker on damaged files, and check whether it hides anything."""
     began = time.monotonic()
     tally = Tally()
     with (

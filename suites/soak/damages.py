@@ -1,7 +1,7 @@
 """Damage to the files of a broker: every way in which a file may be cut, changed, moved or copied.
 
 Files are bytes by their paths below the data folder. Nothing here is shared with the broker: a file
-is taken for a row of records, each with 14 bytes in front of it that have its length.
+is treated as a sequence of records, each preceded by 14 bytes that contain its length.
 """
 
 import random
@@ -16,7 +16,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A change of some files: their bytes now, None for one that is not there any more."""
+    """A change of some files: their new bytes, None for a removed one."""
 
     sentence: str
     changes: dict[str, bytes | None]
@@ -104,7 +104,7 @@ def swap_records(dice: random.Random, files: Files) -> Damage | None:
 
 
 def cut_out(dice: random.Random, files: Files) -> Damage | None:
-    """Take one record out of a file."""
+    """Remove one record from a file."""
     name = _any(dice, files)
     record = _record(dice, files[name])
     if record is None:
@@ -130,7 +130,7 @@ def append(dice: random.Random, files: Files) -> Damage | None:
 
 
 def duplicate(dice: random.Random, files: Files) -> Damage | None:
-    """Put a copy of a file in the place of another one, or under a new number."""
+    """Replace a file by a copy of another one, or copy it under a new number."""
     name = _any(dice, files)
     pair = _pair(dice, files)
     if pair is not None and dice.random() < 0.5:

@@ -1,15 +1,14 @@
-"""Kills brokers under load, again and again, and checks whether they kept what they promised.
+"""Kills brokers under load, again and again, and checks whether they kept their promises.
 
 ``python -m brokerproof.suites.soak.deaths --target artemis --runs 50 --seed 1``. Each run starts
-the real process on the files of the run before, looks at all that is in its queues, loads it with
+the real process on the files of the run before, reads everything in its queues, loads it with
 clients of every protocol that send and acknowledge on the same connection (confirmations,
 transactions, large bodies that stream back, two kinds of queue and durable subscriptions), and
-kills it at an instant that the dice choose; sometimes it is killed before, while it recovers. It
-may be stopped for a while first (SIGSTOP), or its disk may be nearly or quite full; then every
-producer must go on. Exit 1 when anything confirmed was lost, out of order, altered, there
-twice, or there again without the mark of a redelivery, when anything was delivered and is lost,
-when a transaction is there in part, or when a producer does not go on. What the manual of a real
-broker disclaims is counted only (``brokers.py``).
+kills it at a random instant, sometimes already during its recovery. It may be stopped for a while
+first (SIGSTOP), or its disk may be nearly or completely full; afterwards every producer must
+continue. Exit 1 if a confirmed message was lost, reordered, altered, duplicated, or redelivered
+without the mark, if a delivered message is lost, if a transaction is incomplete, or if a producer
+does not continue. What the manual of a real broker disclaims is only counted (``brokers.py``).
 """
 
 import random
@@ -68,7 +67,7 @@ class Peer:
             return
 
     def read(self) -> None:
-        """Take what is there. Raises ``ConnectionError`` at EOF, and :class:`Refused`."""
+        """Read what has arrived. Raises ``ConnectionError`` at EOF, and :class:`Refused`."""
         data = self.socket.recv(262144)
         if not data:
             raise ConnectionError("the broker closed the connection")
@@ -93,7 +92,7 @@ class Peer:
 
 
 class Worker:
-    """Sends to ``address`` and consumes ``queue``, if there is either, on one connection."""
+    """Sends to ``address`` and consumes ``queue``, if they are given, on one connection."""
 
     def __init__(
         self, peer: Peer, address: str, queues: tuple[str, ...], queue: str, chain: "Chain"
@@ -217,7 +216,8 @@ class Load:
             worker.go_on()
 
     def serve(self, for_s: float, quiet_s: float = 0) -> bool:
-        """Serve them for a time, or until nothing was confirmed for ``quiet_s``; return if so."""
+        """Serve them for a time, or until nothing was confirmed for ``quiet_s``; return True in
+        that case."""
         now = time.monotonic()
         until, last, before = now + for_s, now, self._confirmed()
         while now < until and not (quiet_s and now - last > quiet_s):
@@ -245,13 +245,13 @@ class Load:
             worker.leave(str(problem))
 
     def count(self, seen: Counter[str]) -> None:
-        """Count what is under way."""
+        """Count what is in progress."""
         seen["in the midst of a transaction"] += any(worker.in_unit for worker in self.workers)
         seen["in the midst of a large message"] += any(worker.in_large for worker in self.workers)
 
 
 class Chain:
-    """One folder of data, and the runs on it. ``dice`` decides everything that may be decided."""
+    """One folder of data, and the runs on it. ``dice`` decides everything random."""
 
     def __init__(self, folder: Path, seed: int, target: str) -> None:
         self.folder = folder
@@ -272,8 +272,8 @@ class Chain:
         self._broker = self.family.start(folder)
 
     def run(self) -> None:
-        """One start, one look, one load, one kill. Raises :class:`Stuck` when there can be no
-        more."""
+        """Start the broker, read its queues, load it and kill it. Raises :class:`Stuck` if no
+        further run is possible."""
         self.ledger.run += 1
         if self.dice.random() < 0.1:
             self._broker.start(self.dice.uniform(0.0, self.family.starts_s))
@@ -293,8 +293,8 @@ class Chain:
             self.ledger.queues.clear()  # nothing may be left
 
     def look(self, ports: dict[str, int], queue: str) -> None:
-        """Everything that is in ``queue``, without taking it away: it arrives before a message that
-        is sent now."""
+        """Everything in ``queue``, without removing it: it arrives before a message that is sent
+        now."""
         kind = self.family.protocols[0]
         peer = Peer(ports[CLIENTS[kind].protocol], self._client(kind, queue))
         peer.client.consume(queue, -1)
@@ -339,7 +339,7 @@ class Chain:
         return client(f"client-{name}" if name else f"c{self._clients}", self.family.naming)
 
     def end(self) -> None:
-        """No more runs."""
+        """End the runs."""
         self._broker.close()
         if self._disk is not None:
             self._disk.close()
@@ -417,7 +417,7 @@ class Chain:
 
 
 def run_chain(folder: Path, seed: int, runs: int, target: str) -> Chain:
-    """Kill ``runs`` times, or until the broker serves no more."""
+    """Kill it ``runs`` times, or until the broker no longer serves."""
     folder.mkdir()
     chain = Chain(folder, seed, target)
     with (folder / "record.txt").open("w", 1) as record:
@@ -439,7 +439,7 @@ def run_chain(folder: Path, seed: int, runs: int, target: str) -> Chain:
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Number of concurrent brokers.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep files and records there.")
 def main(target: str, runs: int, seed: int, jobs: int, keep: Path | None) -> None:
-    """Kill a broker under load, and see whether it kept what it promised."""
+    """Kill a broker under load, and check whether it kept its promises."""
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="brokerproof-deaths-") as scratch,

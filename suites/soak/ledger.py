@@ -1,9 +1,9 @@
-"""Messages a broker received and promised, queue by queue, and mistakes in what it has after it was
-killed.
+"""Messages that a broker received and confirmed, queue by queue, and mistakes in what it has after
+it was killed.
 
-A message is known by its producer and its number there. It *must* be in a queue when its sender has
-a receipt and nobody asked to acknowledge it; it *must not* when an acknowledgement has a receipt;
-in between both are right. Order is that of each producer.
+A message is known by its producer and its number there. It *must* be in a queue if its sender has a
+receipt and nobody requested its acknowledgement; it *must not* if an acknowledgement has a receipt;
+otherwise either is right. Order is that of each producer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Known:
 
 @dataclass(slots=True)
 class Counts:
-    """Totals of what was done and judged."""
+    """Totals of actions and judgements."""
 
     sent: int = 0
     receipted: int = 0
@@ -55,7 +55,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Ledger:
-    """``wrong`` are sentences, empty as long as nothing is. What the broker's manual disclaims is
+    """``wrong`` has a sentence for each mistake. What the broker's manual disclaims is
     only counted, by kind, in ``notes``. ``record`` receives a line for each fact."""
 
     queues: dict[str, dict[Key, Known]] = field(default_factory=dict)
@@ -100,14 +100,14 @@ class Ledger:
         self.queues[queue][key].ack_asked = True
 
     def acked(self, queue: str, key: Key) -> None:
-        """… and has the receipt for it."""
+        """The consumer has the receipt for that acknowledgement."""
         self.counts.acknowledged += 1
         self._note("acknowledgement confirmed", queue, key)
         self.queues[queue][key].acked = True
 
     def found(self, queue: str, there: list[tuple[Key, bool]]) -> None:
-        """All that is in ``queue`` after a restart, in order, each with its mark. From here on that
-        is what is known."""
+        """Judge the content of ``queue`` after a restart, in order, each message with its mark.
+        From then on this is its known content."""
         before = self.queues.setdefault(queue, {})
         self.counts.found += len(there)
         for key, redelivered in there:
@@ -156,7 +156,7 @@ class Ledger:
                 )
 
     def say(self, kind: str, sentence: str) -> None:
-        """Something is wrong. Its kind is ``lost``, ``seen``, ``twice``, ``alien``, ``back``,
+        """Record a mistake. Its kind is ``lost``, ``seen``, ``twice``, ``alien``, ``back``,
         ``mark``, ``order``, ``part``, ``altered`` or ``stuck``."""
         if kind in self.disclaimed:
             self.notes[kind] += 1

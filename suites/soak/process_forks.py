@@ -2,8 +2,8 @@
 
 Each line on standard input is a JSON list, the options of ``brokerproof broker``. The answer on
 standard output is a line with the process id of a new process that runs the command with these
-options, and then what that process prints. The process before it is waited for first: callers kill
-it before they ask for another one.
+options, and then the output of that process. The previous process is awaited first, because callers
+kill it before they request another one.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Runs the timing suites again and again on a host that is kept busy, and looks whether a verdict
+"""Runs the timing suites again and again on a host that is kept busy, and checks whether a verdict
 ever flips.
 
 ``python -m brokerproof.suites.soak.verdicts_under_noise --runs 50 --target reference-real``. Every
-core is loaded by a process that does nothing else. A case that says PASS in one run and FAIL in
-another accuses the host, not the broker: exit 1. INCONCLUSIVE is what a noisy host may make of a
-case, and how often it did is told. Runs differ by their seeds."""
+core is loaded by a process that does nothing else. A case with PASS in one run and FAIL in another
+reflects the host, not the broker: exit 1. A noisy host may make cases INCONCLUSIVE; their number is
+reported. Runs differ by their seeds."""
 
 import json
 import multiprocessing
@@ -64,7 +64,7 @@ def one_run(target: str, seed: int, folder: Path) -> dict[str, str]:
 )
 @click.option("--burners", default=os.cpu_count() or 1, help="Processes that load the host.")
 def main(target: str, runs: int, seed: int, burners: int) -> None:
-    """Exit 1 when a verdict flips between PASS and FAIL, or a case ends in an error of ours."""
+    """Exit 1 if a verdict flips between PASS and FAIL, or a case ends in an internal error."""
     verdicts: dict[str, Counter[str]] = defaultdict(Counter)
     fires = [multiprocessing.Process(target=burn, daemon=True) for _ in range(burners)]
     for fire in fires:

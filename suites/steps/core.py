@@ -24,7 +24,7 @@ CORE, FIXTURES = "core", "core-fixtures"
 def queue(
     target: Bench, peer: CorePeer, prefix: str = "", routing: RoutingType = RoutingType.ANYCAST
 ) -> str:
-    """Create an unused queue at an address of its own whose name begins with ``prefix``."""
+    """Create an unused queue at a separate address whose name begins with ``prefix``."""
     name = prefix + target.fresh_name()
     peer.create_queue(name, routing=routing)
     return name
@@ -94,7 +94,7 @@ class Window:
             self.peer.credit(1, self.consumer)
 
     def consumed(self, delivered: Packet) -> None:
-        """A message was taken out of the buffer: acknowledge it, and grant its bytes when due.
+        """A message was taken from the buffer: acknowledge it, and grant its bytes when due.
 
         Without a buffer the bytes are granted too, so that the next credit of 1 is not used up by
         this message's overdraft.

@@ -1,8 +1,8 @@
 """Hindrances of a broker while a property is judged: other clients that misbehave or wait, and
 links that are slow or wrapped.
 
-A property with hindrances as a parameter must hold during and after them. Each is a context: the
-hindrance lasts inside, and ends in its own way after it.
+A property with hindrances as a parameter must hold during and after them. Each is a context
+manager: the hindrance lasts for its block, and ends in its own way afterwards.
 """
 
 from __future__ import annotations

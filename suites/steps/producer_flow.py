@@ -185,8 +185,8 @@ class Producer:
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant
     ) -> bool:
-        """It must be accepted, because there was room ``early`` before its time-out; it was sent at
-        ``since``. If the host was late by a large part of that, nothing is proved."""
+        """The message must be accepted, because there was room ``early`` before its time-out; it
+        was sent at ``since``. If the host was late by a large part of that, nothing is proved."""
         received = self.heard(offered)
         busy = self.target.world.lateness(since) > early // 4
         detail = (

@@ -36,7 +36,7 @@ FRAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message at a consumer; its client settles it by ``handle``."""
+    """A message at a consumer; its client settles it with ``handle``."""
 
     handle: Any
     body: bytes
@@ -93,7 +93,7 @@ class QueueClient(ABC):
 
     @abstractmethod
     def settle(self, count: int) -> None:
-        """Settle the oldest ``count`` held messages by one cumulative settlement, and wait until
+        """Settle the oldest ``count`` held messages with one cumulative settlement, and wait until
         the broker has processed it."""
 
     def _confirmed(self, confirmed: int, sent: int) -> None:
@@ -288,8 +288,7 @@ class AmqpQueueClient(QueueClient):
 
 
 class Amqp091QueueClient(QueueClient):
-    """AMQP 0-9-1: confirms, where there are any, and deliveries on channel 1, transactions on
-    channel 2."""
+    """AMQP 0-9-1: confirms (if offered) and deliveries on channel 1, transactions on channel 2."""
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)
@@ -355,7 +354,7 @@ class Amqp091QueueClient(QueueClient):
 
 
 class CoreQueueClient(QueueClient):
-    """CORE: it sends at once, and in transactions on a connection of their own."""
+    """CORE: it sends at once, and in transactions on a separate connection."""
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)

@@ -27,7 +27,7 @@ ones where they are."""
 
 
 def place_names(target: Target) -> list[str]:
-    """Return the places that the target has, the most different ones first."""
+    """Return the places that the target has, those that differ most first."""
     paged = "address-full" in target.identity.capabilities
     return [MEMORY, SOON_PAGED, PAGED] if paged else [MEMORY]
 

@@ -218,7 +218,7 @@ def subscribed_again(
 
 
 def left_in(target: Bench, queue: Destination, version: str, count: int) -> list[bytes]:
-    """Return the bodies that a new consumer gets from the queue, where ``count`` are expected.
+    """Return the bodies that a new consumer gets from the queue; ``count`` are expected.
 
     A sentinel sent after them shows that the consumer is served and that the wait was long enough.
     It is sent again if it does not arrive: a broker that has not yet noticed the end of a consumer

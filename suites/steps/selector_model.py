@@ -222,7 +222,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Not:
-    """``NOT (…)``, or without parentheses where the tree says so."""
+    """``NOT (…)``, or without parentheses if the tree says so."""
 
     of: Any
     bare: bool = False

@@ -203,12 +203,12 @@ class Scene:
 
     @property
     def last(self) -> dict[str, str]:
-        """The headers by which a message is named that is not settled."""
+        """The headers that name a message that is not settled."""
         return dict(self.peer.naming(self.held[-1]))
 
     @property
     def stranger(self) -> dict[str, str]:
-        """The header that names another subscription than that message has."""
+        """The header that names a subscription other than the message's."""
         is_first = self.held[-1].get("subscription") == "0"
         return {"subscription": "none" if self.row[BESIDE] is None else "1" if is_first else "0"}
 
@@ -249,7 +249,7 @@ WITHIN = Table(
 
 
 def fitted(target: Bench, version: str, row: Row) -> Row:
-    """Return ``row`` without what the version or the target lacks."""
+    """Return ``row`` without options that the version or the target lacks."""
     command, mode = WAYS[str(row[SETTLED])]
     if version == "1.0" or "nack" not in target.capabilities:
         command = "ACK"

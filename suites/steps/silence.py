@@ -31,8 +31,8 @@ def judge_close(
     bounds: tuple[Duration, Duration],
     agreed: str,
 ) -> None:
-    """Waits for the close of a connection that has been silent ``since``. ``agreed`` says with what
-    time, in words."""
+    """Waits for the close of a connection that has been silent ``since``. ``agreed`` describes the
+    agreed time, in words."""
     target.expect_interval(proves, "close of the silent connection", since, bounds)
     target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now())
     # A broker that did not get a core meanwhile could not close, either.
@@ -66,10 +66,10 @@ def judge_spread_closes(
     and judge when each is closed.
 
     A broker that checks at intervals closes them after silences that differ by seven eighths of its
-    interval or more. So eight sevenths of what they differ by bounds the interval of its timers,
-    and by that and no more it may be later than the lower bound, whatever ``bounds`` allow it.
-    ``rounding`` is how much longer the agreed time may be than the lower bound says; ``closed``
-    returns when the broker closed a connection, None if it has not.
+    interval or more. So eight sevenths of that difference bounds the interval of its timers, and
+    the close may be at most that much later than the lower bound, whatever ``bounds`` allow.
+    ``rounding`` is how much longer than the lower bound the agreed time may be; ``closed`` returns
+    when the broker closed a connection, None if it has not.
     """
     # A slow host connects some peers only after the broker has given up others.
     spoken = [[] if peer.spoke_at is None else [peer.spoke_at] for peer in peers]

@@ -90,7 +90,7 @@ def number_of(data: bytes) -> int:
 
 
 def producer(target: Bench, to: Node, acceptor: str | None = None) -> tuple[AmqpPeer, Link]:
-    """A sender on a connection of its own."""
+    """A sender on a separate connection."""
     peer = target.amqp(acceptor=acceptor)
     return peer, peer.sender(to)
 
@@ -149,15 +149,15 @@ def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
 
 
 def scratch_name(target: Bench, rest: str, length: int) -> str:
-    """The name of an address that is never full: ``length`` characters, at the end ``rest``."""
+    """The name of an address that is never full, of ``length`` characters, ending with ``rest``."""
     page = target.full_address("page")
     left = length - len(page)
     return page + rest.rjust(left, "x")[-left:]
 
 
 class Scale:
-    """Weighs SENDs to a STOMP destination, on other addresses with names as long, because a name
-    may count."""
+    """Measures the charge of SENDs to a STOMP destination, on other addresses with names of the
+    same length, because a name may count."""
 
     def __init__(self, target: Bench, admin: Admin, to: Destination) -> None:
         self._admin, self._to, self._peer = admin, to, target.stomp()
@@ -174,13 +174,13 @@ class Scale:
         return self._known[size]
 
     def of(self, goal: int) -> int:
-        """The largest body that weighs ``goal`` bytes or less; 2 bytes at least."""
+        """The largest body that is charged ``goal`` bytes or less; at least 2 bytes."""
         return 2 + bisect_right(range(3, goal), goal, key=self.weight)
 
     def sizes(self, goal: int) -> list[int]:
-        """Bodies that weigh ``goal`` bytes together, or as nearly as the broker's accounting lets
-        them: some brokers charge for whole buffers, so that not every weight exists. What is
-        nearest below is taken then."""
+        """Bodies that are charged ``goal`` bytes together, or the nearest lower amount that the
+        broker's accounting allows: some brokers charge for whole buffers, so not every amount
+        exists."""
         filler = self.weight(300)
         fillers = [300] * max(0, goal // filler - 2)
         left = goal - filler * len(fillers)
@@ -208,12 +208,10 @@ def room_again(target: Bench, address: str) -> None:
 
 
 def drain_queue(target: Bench, place: Node, count: int) -> list[int]:
-    """The numbers of what a queue holds, in order, when ``count`` messages should be there; takes
-    them away.
-
-    Each is acknowledged as it comes: what is held counts against what is read from pages
-    (ARTEMIS-PAGING-16). The consumer stays, without credit: a queue without consumers may be
-    deleted by itself.
+    """Consume the messages of a queue, of which there should be ``count``, and return their numbers
+    in order. Each is acknowledged on arrival, because held messages count against what is read from
+    pages (ARTEMIS-PAGING-16). The consumer stays, without credit, because a queue without consumers
+    may be deleted.
     """
     consumer = target.amqp()
     link = consumer.receiver(place)

@@ -1,8 +1,8 @@
 """Peers that stop reading in the middle of a plan, and later resume.
 
 A filler, a separate queue with large bodies, fills the link of each peer first. So no message of
-the plan is in transit meanwhile, and a model need not know its receiver: deliveries become due when
-the peers read again.
+the plan is in transit during the stall, and a model need not know its receiver: deliveries become
+due when the peers read again.
 """
 
 from __future__ import annotations

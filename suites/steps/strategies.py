@@ -36,14 +36,14 @@ def real_ttls(target: Target) -> range:
 
 def waited_for(target: Target, *durations_ms: int) -> list[int]:
     """Durations in milliseconds that take as long on this target as ``durations_ms`` take on the
-    host, and a minute where the target's clock is accelerated."""
+    host, and a minute if the target's clock is accelerated."""
     rate = target.identity.clock_rate
     durations = [duration_ms * rate for duration_ms in durations_ms]
     return durations if rate == 1 else [*durations, MINUTE_MS]
 
 
 def periods(*corners_ms: int) -> Callable[[Target], st.SearchStrategy[int]]:
-    """Intervals of heartbeats in milliseconds, near those that can be waited for."""
+    """Intervals of heartbeats in milliseconds, near those for which a case can wait."""
     return lambda target: near(waited_for(target, *corners_ms), low=1)
 
 
@@ -64,8 +64,7 @@ class Silence:
 
 
 def silences(target: Target) -> st.SearchStrategy[Silence]:
-    """Connections whose TTL the target can be held to, aimed at the corners of the TTL
-    arithmetic."""
+    """Connections whose TTL the target must keep, aimed at the corners of the TTL arithmetic."""
     real = target.clock is Clock.REAL
 
     @st.composite
@@ -105,8 +104,7 @@ def silences(target: Target) -> st.SearchStrategy[Silence]:
 
 
 def places(target: Target) -> st.SearchStrategy[Where]:
-    """STOMP acceptors: any parameters where the target can be reconfigured, else those that it
-    has."""
+    """STOMP acceptors: with any parameters if the target can be reconfigured, else its own."""
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.sampled_from(
             [Where(name) for name in sorted(speaking(target.acceptors(), "STOMP"))]

@@ -150,8 +150,7 @@ def messages(frames: list[WsFrame]) -> Iterator[tuple[int, bytes]]:
 
 
 def limited_places(target: Target) -> st.SearchStrategy[Where]:
-    """STOMP acceptors with any limit of frames where the target can be reconfigured, else those
-    that it has."""
+    """STOMP acceptors: with any frame limit if the target can be reconfigured, else its own."""
     if RECONFIGURABLE not in target.identity.capabilities:
         own = target.identity.profile.parameters.get("websocket_acceptor")
         names = sorted(speaking(target.acceptors(), "STOMP")) if own is None else [str(own)]

@@ -1,7 +1,7 @@
 """Histories of one queue of any length, over any protocol, and their books.
 
-Producers send, in one write and in transactions; consumers come, settle cumulatively, and go with
-messages that they hold. At the end one consumer receives everything, and the books of
+Producers send, in one write and in transactions; consumers come, settle cumulatively, and leave
+with messages that they hold. At the end one consumer receives everything, and the books of
 :mod:`brokerproof.harness.oracles.accounting` show losses, duplicates and reordering.
 """
 
@@ -167,7 +167,7 @@ class History:
         self.ledger.update(Returned(name, failed=lost, noticed=not lost))
 
     def close(self, stride: int, at_once: int) -> Books:
-        """Let one last consumer take and settle all there is, ``stride`` messages at a time, and
+        """Let one last consumer take and settle everything, ``stride`` messages at a time, and
         close the books."""
         name, client = self.join()
         due = len(self.ledger.must_come())
@@ -267,8 +267,8 @@ def premise(history: History) -> bool:
 def over_courses(
     examples: int, always: Callable[[Target], list[dict[str, object]]], **others: Any
 ) -> Callable[[Function], Function]:
-    """Make a property of a case that plays a :class:`Course`, which :func:`course` makes of what is
-    drawn."""
+    """Make a property of a case that plays a :class:`Course`, which :func:`course` builds from the
+    drawn arguments."""
     return over(
         examples=examples,
         always=always,

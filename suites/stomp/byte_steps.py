@@ -36,7 +36,7 @@ class RawFrame:
 
 
 def raw_frames(received: bytes | bytearray) -> Iterator[RawFrame]:
-    """Cut ``received`` into complete frames by the grammar: line ends, head, empty line, body,
+    """Split ``received`` into complete frames by the grammar: line ends, head, empty line, body,
     NUL."""
     rest = bytes(received)
     while rest := rest.lstrip(b"\r\n"):

@@ -1,10 +1,10 @@
-"""AMQP 0-9-1 frames, methods and contents: writes any given values and reads what either side
-sends.
+"""Writes AMQP 0-9-1 frames, methods and contents with any given values, and reads those of both
+sides.
 
-Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one byte type (1 method,
-2 content header, 3 content body, 8 heartbeat), two channel, four size, a payload and the byte CE.
-A method that carries content is followed, on its channel, by one content header and as many bodies
-as it takes (4.2.6); :class:`Contents` puts these together again.
+Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one byte for the type (1
+method, 2 content header, 3 content body, 8 heartbeat), two for the channel, four for the size, a
+payload and the byte CE. A method that carries content is followed, on its channel, by one content
+header and as many bodies as it takes (4.2.6); :class:`Contents` puts these together again.
 """
 
 from __future__ import annotations

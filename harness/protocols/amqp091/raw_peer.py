@@ -44,8 +44,8 @@ all others."""
 
 
 def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[Method]:
-    """Match a method by name, channel and plain values of fields and properties; None where there
-    must be none."""
+    """Match a method by name, channel and plain values of fields and properties; None if there must
+    be none."""
     expected = codec.hyphened(fields)
     words = " ".join([name, *(f"{key}={value}" for key, value in expected.items())])
 
@@ -126,7 +126,7 @@ class Amqp091Peer(Conversation[Method]):
         channel: int = 0,
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """One method frame with exactly these fields; ``also`` has the last word on its bytes."""
+        """One method frame with exactly these fields; ``also`` may change its bytes."""
         if capability := extensions.needed(name, fields or {}):
             self.require(capability)
         data = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
@@ -148,7 +148,7 @@ class Amqp091Peer(Conversation[Method]):
     # connections
 
     def start(self, *, proves: Requirements | None = None) -> Method:
-        """The protocol header, up to the broker's start."""
+        """Send the protocol header; return the broker's start."""
         self.header()
         return self.expect(method("connection.start", channel=0), proves=proves)
 
@@ -160,7 +160,7 @@ class Amqp091Peer(Conversation[Method]):
         capabilities: Mapping[str, Any] | None = None,
         proves: Requirements | None = None,
     ) -> Method:
-        """PLAIN with that login (without one: guest), up to the broker's tune."""
+        """Log in with PLAIN (without a login: as guest); return the broker's tune."""
         response = f"\0{login or 'guest'}\0{passcode or 'guest'}"
         properties = {
             "product": "brokerproof",
@@ -203,7 +203,7 @@ class Amqp091Peer(Conversation[Method]):
         return self.call("connection.open", fields, channel=0, proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> Method:
-        """Close the connection in order."""
+        """Close the connection cleanly."""
         fields = {"reply-code": 200, "reply-text": "done"}
         return self.call("connection.close", fields, channel=0, proves=proves)
 

@@ -1,4 +1,4 @@
-"""Values of AMQP 0-9-1: fields of methods and of tables, both ways.
+"""Reads and writes values of AMQP 0-9-1: fields of methods and of tables.
 
 The type on the wire decides the Python type: byte to longlong and timestamp are ``int``, bit is
 ``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. In tables the specification (4.2.5.5)
@@ -35,7 +35,7 @@ _LETTERS = {
 
 
 class Malformed(Exception):
-    """Bytes that are not a value of the expected type; one sentence."""
+    """Bytes that are not a value of the expected type."""
 
 
 @dataclass(frozen=True, slots=True)

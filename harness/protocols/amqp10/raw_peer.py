@@ -228,7 +228,7 @@ class AmqpConnection(Conversation[Frame]):
         hostname: str | None = None,
         proves: Requirements | None = None,
     ) -> Frame:
-        """The SASL exchange up to an outcome of ok. Answers it."""
+        """Carry out the SASL exchange; its outcome must be ok."""
         self.header(SASL_ID)
         self.expect(frame(HEADER, id=SASL_ID), proves=proves)
         self.expect(frame("sasl-mechanisms"), proves=proves)

@@ -24,7 +24,7 @@ MOST_EMPTY = 100_000
 
 
 class Malformed(Exception):
-    """Bytes that are not a value: one sentence with the error and its byte."""
+    """Bytes that are not a value. The message has the error and its position."""
 
 
 @dataclass(frozen=True, slots=True)

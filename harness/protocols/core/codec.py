@@ -1,8 +1,8 @@
-"""Packets of Artemis's CORE protocol: writes any given values, reads what either side sends. Judges
-nothing.
+"""Writes packets of Artemis's CORE protocol with any given values, and reads those of both sides.
+Judges nothing.
 
-A connection begins with the seven letters of :data:`MAGIC` from the client. Then follow packets:
-four bytes with the size of the rest, one with the type, eight with the channel, and the fields
+A connection begins with the seven letters of :data:`MAGIC` from the client. Packets follow: four
+bytes with the size of the rest, one with the type, eight with the channel, and the fields
 (:mod:`brokerproof.harness.protocols.core.tables`). Channel 0 is for pings and cluster news, 1
 creates sessions, and each session has its own from 10 on.
 """
@@ -85,7 +85,7 @@ class Packet:
         return self.fields[name.replace("_", "-")]
 
     def get(self, name: str) -> Any:
-        """A field, None where it is not there."""
+        """A field; None if it is absent."""
         return self.fields.get(name.replace("_", "-"))
 
     @property

@@ -6,7 +6,7 @@
     priority | properties
 
 The first field counts from the beginning of the packet that carries the message, so it is the
-body's length and 13. A message costs a producer the bytes of this encoding (ClientProducerImpl); a
+body's length plus 13. A message costs a producer the bytes of this encoding (ClientProducerImpl); a
 delivery costs a consumer those of the whole packet (ServerConsumerImpl).
 """
 
@@ -70,12 +70,12 @@ class Message:
         return len(self.encode())
 
     def get(self, name: str) -> Any:
-        """The value of a property, None for none."""
+        """The value of a property; None if it is absent."""
         value = self.properties.get(name)
         return getattr(value, "value", value)
 
     def text(self) -> str | None:
-        """The body of a text message. Raises :class:`Malformed` when it is none."""
+        """The body of a text message. Raises :class:`Malformed` for any other."""
         value = Cursor(self.body).value("simple?")
         return None if value is None else str(value)
 

@@ -92,7 +92,7 @@ class CorePeer(Conversation[Packet]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Bytes, recorded as what they are: packets, or other bytes."""
+        """Write bytes, recorded as packets if they are packets and as raw bytes otherwise."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
@@ -161,15 +161,15 @@ class CorePeer(Conversation[Packet]):
         )
 
     def start(self) -> None:
-        """Messages may be delivered from now on."""
+        """Let messages be delivered from now on."""
         self.send("session-start")
 
     def stop(self) -> Packet:
-        """No more messages from now on."""
+        """Stop deliveries from now on."""
         return self.call("session-stop")
 
     def close(self, *, proves: Requirements | None = None) -> Packet:
-        """Close the session in order."""
+        """Close the session cleanly."""
         return self.call("session-close", proves=proves)
 
     def settle(self) -> None:

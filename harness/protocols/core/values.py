@@ -1,11 +1,11 @@
-"""The simple values of Artemis's CORE protocol (release 2.56.0, packages core.buffers and utils):
-in both directions.
+"""Reads and writes simple values of Artemis's CORE protocol (release 2.56.0, packages core.buffers
+and utils).
 
 Numbers are big-endian and signed. Text has two forms, for no visible reason: a *simple string* is
 its length in bytes and then UTF-16 with the low byte first; a *string* is its length in characters
 and then, below :data:`SHORT` characters, UTF-16 with the high byte first, below :data:`LONG` a
-length of two bytes and UTF-8 as Java modifies it (:func:`modified_utf8`), and else a simple string.
-A *nullable* value is a byte that says whether there is one, and then the value.
+length of two bytes and UTF-8 as Java modifies it (:func:`modified_utf8`), or else a simple string.
+A *nullable* value is a byte that says whether there is a value, then the value.
 """
 
 from __future__ import annotations

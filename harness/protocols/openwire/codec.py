@@ -1,5 +1,5 @@
-"""Commands of OpenWire, ActiveMQ's own protocol: writes any given values, reads what either side
-sends. Judges nothing.
+"""Writes commands of OpenWire, ActiveMQ's own protocol, with any given values, and reads those of
+both sides. Judges nothing.
 
 A command is four bytes with the size of the rest, one with its type, and its fields
 (:mod:`brokerproof.harness.protocols.openwire.tables`) in the loose encoding. Both sides begin with
@@ -53,8 +53,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A command or a part of one. ``size`` counts every byte of a command that was read. Of an
-    unknown type: ``type-CODE``."""
+    """A command or a part of one. ``size`` counts every byte of a command that was read. One of
+    unknown type has the name ``type-CODE``."""
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Structure:
         return self.fields[name]
 
     def get(self, name: str) -> Any:
-        """A field, None where it is not there."""
+        """A field; None if it is absent."""
         return self.fields.get(name)
 
     @property
@@ -166,8 +166,7 @@ def encode_command(
     version: int = NEWEST,
     size: int | None = None,
 ) -> bytes:
-    """A command's bytes, with the fields that ``version`` has. ``size`` is right unless it is
-    given.
+    """A command's bytes, with the fields that ``version`` has. ``size`` is correct unless given.
 
     A map may be given instead of its bytes. Raises ``ValueError`` for a field that the command does
     not have, and for a value that its type does not.

@@ -132,7 +132,7 @@ class OpenWirePeer(Conversation[Structure]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Bytes, recorded as what they are: commands, or other bytes."""
+        """Write bytes, recorded as commands if they are commands and as raw bytes otherwise."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
@@ -162,7 +162,7 @@ class OpenWirePeer(Conversation[Structure]):
     def answered(
         self, number: int, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Structure:
-        """The Response to command ``number``; an ExceptionResponse is none."""
+        """The Response to command ``number``, not an ExceptionResponse."""
         return self.expect(command("Response", correlationId=number), within=within, proves=proves)
 
     def refused(
@@ -186,7 +186,7 @@ class OpenWirePeer(Conversation[Structure]):
     # connections and sessions
 
     def wire_format(self, version: int | None = None, **options: Any) -> None:
-        """Our WireFormatInfo; ``options`` as in :data:`OPTIONS`, None leaves one out."""
+        """Our WireFormatInfo; ``options`` as in :data:`OPTIONS`, None omits one."""
         info = {name: value for name, value in {**OPTIONS, **options}.items() if value is not None}
         fields = {
             "version": self.version if version is None else version,
@@ -234,7 +234,7 @@ class OpenWirePeer(Conversation[Structure]):
         self.request("RemoveInfo", {"objectId": what}, proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> None:
-        """End the connection in order."""
+        """End the connection cleanly."""
         self.remove(self.connection, proves=proves)
         self.send("ShutdownInfo")
 

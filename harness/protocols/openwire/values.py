@@ -1,11 +1,11 @@
-"""Values of OpenWire in its loose encoding (ActiveMQ's BaseDataStreamMarshaller and
-MarshallingSupport), both ways.
+"""Reads and writes values of OpenWire in its loose encoding (ActiveMQ's BaseDataStreamMarshaller
+and MarshallingSupport).
 
-Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: a byte says whether
-there is one. A string's length has two bytes, and its UTF-8 is Java's: the code units of UTF-16
-one by one, NUL in two bytes. ``structure`` is a byte that says whether there is one, its type
-and its fields; ``structures`` are counted with two bytes. Properties of messages and of
-WireFormatInfo are a *map* of typed values, which lies in a field of type ``bytes``.
+Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: a byte says whether there
+is one. A string's length has two bytes, and its UTF-8 is Java's: the code units of UTF-16 one by
+one, NUL in two bytes. ``structure`` is a byte that says whether there is one, its type and its
+fields; ``structures`` are counted with two bytes. Properties of messages and of WireFormatInfo are
+a *map* of typed values, which is stored in a field of type ``bytes``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def long_utf(text: str) -> bytes:
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """A simple value of ``kind``. Raises ``ValueError`` for what is none."""
+    """A simple value of ``kind``. Raises ``ValueError`` for anything else."""
     if kind == "magic":
         return bytes(value)
     if kind not in ("string", "bytes"):
@@ -123,8 +123,8 @@ _PLAIN: tuple[tuple[type, str], ...] = (
 
 
 def typed(value: Any) -> Typed:
-    """A Python value with the type it usually has. Raises ``ValueError`` for what no map can
-    hold."""
+    """A Python value with the type it usually has. Raises ``ValueError`` for a value that no map
+    can hold."""
     if isinstance(value, Typed):
         return value
     for kind, name in _PLAIN:

@@ -1,8 +1,8 @@
-"""A dumb WebSocket codec for peers that may misbehave (RFC 6455): it writes whatever frame it is
-told to and reads what a server sends, first the answer to the handshake, then frames.
+"""A dumb WebSocket codec for peers that may misbehave (RFC 6455): it writes any given frame and
+reads what a server sends: first the answer to the handshake, then frames.
 
-Nothing here decides whether a server is right. What a judge may want to know of a frame is kept:
-whether it was masked, its reserved bits, whether its length stood in the shortest form.
+Nothing here decides whether a server is right. It keeps what a judge may need to know about a
+frame: whether it was masked, its reserved bits, and whether its length was in the shortest form.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Op(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The head of an HTTP response. Names of fields are in lower case, the order is kept."""
+    """The head of an HTTP response. Names of fields are in lower case, in the order received."""
 
     status: int
     fields: tuple[tuple[str, str], ...]
@@ -65,7 +65,7 @@ class WsFrame:
 
     @property
     def name(self) -> str:
-        """The opcode's name, or its number where it has none."""
+        """The opcode's name, or its number if it has none."""
         return Op(self.op).name if self.op in set(Op) else f"OPCODE-{self.op}"
 
     @property
@@ -75,7 +75,7 @@ class WsFrame:
 
     @property
     def code(self) -> int | None:
-        """The status code of a Close; None where it has none."""
+        """The status code of a Close; None if it has none."""
         return (
             int.from_bytes(self.payload[:2])
             if self.op == Op.CLOSE and len(self.payload) >= 2
@@ -117,7 +117,7 @@ def request(
     *,
     line: str = "GET / HTTP/1.1",
 ) -> bytes:
-    """The client's handshake. ``fields`` follow Host and the key (None: left out)."""
+    """The client's handshake. ``fields`` follow Host and the key (None omits one)."""
     known = (("Host", host), ("Sec-WebSocket-Key", key))
     head = [f"{name}: {value}" for name, value in (*known, *fields) if value is not None]
     return "\r\n".join([line, *head, "", ""]).encode()
@@ -128,7 +128,7 @@ UPGRADE = (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-
 
 
 def key(seed: bytes) -> str:
-    """A value for Sec-WebSocket-Key that another seed does not give."""
+    """A value for Sec-WebSocket-Key that depends only on ``seed``."""
     return base64.b64encode(hashlib.sha256(seed).digest()[:16]).decode()
 
 
@@ -149,8 +149,8 @@ def encode(
 ) -> bytes:
     """A frame's bytes. ``mask`` is four bytes, or None for a frame without one.
 
-    ``announce`` is the length that is announced instead of the payload's own. ``form`` (7, 16 or 64
-    bits) writes the length in that form whether or not it is the shortest.
+    ``announce`` is announced instead of the payload's own length. ``form`` (7, 16 or 64 bits)
+    writes the length in that form whether or not it is the shortest.
     """
     length = len(payload) if announce is None else announce
     if form is None:
@@ -167,15 +167,15 @@ def encode(
 
 
 def masked(payload: bytes, mask: bytes) -> bytes:
-    """``payload`` with the mask laid on, or taken off."""
+    """``payload`` with the mask applied or removed."""
     size = len(payload)
     pattern = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(pattern)).to_bytes(size)
 
 
 class Reader:
-    """Cuts what a server sends into its answer to the handshake and frames. After any answer but
-    101 nothing is read."""
+    """Splits what a server sends into its answer to the handshake and the frames after it. After
+    any answer but 101 nothing is read."""
 
     def __init__(self, *, upgraded: bool = False) -> None:
         """``upgraded``: the handshake is over, frames come (of either side)."""

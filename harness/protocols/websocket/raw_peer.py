@@ -1,5 +1,4 @@
-"""A raw WebSocket peer: speaks correctly when asked to, and can send anything at all. STOMP can be
-spoken over it."""
+"""A raw WebSocket peer: can speak correctly or send arbitrary bytes. It can carry STOMP."""
 
 from __future__ import annotations
 
@@ -132,7 +131,7 @@ class WebSocketPeer(Conversation[Item]):
         key: str | None = "",
         host: str | None = "",
     ) -> None:
-        """Send a request with exactly these fields besides Host and the key, which None leaves out.
+        """Send a request with exactly these fields besides Host and the key (None omits it).
 
         ``line`` may name ``{path}``, where this family of brokers has its WebSockets.
         """
@@ -144,8 +143,7 @@ class WebSocketPeer(Conversation[Item]):
     def upgrade(
         self, *, protocols: Iterable[str] = SUB_PROTOCOLS, proves: Requirements | None = None
     ) -> Reply:
-        """The whole handshake; that it is accepted is a control unless ``proves`` says
-        otherwise."""
+        """Do the whole handshake; its acceptance is a control unless ``proves`` says otherwise."""
         self.ask(protocols=protocols)
         reply = self.expect(ACCEPTED, proves=proves)
         assert isinstance(reply, Reply)
@@ -175,7 +173,7 @@ class WebSocketPeer(Conversation[Item]):
         self.write(data, as_event=False)
 
     def message(self, payload: bytes, *, op: Op = Op.BINARY, sizes: Iterable[int] = ()) -> None:
-        """Send one message, in fragments of these sizes and the rest in a last one."""
+        """Send one message in fragments of these sizes, with the rest in a last one."""
         rest = payload
         for size in sizes:
             self.send(op, rest[:size], fin=False)
@@ -190,8 +188,8 @@ class WebSocketPeer(Conversation[Item]):
     # STOMP above
 
     def carry(self, above: Receiver) -> WebSocketChannel:
-        """From here on the payload of data frames goes to ``above``; what it writes to the channel
-        leaves in messages."""
+        """From now on, pass the payload of data frames to ``above``, and send in messages what it
+        writes to the channel."""
         self._above = above
         return WebSocketChannel(self)
 

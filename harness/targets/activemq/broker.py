@@ -1,5 +1,5 @@
-"""Apache ActiveMQ Classic as a native process: its jars put together, given a folder of its own,
-started, stopped."""
+"""Runs Apache ActiveMQ Classic as a native process: collects its jars, gives it a folder, starts
+and stops it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _POM = Template("""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def install(version: str | None = None) -> Path:
-    """Put the jars of a release together unless that was done; return their folder. Raises
+    """Collect the jars of a release unless that is already done; return their folder. Raises
     :class:`SetUpFailed`."""
     version = RELEASES.checked(version)
     data = RELEASES.table

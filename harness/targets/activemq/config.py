@@ -49,9 +49,9 @@ class Policy:
 
 
 def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Parameters by the names of connectors: ``defaults`` (the profile's), then what the file says
-    of all of the broker and of the connector. Raises :class:`SetUpFailed` like :func:`connectors`,
-    and for a value that is no number."""
+    """Parameters of each connector by name: ``defaults`` (the profile's), then what the file states
+    for the whole broker and for the connector. Raises :class:`SetUpFailed` like :func:`connectors`,
+    and for a value that is not a number."""
     tree = parsed(config, "an activemq.xml")
     broker = dict(_of_the_broker(tree, config))
     acceptors = {}
@@ -131,8 +131,8 @@ def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) 
 
 
 def user(config: Path) -> tuple[str, str]:
-    """Login and passcode of the first user of the file; of a file without users, empty ones:
-    anybody may enter there."""
+    """Login and passcode of the first user of the file; without users, empty ones: then anybody may
+    log in."""
     for element in parsed(config, "an activemq.xml").iter(f"{CORE}authenticationUser"):
         return element.get("username", ""), element.get("password", "")
     return "", ""

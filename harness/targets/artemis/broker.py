@@ -1,9 +1,9 @@
-"""Apache Artemis as a native process: downloaded, given an instance folder of its own, started,
-stopped.
+"""Runs Apache Artemis as a native process: downloads it, gives it an instance folder, starts and
+stops it.
 
-No ``artemis create``: the instance is a folder with our files in ``etc/`` and the same Java command
-line that the launcher of a created instance would build: one run of a JVM less, and nothing that a
-release generates its own way.
+``artemis create`` is not used: the instance is a folder with our files in ``etc/`` and the Java
+command line that the launcher of a created instance would build. This saves one run of a JVM, and
+nothing depends on what a release generates.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _REASONS = (
 
 
 def absent_jars(version: str) -> list[Path]:
-    """The jars that stand in for what release ``version`` expects of the JDK and newer ones lack,
+    """The jars that replace what release ``version`` expects of the JDK and newer JDKs lack,
     downloaded once.
 
     Raises :class:`SetUpFailed`.
@@ -68,7 +68,7 @@ def absent_jars(version: str) -> list[Path]:
 
 
 def install(version: str | None = None) -> Path:
-    """Download and unpack a release unless that was done; return its folder. Raises
+    """Download and unpack a release unless that is already done; return its folder. Raises
     :class:`SetUpFailed`."""
     version = RELEASES.checked(version)
     home = RELEASES.home_of(version)
@@ -86,7 +86,7 @@ class ArtemisProcess(JavaBroker):
     """One Artemis broker; see :class:`JavaBroker`.
 
     ``config`` is a ``broker.xml``; the other files of an instance are taken from the folder it is
-    in, and from ours where that folder has none. ``version`` is a release (None: the default one).
+    in, and from ours if that folder has none. ``version`` is a release (None: the default one).
     """
 
     name = "Artemis"
@@ -100,8 +100,8 @@ class ArtemisProcess(JavaBroker):
         return self._folder / "log" / "artemis.log"
 
     def shipped_configuration(self) -> str:
-        """Return the broker.xml that ``artemis create`` of the running release writes when it is
-        asked for nothing. Raises :class:`SetUpFailed`."""
+        """Return the broker.xml that ``artemis create`` of the running release writes without any
+        option. Raises :class:`SetUpFailed`."""
         home, minimum = self._installed()
         created = self._folder / "created"
         shutil.rmtree(created, ignore_errors=True)
@@ -133,7 +133,7 @@ class ArtemisProcess(JavaBroker):
         return self._folder / "etc" / "certificates"
 
     def stop(self) -> None:
-        """End the broker, and wait until it is gone. The folder stays, but for the
+        """End the broker, and wait until it is gone. The folder stays, except for the
         certificates."""
         if self._process is not None:
             super().stop()

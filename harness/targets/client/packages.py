@@ -1,5 +1,5 @@
-"""Client libraries from their registries, in the cache, by the registries' own tools: nothing is
-installed anywhere else.
+"""Fetches client libraries into the cache with their registries' own tools. Nothing is installed
+anywhere else.
 
 A target file names one as ``pip:NAME``, ``npm:NAME``, ``go:MODULE``, ``maven:GROUP:ARTIFACT`` or
 ``crates:NAME``, and a ``version``. More Maven artifacts may follow, after commas, with the same

@@ -1,4 +1,4 @@
-"""A client library as a target: each case starts its driver, a process of its own, and is the
+"""A client library as a target: each case starts its driver in a separate process, and is the
 server to which the library connects."""
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _END_WITHIN_S = 2
 
 class ClientTarget(SocketTarget):
     """``command`` starts the driver; it may name ``{python}``, ``{here}``, the folder of the target
-    file, ``{drivers}``, :data:`DRIVERS`, and ``{package}``, the folder of the library. That is
-    ``package`` in its ``version``, as :mod:`~brokerproof.harness.targets.client.packages` has it;
-    without a version it is what the machine has."""
+    file, ``{drivers}``, :data:`DRIVERS`, and ``{package}``, the folder of the library. The library
+    is ``package`` in ``version``, from :mod:`~brokerproof.harness.targets.client.packages`; without
+    a version, the one that is installed on the machine."""
 
     is_local = True
 

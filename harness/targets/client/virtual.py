@@ -1,4 +1,4 @@
-"""A client in virtual time: sans-I/O, as the reference broker is, with its driver inside.
+"""A client in virtual time: sans-I/O like the reference broker, with its driver inside.
 
 It is driven by the world of brokers. Connection 1 is the line protocol of drivers. A report
 ``{"saw": "dials"}`` on it is not for the case: the world then opens a connection to the scripted

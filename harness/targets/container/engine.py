@@ -1,9 +1,7 @@
-"""A broker in a container of its own: what is sent to Docker, through the library testcontainers,
-and how it ends.
-
-The library is an extra (``brokerproof[containers]``) and imported when it is needed. Files are
-copied into the container before it starts, so the daemon may be on another machine. On this one,
-ports are open on the loopback interface only.
+"""Runs a broker in its own container, through the library testcontainers. The library is an extra
+(``brokerproof[containers]``) and imported when it is needed. Files are copied into the container
+before it starts, so the daemon may be on another machine. On this machine, ports are open on the
+loopback interface only.
 """
 
 from __future__ import annotations
@@ -58,14 +56,12 @@ class Container:
 
     @property
     def log(self) -> Path:
-        """Its output; there once it has ended."""
+        """Its output, available once it has ended."""
         return self._folder / "log" / "container.log"
 
     def start(self) -> dict[str, tuple[str, int]]:
-        """Start it and wait until it says that it is ready; host and port by acceptor.
-
-        An image that Docker has not is pulled. Raises :class:`SetUpFailed`; nothing is left running
-        then.
+        """Start it and wait until it reports that it is ready; return host and port by acceptor. A
+        missing image is pulled. Raises :class:`SetUpFailed`; nothing is left running then.
         """
         recipe = self._recipe
         container = self._container = self._described()
@@ -86,9 +82,9 @@ class Container:
             raise
 
     def process(self) -> int | None:
-        """Return the first process of the running container, where this machine's own kernel runs
-        it and knows it by that number; else None (a virtual machine, another host, or we are in a
-        container ourselves)."""
+        """Return the id of the running container's first process if this machine's kernel runs it
+        under that id; else None (a virtual machine, another host, or we are in a container
+        ourselves)."""
         attributes = self._attributes()
         identifier, process = attributes.get("Id"), attributes.get("State", {}).get("Pid")
         if not identifier or not process:
@@ -100,10 +96,8 @@ class Container:
         return int(process) if identifier in groups else None
 
     def direct_endpoints(self) -> dict[str, tuple[str, int]]:
-        """Return host and port by acceptor at the container's own address, where all of them answer
-        there; else nothing.
-
-        On the way through a published port Docker's proxy may pass bytes on.
+        """Return host and port by acceptor at the container's own address if all of them answer
+        there; else nothing. Through a published port, Docker's proxy may forward the bytes.
         """
         networks = self._attributes().get("NetworkSettings", {}).get("Networks") or {}
         for address in filter(None, (network.get("IPAddress") for network in networks.values())):
@@ -162,7 +156,7 @@ class Container:
             kept.write_bytes(data)
 
     def control(self, *command: str) -> None:
-        """Run a command in the container. Raises :class:`SetUpFailed` when it does not end well."""
+        """Run a command in the container. Raises :class:`SetUpFailed` if it fails."""
         assert self._container is not None, "call start() first"
         status, output = self._container.exec(list(command))
         if status:
@@ -172,7 +166,7 @@ class Container:
             )
 
     def end(self) -> str:
-        """Return how the container ended, in words; empty while it runs, and when Docker does not
+        """Return how the container ended, in words; empty while it runs, or if Docker does not
         answer."""
         state = self._attributes().get("State")
         if state is None or state["Running"]:
@@ -181,7 +175,7 @@ class Container:
         return f"its container ended with exit code {state['ExitCode']}{killed}"
 
     def stop(self) -> None:
-        """Keep what it printed and remove it. Harmless when it was never started."""
+        """Save its output and remove it. Harmless if it was never started."""
         container, self._container = self._container, None
         if container is None:
             return
@@ -263,7 +257,7 @@ def published_host() -> str:
 
 
 def daemon() -> str | None:
-    """Which Docker answers here; None when none does, or the library is missing."""
+    """The Docker that answers here; None if none does, or if the library is missing."""
     if _unreachable():
         return None
     try:

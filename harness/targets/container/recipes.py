@@ -96,7 +96,7 @@ def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
 
 
 def of_artemis(config: Path, version: str | None, host: str = _HERE) -> Recipe:
-    """:func:`artemis_image` with a broker.xml and the files beside it; ``host`` is where its ports
+    """:func:`artemis_image` with a broker.xml and the files next to it; ``host`` is where its ports
     will be published, and its certificate is valid for it. Raises :class:`SetUpFailed`."""
     version = version or artemis_broker.RELEASES.default_version
     ports = {name: acceptor.port for name, acceptor in artemis_config.acceptors(config).items()}

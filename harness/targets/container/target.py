@@ -26,7 +26,7 @@ SENDS_AT_ONCE = frozenset({"rabbitmq", "artemis"})
 
 class ContainerTarget(SocketTarget):
     """A ``broker`` (one of :data:`RECIPES`) of ``version`` (None: our default) with ``config`` in a
-    container; ``image`` is another image than the official one, ``queue_type`` that of RabbitMQ's
+    container; ``image`` replaces the official image; ``queue_type`` is the type of RabbitMQ's
     queues for AMQP 1.0."""
 
     def __init__(
@@ -82,12 +82,12 @@ class ContainerTarget(SocketTarget):
             self._management = self._management.in_fork()
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Declare the queue ``name`` where AMQP 1.0 expects it to be there."""
+        """Declare the queue ``name`` if AMQP 1.0 requires that it exists."""
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """By the container's own rabbitmqctl."""
+        """Raise the alarm with the container's own rabbitmqctl."""
         if self._broker != "rabbitmq":
             super().raise_alarm(world, resource, node)
         self._rabbitmqctl(*RAISE_ALARM[resource])

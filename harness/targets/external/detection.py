@@ -1,4 +1,4 @@
-"""Find the protocols that a port speaks by asking in each."""
+"""Finds the protocols that a port speaks by trying each."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class Answers:
 def ask(
     endpoint: Endpoint, protocols: Iterable[str], credentials: Credentials, deadline: Deadline
 ) -> Answers:
-    """Ask an endpoint in each protocol, at the same time: a broker may leave what it does not know
-    unanswered until its time is up. Where it refuses a virtual host the usual others are tried."""
+    """Greet an endpoint in all protocols at the same time, because a broker may not answer an
+    unknown protocol until its time is up. If it refuses a virtual host, the other usual ones are
+    tried."""
     names = list(protocols)
     with ThreadPoolExecutor(len(names) or 1) as pool:
         asked = [pool.submit(_greeted, endpoint, name, credentials, deadline) for name in names]

@@ -1,4 +1,4 @@
-"""A short conversation with an endpoint: asked in one protocol, answered perhaps in another."""
+"""A short conversation with an endpoint, which may answer in another protocol."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class NotSpoken(SetUpFailed):
 
 
 class Refused(SetUpFailed):
-    """The endpoint speaks the protocol and admits nobody with this login."""
+    """The endpoint speaks the protocol but refuses this login."""
 
 
 class Deadline:
-    """The end of the time for a target's answers, whatever they are."""
+    """The end of the time within which a target must answer."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._seconds = PROBE_TIMEOUT_S if seconds is None else seconds
@@ -38,7 +38,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """The seconds until then; never 0, which would make a socket not wait at all."""
+        """The seconds until then; never 0, with which a socket would not wait at all."""
         return max(0.01, self._at - time.monotonic())
 
     def __str__(self) -> str:
@@ -98,12 +98,12 @@ class Dialogue:
         self._socket.close()
 
     def write(self, data: bytes) -> None:
-        """Send ``data``. A connection that has ended is noticed when it is read."""
+        """Send ``data``. The end of the connection is noticed when it is read."""
         with contextlib.suppress(OSError):
             self._socket.sendall(data)
 
     def items(self, feed: Callable[[bytes], Iterable[T]]) -> Iterator[T]:
-        """Yield the replies, as ``feed`` cuts it; ends with an exception only."""
+        """Yield the replies, as ``feed`` splits the bytes; ends only with an exception."""
         asks = f"is it {'an' if self._protocol[0] == 'A' else 'a'} {self._protocol} port?"
         while True:
             self._socket.settimeout(self._deadline.left_s)

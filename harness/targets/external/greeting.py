@@ -1,7 +1,6 @@
-"""The first words of a broker over each protocol: whether it speaks it, and its name and release.
-
-Over STOMP these stand in the header ``server`` of CONNECTED, over AMQP 1.0 in the properties of its
-open, over AMQP 0-9-1 in the server-properties of connection.start.
+"""Greets a broker in each protocol, to learn whether it speaks it, and its name and release. Over
+STOMP these are in the header ``server`` of CONNECTED, over AMQP 1.0 in the properties of its open,
+over AMQP 0-9-1 in the server-properties of connection.start.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Greeting:
     """A broker that speaks ``protocol``; ``broker`` and ``version`` are empty if it names none.
 
     ``host`` is the virtual host that admitted us, and ``announced`` the extensions that the broker
-    says it has: capabilities of its open (AMQP 1.0) or server-properties (AMQP 0-9-1).
+    announces: capabilities of its open (AMQP 1.0) or server-properties (AMQP 0-9-1).
     """
 
     protocol: str
@@ -42,7 +41,7 @@ class Greeting:
 
     @property
     def family(self) -> str:
-        """The family that it names, by its shipped target; empty for none that is known."""
+        """The family that it names, by its shipped target; empty if none is known."""
         name = self.broker.lower()
         return next((family for family in FAMILIES if family in name), "")
 

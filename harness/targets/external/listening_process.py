@@ -15,7 +15,7 @@ _EVERY = frozenset({"0.0.0.0", "::"})
 
 def listening_process(host: str, port: int) -> int | None:
     """Return the process that listens at ``host`` and ``port``; None if it is not a process of this
-    machine, or one that may not be looked at."""
+    machine, or if we may not inspect it."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ours = {address.address for card in psutil.net_if_addrs().values() for address in card}

@@ -1,4 +1,4 @@
-"""Declares a queue over AMQP 0-9-1, on a broker whose AMQP 1.0 wants it to be there before."""
+"""Declares a queue over AMQP 0-9-1, on a broker whose AMQP 1.0 requires that it exists."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TIMEOUT_S = 30.0
 
 
 def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) -> None:
-    """Declare the durable queue ``name`` of that type, over a connection of its own. Harmless when
-    it is there. Raises :class:`SetUpFailed` when the broker does not make it."""
+    """Declare the durable queue ``name`` of that type, over a separate connection. Harmless if it
+    exists. Raises :class:`SetUpFailed` if the broker does not create it."""
     reader = codec.Reader()
     response = f"\0{credentials.login or 'guest'}\0{credentials.passcode or 'guest'}"
     answers: Mapping[str, tuple[int, str, dict[str, Any]]] = {

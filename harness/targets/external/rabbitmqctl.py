@@ -1,4 +1,4 @@
-"""Alarms of a RabbitMQ that somebody else started, raised by its rabbitmqctl."""
+"""Raises alarms of a RabbitMQ that somebody else started, with its rabbitmqctl."""
 
 from __future__ import annotations
 

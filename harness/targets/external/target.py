@@ -1,5 +1,5 @@
-"""A broker that is already running somewhere, reached by its endpoints: it is neither started,
-stopped nor configured."""
+"""A broker that is already running, reached at its endpoints: it is neither started, stopped nor
+configured."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _ALARMS = frozenset({"alarms", "memory-paging", "amqp-alarm-window", "connection
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """The broker's own name and release, empty if it names none, and the sentence that says by
-    which rules it is judged; empty where the user said so."""
+    """The broker's own name and release (empty if it names none), and the sentence that says by
+    which rules it is judged (empty if the user stated them)."""
 
     broker: str
     version: str
@@ -56,11 +56,11 @@ class Discovered:
 class AddressTarget(SocketTarget):
     """The broker behind ``endpoints``, by name.
 
-    ``acceptors`` are parameters by the name of an endpoint, ``release`` is the broker's where it
-    names none, ``rabbitmqctl`` the command by which alarms are raised, ``queue_type`` that of
-    queues which have to be there before they are used. ``local``: see :attr:`is_local`.
-    ``as_family`` makes the target of a shipped target's family at the same endpoints; None where a
-    family or the lack of one was stated. ``is_stranger``: nothing is known but the address.
+    ``acceptors`` are parameters by the name of an endpoint, ``release`` is the broker's if it names
+    none, ``rabbitmqctl`` is the command that raises alarms, ``queue_type`` the type of queues that
+    must exist before they are used. ``local``: see :attr:`is_local`. ``as_family`` creates the
+    target of a shipped target's family at the same endpoints; None if a family, or the lack of one,
+    was stated. ``is_stranger``: nothing is known but the address.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class AddressTarget(SocketTarget):
         self.watch_the_host(listening_process(first.host, first.port))
 
     def discover(self) -> Discovered:
-        """Log in over each protocol that cases use, and take the broker for one of the family that
-        it names. Raises :class:`SetUpFailed`, within seconds whatever the broker does."""
+        """Log in over each protocol that cases use, and assume the family that the broker names.
+        Raises :class:`SetUpFailed`, within seconds whatever the broker does."""
         deadline = Deadline()
         for endpoint in self._given.values():
             dialogue.dial(endpoint, deadline).close()
@@ -213,8 +213,8 @@ class AddressTarget(SocketTarget):
         return [*greetings, *answers.spoken]
 
     def use_addresses(self, addresses: FullAddresses, absent: Mapping[str, str]) -> None:
-        """Take up what was found out about addresses since :meth:`start`; ``absent`` are
-        capabilities that the target turned out not to have, and why."""
+        """Adopt what was found out about addresses since :meth:`start`; ``absent`` has capabilities
+        that the target turned out to lack, with reasons."""
         identity = self.identity
         by_address = addresses.capabilities & self._possible
         kept = identity.capabilities - full_addresses.CAPABILITIES.keys() - absent.keys()
@@ -251,12 +251,11 @@ class AddressTarget(SocketTarget):
 
     @property
     def can_declare(self) -> bool:
-        """True if the broker that speaks AMQP 1.0 speaks 0-9-1 as well, over which queues are
-        declared."""
+        """True if the broker's AMQP 1.0 port also speaks 0-9-1, over which queues are declared."""
         return "amqp091" in self.identity.capabilities
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Declare the queue ``name`` on brokers that want it declared."""
+        """Declare the queue ``name`` on brokers that require it."""
         if self.declares and routing is RoutingType.ANYCAST:
             amqp = self._given[self.identity.default_amqp_acceptor]
             queues.declare(amqp, self._credentials(), name, self._queue_type)

@@ -1,9 +1,9 @@
 """The example brokers of Apache Qpid Proton as native processes: ``broker.c`` and ``broker.py``.
 
-Both are in Debian's package of examples. That and, for the one in C, the library are fetched with
-``apt-get download`` into the cache, unpacked there and compiled: nothing is installed, and none of
-their text is in this repository. The one in Python runs on the ``python-qpid-proton`` of this
-interpreter. Both take ANONYMOUS only and listen on 127.0.0.1 only.
+Both are in Debian's package of examples. That package and, for the one in C, the library are
+fetched with ``apt-get download`` into the cache, unpacked there and compiled: nothing is installed,
+and none of their text is in this repository. The one in Python runs on the ``python-qpid-proton``
+of this interpreter. Both take ANONYMOUS only and listen on 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def install(name: str, version: str | None = None) -> Path:
     """Fetch, unpack and build what ``name`` needs unless that was done; return its folder.
 
     ``version`` is a release (None: the newest in the cache, else the one that apt offers). Raises
-    :class:`SetUpFailed` where apt, dpkg-deb or a C compiler is missing, and when apt offers another
+    :class:`SetUpFailed` if apt, dpkg-deb or a C compiler is missing, or if apt offers another
     release.
     """
     have = installed(name)
@@ -165,8 +165,7 @@ def _run(command: Sequence[str], folder: Path, advice: str) -> None:
 
 
 class ProtonProcess(ManagedBroker):
-    """One example broker, from its installation to its end. A context manager that starts and stops
-    it.
+    """One example broker, as a context manager that installs, starts and stops it.
 
     ``name`` is one of :data:`NAMES`, ``version`` a release of the examples (None: see
     :func:`install`). ``folder`` receives the log. ``free`` leaves the broker running when the
@@ -183,7 +182,7 @@ class ProtonProcess(ManagedBroker):
 
     @property
     def log(self) -> Path:
-        """Return the broker's output: nothing but the errors of its peers."""
+        """Return the broker's output, which is only the errors of its peers."""
         return self._folder / "console.log"
 
     def start(self) -> RunningBroker:

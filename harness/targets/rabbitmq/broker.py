@@ -1,9 +1,8 @@
-"""RabbitMQ as a native process: a private node, with a folder, ports and an epmd of its own.
-
-The launcher in the release's own ``sbin`` is used, not the wrappers of the package: these want to
-become the user ``rabbitmq``. Nothing of the system's node is read or written, and nothing listens
-on anything but 127.0.0.1. Which release, and whether it is this machine's or in a Debian root, is
-:mod:`brokerproof.harness.targets.rabbitmq.release`. See ``docs/explanation/brokers.md``.
+"""Runs RabbitMQ as a native process: a private node, with its own folder, ports and epmd. It uses
+the launcher in the release's own ``sbin``, because the wrappers of the package switch to the user
+``rabbitmq``. Nothing of the system's node is read or written, and nothing listens on anything but
+127.0.0.1. :mod:`brokerproof.harness.targets.rabbitmq.release` finds the release, on this machine or
+in a Debian root. See ``docs/explanation/brokers.md``.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def settings(config: Path) -> dict[str, str]:
     are left out of the names.
 
     Raises :class:`SetUpFailed` for a file that cannot be read, a line that is not a setting, and a
-    setting of a listener: those are the harness's business.
+    setting of a listener: those are chosen by the harness.
     """
     if config.suffix == erlang_config.SUFFIX:
         return _classic(config)
@@ -101,16 +100,14 @@ def _classic(config: Path) -> dict[str, str]:
 
 
 class RabbitmqProcess(ManagedBroker):
-    """One RabbitMQ node, from its configuration file to its end. A context manager that starts and
-    stops it.
-
-    ``folder`` becomes the node's: configuration, logs, data, Erlang cookie; it is emptied of what
-    an earlier run left. ``config`` is a ``rabbitmq.conf`` or a classic ``rabbitmq.config`` without
-    listeners (None: ours). ``plugins`` are enabled in addition to what they need (None:
-    :func:`default_plugins`). ``release`` is what is started (None: what this machine has). ``free``
-    leaves the broker running when the harness ends. ``beside`` is a node that runs already, and
-    that is stopped after this one: both become a cluster. The running broker's ports are ``amqp``,
-    and ``stomp``, ``web_stomp`` and ``management`` when their plugins are enabled.
+    """One RabbitMQ node, as a context manager that starts and stops it. ``folder`` becomes the
+    node's (configuration, logs, data, Erlang cookie), and is emptied at the start. ``config`` is a
+    ``rabbitmq.conf`` or a classic ``rabbitmq.config`` without listeners (None: ours). ``plugins``
+    are enabled in addition to what they need (None: :func:`default_plugins`). ``release`` is the
+    release to start (None: this machine's). ``free`` leaves the broker running when the harness
+    ends. ``beside`` is a running node that forms a cluster with this one, and is stopped after it.
+    The running broker's ports are ``amqp``, and ``stomp``, ``web_stomp`` and ``management`` if
+    their plugins are enabled.
     """
 
     def __init__(
@@ -131,7 +128,8 @@ class RabbitmqProcess(ManagedBroker):
         self._ports: list[int] = []
 
     def start(self) -> RunningBroker:
-        """Start the node and wait until it has started whole and every port accepts connections.
+        """Start the node and wait until it has started completely and every port accepts
+        connections.
 
         Raises :class:`SetUpFailed`; nothing is left running then.
         """
@@ -209,24 +207,24 @@ class RabbitmqProcess(ManagedBroker):
 
     @property
     def epmd(self) -> int:
-        """The port where Erlang's port mapper for this node is."""
+        """The port of Erlang's port mapper for this node."""
         assert self._running is not None, "call start() first"
         return int(self._running[1]["ERL_EPMD_PORT"])
 
     @property
     def name(self) -> str:
-        """The node's name, as Erlang has it."""
+        """The node's name in Erlang."""
         assert self._running is not None, "call start() first"
         return self._running[1]["RABBITMQ_NODENAME"]
 
     @property
     def log(self) -> Path:
-        """The node's own log. What it prints is in ``console.log`` beside it."""
+        """The node's own log. What it prints is in ``console.log`` next to it."""
         return self._folder / "log" / "rabbitmq.log"
 
     @property
     def cookie(self) -> Path:
-        """The secret that this node's neighbours have to know; there once the node runs."""
+        """The secret that this node's neighbours must know; it exists once the node runs."""
         return self._folder / "home" / ".erlang.cookie"
 
     @property
@@ -234,7 +232,7 @@ class RabbitmqProcess(ManagedBroker):
         return self.log.with_name("console.log")
 
     def why(self) -> str:
-        """Return the reason of a failure in the logs, in one line; empty when they give none."""
+        """Return the reason for a failure from the logs, in one line; empty if they give none."""
         for pattern in _REASONS:
             for path in (self._console, self.log):
                 if path.is_file() and (

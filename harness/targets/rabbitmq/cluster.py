@@ -1,4 +1,4 @@
-"""Two RabbitMQ nodes that form a cluster, as one target: an alarm of either is everybody's
+"""Two RabbitMQ nodes that form a cluster, as one target: an alarm of either node applies to both
 (RABBITMQ-FLOW-cluster-1)."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NODES = ("a", "b")
 
 
 class RabbitmqClusterTarget(RabbitmqTarget):
-    """Both nodes are of one release and have one configuration, folders and ports of their own, and
-    share the first's epmd."""
+    """Both nodes have the same release and configuration, but separate folders and ports. They
+    share the first node's epmd."""
 
     _nodes: dict[str, RabbitmqProcess]
 

@@ -1,7 +1,5 @@
-"""A classic ``rabbitmq.config`` as the harness needs it: its settings, flat and in plain Python.
-
-Read by hand, so that what the harness believes of a file does not come from the broker that it
-judges.
+"""Reads the settings of a classic ``rabbitmq.config`` into a flat list of plain Python values. It
+has its own parser, so that the harness does not rely on the reader of the broker that it judges.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _TOKEN = re.compile(
 
 
 class Atom(str):
-    """A name, as against a string."""
+    """An atom, as opposed to a string."""
 
     __slots__ = ()
 

@@ -32,16 +32,15 @@ class Management:
         self._lock = threading.Lock()
 
     def in_fork(self) -> Management:
-        """Return the same API for a forked process, over a connection of its own."""
+        """Return the same API for a forked process, over a separate connection."""
         copied = copy.copy(self)
         copied._connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
         copied._lock = threading.Lock()
         return copied
 
     def declare_queue(self, name: str, kind: str = "classic") -> None:
-        """A durable queue of that type. Harmless when it is there.
-
-        Raises :class:`SetUpFailed` when the broker does not make it.
+        """Declare a durable queue of that type. Harmless if it exists. Raises :class:`SetUpFailed`
+        if the broker does not create it.
         """
         self.put(
             f"queues/{self._vhost}/{quote(name, safe='')}",
@@ -49,7 +48,7 @@ class Management:
         )
 
     def put(self, path: str, body: Mapping[str, Any]) -> None:
-        """``PUT /api/PATH``. Raises :class:`SetUpFailed` for every answer that is no success."""
+        """``PUT /api/PATH``. Raises :class:`SetUpFailed` for any answer but success."""
         what = f"PUT {self._where}/api/{path}"
         with self._lock:
             try:
@@ -81,6 +80,6 @@ class Management:
         raise AssertionError("the second try returns or raises")
 
     def close(self) -> None:
-        """End the connection; a later request would open another one."""
+        """End the connection; a later request opens another one."""
         with self._lock:
             self._connection.close()

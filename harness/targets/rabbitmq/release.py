@@ -1,5 +1,5 @@
-"""Releases of RabbitMQ: named by hand, of this machine's package, or in a Debian root of our
-own."""
+"""Finds releases of RabbitMQ: the one that the user named, this machine's package, or one in our
+Debian roots."""
 
 from __future__ import annotations
 
@@ -50,16 +50,15 @@ def our_files() -> Path:
 
 
 def default_version() -> str:
-    """The release that is used when none is named."""
+    """The release that is used if none is named."""
     return str(_known()["default"])
 
 
 def find(version: str | None = None) -> Release:
-    """The release of that version, of which any leading numbers may be given; None: what this
-    machine has.
-
-    What ``BROKERPROOF_RABBITMQ`` names comes first, then the newest that this machine's package
-    installed, then the Debian roots, and last a root is made. Raises :class:`SetUpFailed`.
+    """The release of that version, which may be abbreviated to its leading numbers; None: this
+    machine's. The one that ``BROKERPROOF_RABBITMQ`` names comes first, then the newest that this
+    machine's package installed, then the Debian roots; at last a root is created. Raises
+    :class:`SetUpFailed`.
     """
     for release in (*_named(), *_packaged()):
         if version is None or _is(release, version):
@@ -153,8 +152,7 @@ def _is(release: Release, version: str) -> bool:
 
 
 def can_run(release: Release) -> None:
-    """Raise :class:`SetUpFailed` when this machine lacks what the release needs in order to
-    run."""
+    """Raise :class:`SetUpFailed` if this machine lacks something that the release needs to run."""
     if release.root is not None:
         debian.can_enter(f"RabbitMQ {release.version}")
         return

@@ -23,11 +23,9 @@ address."""
 
 
 class RabbitmqTarget(SocketTarget):
-    """A RabbitMQ of ``version`` with ``config``, a ``rabbitmq.conf``: found or installed,
-    configured, started and stopped.
-
-    ``queue_type`` is that of the queues that it declares for AMQP 1.0: "quorum" or "classic" (the
-    broker's default).
+    """Finds or installs, configures, starts and stops a RabbitMQ of ``version`` with ``config``, a
+    ``rabbitmq.conf``. ``queue_type`` is the type of queues that are declared for AMQP 1.0: "quorum"
+    or "classic" (the broker's default).
     """
 
     is_local = True  # nodelay is true unless a configuration says otherwise
@@ -69,13 +67,13 @@ class RabbitmqTarget(SocketTarget):
             self._management = self._management.in_fork()
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Declare the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing:
+        """Declare the queue ``name`` if AMQP 1.0 requires that it exists. Topics need nothing:
         they are routing keys."""
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """By rabbitmqctl, for all of the node: cases that run beside this one are blocked too."""
+        """Raise the alarm with rabbitmqctl, for the whole node: it also blocks concurrent cases."""
         self._node(node).control(*RAISE_ALARM[resource])
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:

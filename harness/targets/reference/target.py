@@ -1,5 +1,4 @@
-"""A sans-I/O broker in virtual time, found by a dotted name. Each world gets a broker of its
-own."""
+"""A sans-I/O broker in virtual time, found by a dotted name. Each world gets its own broker."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _ENOUGH = {"memory": LimitsSet(memory=_TOTAL), "disk": LimitsSet(disk=0)}
 
 
 class Made(Protocol):
-    """Result of the factory behind the dotted name."""
+    """The result of the factory."""
 
     broker: SansIoBroker
     acceptors: Mapping[str, Mapping[str, object]]
@@ -60,8 +59,7 @@ class VirtualTarget:
         )
 
     def maker(self) -> Callable[..., Made]:
-        """The function behind the factory. Raises :class:`SetUpFailed` when there is none of that
-        name."""
+        """The factory's function. Raises :class:`SetUpFailed` if there is none of that name."""
         if not isinstance(self._factory, str):
             return self._factory
         module, _, function = self._factory.partition(":")
@@ -85,7 +83,7 @@ class VirtualTarget:
         return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Do nothing: the broker makes places when they are used."""
+        """Do nothing: the broker creates places when they are used."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
         """Set a limit of that resource which the machine's fixed readings exceed."""
@@ -100,7 +98,7 @@ class VirtualTarget:
         world.feed(limits)
 
     def shipped_configuration(self) -> str:
-        """Raise :class:`SetUpFailed`: every world has a configuration of ours."""
+        """Raise :class:`SetUpFailed`: every world has our configuration."""
         raise SetUpFailed(f"target {self.identity.name}: the reference ships no configuration")
 
     def world(

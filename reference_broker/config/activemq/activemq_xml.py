@@ -1,10 +1,10 @@
 """Reads the activemq.xml of a real ActiveMQ Classic into :class:`Settings`; the same file starts
 both brokers.
 
-Strict like :mod:`brokerproof.reference_broker.config.artemis.broker_xml`: whatever is not used is
-known to have no effect here, and noted, or refused with file, line and name. Beside ``broker`` a
-file may have beans that fill in placeholders. ``${NAME}`` is filled in from the environment where
-the value is used.
+Strict like :mod:`brokerproof.reference_broker.config.artemis.broker_xml`: a setting that is not
+used is either noted, because it is known to have no effect here, or refused with file, line and
+name. Besides ``broker``, a file may have beans that fill in placeholders. ``${NAME}`` is filled in
+from the environment if the value is used.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> 
 
 
 def default() -> Settings:
-    """A broker of this kind that nobody has configured: connectors for STOMP, AMQP and OpenWire on
+    """An unconfigured broker of this kind: connectors for STOMP, AMQP and OpenWire on
     their usual ports, and no users."""
     acceptors = (
         connector.acceptor("stomp", ("STOMP",), port=61613),

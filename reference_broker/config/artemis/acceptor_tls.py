@@ -1,6 +1,6 @@
 """The parameters of an acceptor's URL that are about TLS, as Artemis names them.
 
-``sslEnabled=true`` turns TLS on; without it the others say nothing, and are noted. Key and
+``sslEnabled=true`` turns TLS on; without it the others have no effect, and are noted. Key and
 certificate are PEM, which Artemis reads too: its own default, JKS, is a format of Java's.
 """
 
@@ -55,9 +55,8 @@ def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]
     """Return the TLS settings in ``given``, and notes on those without effect. Relative paths begin
     at the configuration file.
 
-    Raises ``BadSetting`` for what is malformed or cannot be had here, a missing ``keyStorePath``, a
-    store that is not PEM, and clients that should show certificates where no ``trustStorePath``
-    says whom to believe.
+    Raises ``BadSetting`` for a malformed or unsupported value, a missing ``keyStorePath``, a store
+    that is not PEM, and client certificates without a ``trustStorePath`` that says whom to trust.
     """
     places = {name: where.named(f"{where.name}, {name}") for name in NAMES}
     values = {

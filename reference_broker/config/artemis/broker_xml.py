@@ -1,12 +1,12 @@
 """Reads the broker.xml of a real Artemis into :class:`Settings`; the same file starts both brokers.
 
 Strict on purpose: every element, attribute and URL parameter is either used, or known to have no
-effect here (see :mod:`brokerproof.reference_broker.config.ignored_settings`), or refused
-with file, line and name. Artemis itself takes the first of two equal elements and drops parameters
-that it does not know; a test tool must not guess.
+effect here (see :mod:`brokerproof.reference_broker.config.ignored_settings`), or refused with file,
+line and name. Artemis itself takes the first of two equal elements and ignores unknown parameters;
+a test tool must not guess.
 
 ``${NAME:default}`` is filled in from the environment as Artemis does. Entities, DTDs and XInclude
-are refused: nothing outside the file is read, the users files beside it excepted.
+are refused: nothing outside the file is read, except the users files next to it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ value is read."""
 
 @dataclass(frozen=True, slots=True)
 class BrokerXmlReader:
-    """A file that was read: its settings, and what in it has no effect here."""
+    """The result of reading a file: its settings, and what has no effect here."""
 
     settings: Settings
     notes: tuple[Note, ...]

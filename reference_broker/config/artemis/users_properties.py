@@ -1,9 +1,9 @@
-"""The users files of Artemis, one ``name = value`` a line.
+"""Reads the users files of Artemis, with one ``name = value`` per line.
 
 ``artemis-users.properties`` has passwords, plain or hashed
 (:mod:`brokerproof.reference_broker.kernel.passwords`), as Artemis's PropertiesLoginModule reads it;
-``cert-users.properties``, if it is there, the subjects of the certificates by which users are
-known, as its TextFileCertificateLoginModule does.
+``cert-users.properties``, if it exists, has the subjects of the certificates that identify users,
+as its TextFileCertificateLoginModule does.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CERTIFICATES = "cert-users.properties"
 
 def read(path: Path) -> dict[str, str]:
     """Passcode by login, as the file has it. Empty lines and lines that begin with ``#`` or ``!``
-    say nothing.
+    are ignored.
 
     Raises ``BadSetting`` for a missing or unreadable file, a line without ``=``, an empty or
-    repeated name, and a password in ``ENC(…)`` that is not a hash: one that was masked both ways,
-    which cannot be compared here.
+    repeated name, and a password in ``ENC(…)`` that is not a hash: one masked reversibly, which
+    cannot be compared here.
     """
     users: dict[str, str] = {}
     for where, name, password in _lines(path, "NAME = PASSWORD"):
@@ -44,11 +44,11 @@ def read(path: Path) -> dict[str, str]:
 
 
 def read_certificates(path: Path) -> dict[str, str]:
-    """User by subject, the distinguished name of a certificate (``CN=ann, O=Example``). Empty when
+    """User by subject, the distinguished name of a certificate (``CN=ann, O=Example``). Empty if
     there is no file.
 
     Raises ``BadSetting`` for an unreadable file, a line without ``=``, an empty name or subject, a
-    subject that is given twice, and one that is a pattern (``/…/``), which is not understood here.
+    subject that is given twice, and one that is a pattern (``/…/``), which is not supported here.
     """
     if not path.exists():
         return {}

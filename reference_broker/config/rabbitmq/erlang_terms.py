@@ -1,8 +1,6 @@
-"""Erlang terms as a configuration file has them: one term followed by a full stop.
-
-Lists, tuples, atoms, strings, binaries, numbers and characters; a term's line goes with it. What
-Erlang also reads but no configuration has (variables, maps, functions) is refused like anything
-else that does not belong here.
+"""Reads the Erlang terms of a configuration file: one term followed by a full stop. Terms are
+lists, tuples, atoms, strings, binaries, numbers and characters, each with its line. Terms that no
+configuration has (variables, maps, functions) are refused like any other text.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string, or a binary of characters; ``binary`` tells which."""
+    """A string, or a binary of characters if ``binary``."""
 
     text: str
     binary: bool
@@ -80,7 +78,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A list or a tuple of terms; ``is_tuple`` tells which."""
+    """A list of terms, or a tuple if ``is_tuple``."""
 
     items: tuple[Term, ...]
     is_tuple: bool
@@ -91,7 +89,7 @@ Term: TypeAlias = Atom | Text | Number | Sequence
 
 
 def shown(term: Term) -> str:
-    """A term as one would write it, cut short."""
+    """A term as it is written in a file, shortened."""
     match term:
         case Atom(name):
             text = name

@@ -1,11 +1,11 @@
 """Reads a rabbitmq.conf into :class:`Settings`; the same file starts a real RabbitMQ.
 
-``key = value`` a line, ``#`` begins a comment; a file called ``*.config`` is a classic one
-(:mod:`brokerproof.reference_broker.config.rabbitmq.rabbitmq_config`). Every key is either used, or
-known to have no effect here, or refused with file, line and name. The broker is then one of
-RabbitMQ's kind: queues stay when nobody uses them, ``/queue/NAME`` and ``/topic/NAME`` are STOMP's
-names for a queue and a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over WebSocket
-has a port of its own.
+Each line is ``key = value``, and ``#`` begins a comment; a file called ``*.config`` is a classic
+one (:mod:`brokerproof.reference_broker.config.rabbitmq.rabbitmq_config`). Every key is either used,
+or known to have no effect here, or refused with file, line and name. The broker then behaves like
+RabbitMQ: queues stay when nobody uses them, ``/queue/NAME`` and ``/topic/NAME`` are STOMP's names
+for a queue and a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over WebSocket has its
+own port.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Reading:
 
 
 def default() -> Settings:
-    """A broker of this kind that nobody has configured."""
+    """An unconfigured broker of this kind."""
     return _settings(_Reading())
 
 

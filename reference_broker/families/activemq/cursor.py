@@ -49,8 +49,8 @@ from brokerproof.reference_broker.settings.activemq import DestinationPolicy
 class ChargedEntry:
     """One message of a queue in memory.
 
-    ``gone`` is called when it has left; ``waits`` is False once it was paged in. ``lies`` is the
-    place on disk from which a message was read back."""
+    ``gone`` is called when it has left; ``waits`` is False once it has been paged in. ``lies`` is
+    the place on disk from which it was read back."""
 
     __slots__ = ("_gone", "cost", "cursor", "lies", "paged", "persistent", "waits")
 
@@ -191,7 +191,7 @@ class Cursor:
             self._paged -= 1
 
     def back(self, claim: ChargedEntry) -> None:
-        """``claim`` waits again."""
+        """Record that ``claim`` waits again."""
         claim.paged = True
         self._paged += 1
 

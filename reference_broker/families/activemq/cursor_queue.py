@@ -82,8 +82,8 @@ class CursorQueue(Queue):
                 return
 
     def bring_back(self, most: int = 1) -> bool:
-        """Read back up to this many messages from disk; False if none are there or available
-        now."""
+        """Read back up to this many messages from disk; return False if there are none, or none
+        available now."""
         behind = self.behind
         if behind is None or self.spool is None or not behind.left:
             return False
@@ -93,7 +93,7 @@ class CursorQueue(Queue):
         return came
 
     def clear(self) -> None:
-        """Move clearable waiting messages from memory to disk, and all that wait after them."""
+        """Move clearable waiting messages, and all messages after them, from memory to disk."""
         spool, ready = self.spool, self._ready
         if spool is None or spool.cursor.on_disk.messages:
             return

@@ -56,7 +56,7 @@ from brokerproof.reference_broker.settings.activemq import Cursor, DestinationPo
 
 
 class NoSpace(Exception):
-    """A message is refused; one sentence."""
+    """A message is refused."""
 
 
 class SendOutcome(enum.Enum):

@@ -88,7 +88,7 @@ class TopicClaim:
             self._account.forget_message()
 
     def failed(self, failures: int) -> None:
-        """Nothing changes about memory."""
+        """Do nothing: memory does not change."""
 
 
 class HeldClaim:
@@ -108,7 +108,7 @@ class HeldClaim:
         self._account.forget_message()
 
     def failed(self, failures: int) -> None:
-        """Nothing changes about memory."""
+        """Do nothing: memory does not change."""
 
 
 class UsageAccount(MemoryAccount):

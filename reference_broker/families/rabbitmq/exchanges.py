@@ -1,7 +1,7 @@
 """Exchanges route a published message by its routing key and headers.
 
 =======  ==============================================================================================================
-type     a message goes on by a binding
+type     a message follows a binding
 =======  ==============================================================================================================
 direct   whose key is its routing key
 fanout   always

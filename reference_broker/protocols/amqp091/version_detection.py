@@ -31,7 +31,7 @@ _SILENT_MS = 10_000
 
 
 class AmqpVersionDetector(DelegatingConnection):
-    """A connection whose protocol header has not arrived. ``amqp10`` is None where AMQP 1.0 is not
+    """A connection whose protocol header has not arrived. ``amqp10`` is None if AMQP 1.0 is not
     spoken."""
 
     def __init__(

@@ -42,7 +42,7 @@ _SYMBOLIC = {f"amqp:{name}": code for name, (code, _) in messaging.SECTIONS.item
 
 
 class BadMessage(Exception):
-    """Bytes that are not an AMQP message; one sentence."""
+    """Bytes that are not an AMQP message."""
 
 
 def sections(data: bytes) -> list[tuple[int, int, int, int]]:

@@ -186,9 +186,9 @@ def test_a_closing_channel_hands_out_nothing(target: Bench) -> None:
 
 @case(PAUSES, FLOW_OK, needs=TRIAL)
 def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
-    """The server pauses the flow and resumes it. flow-ok answers both. Meanwhile the application
-    publishes: either the client holds the message back until then, or it reported the pause to the
-    application.
+    """The server pauses the flow and resumes it. flow-ok answers both. During the pause the
+    application publishes: either the client holds the message back, or it has reported the pause to
+    the application.
 
     One scenario: an answer and its effect.
     """

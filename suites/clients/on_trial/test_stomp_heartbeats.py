@@ -52,9 +52,9 @@ def _deliver_if_open(server: StompServer, subscription: codec.Frame) -> None:
 def test_a_client_with_nothing_to_send_beats(
     target: Bench, version: str, can: int, wanted: int
 ) -> None:
-    """A client can beat every so many ms, and the server wants beats every so many. For six of the
-    longer interval the client has nothing to send. It is never silent for longer than that, and it
-    sends line ends.
+    """A client can send heartbeats at one interval, and the server wants them at another. For six
+    times the longer one the client has nothing to send. It is never silent for longer than that,
+    and it sends line ends.
 
     One scenario: the interval and the byte.
     """

@@ -1,1 +1,1 @@
-"""Shows that each way in which Java and Erlang wait keeps an accelerated clock."""
+"""Shows that every way of waiting in Java and Erlang follows an accelerated clock."""

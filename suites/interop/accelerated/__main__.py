@@ -1,5 +1,5 @@
 """Run ``python -m brokerproof.suites.interop.accelerated [--rate 10]``: prints each wait of two
-seconds as the waiting process and the host measured it, and ends with 1 if one did not keep the
+seconds as the waiting process and the host measured it, and exits with 1 if one did not follow the
 accelerated clock.
 
 Needs a JDK, and what the target ``rabbitmq`` needs.
@@ -36,7 +36,7 @@ class Wait:
     host_ms: int
 
     def keeps(self, rate: int) -> bool:
-        """True if it took as long as was asked for on a clock that runs at ``rate``."""
+        """True if it took the requested time on a clock that runs at ``rate``."""
         return ASKED_MS - 100 <= self.own_ms <= MOST_MS and self.host_ms <= MOST_MS // rate
 
 

@@ -1,8 +1,8 @@
 """AMQP 1.0: an open and a few generated performatives with deliberate mistakes.
 
-A transcript leaves out what brokers may choose: ids, texts, further fields, and flows that nobody
-asked for. Of errors it has the condition only where a sentence of the standard names it. Behind an
-error, and behind an end or close, a conversation is over.
+A transcript leaves out what brokers may choose: ids, texts, further fields, and unrequested flows.
+Of an error it has the condition only if a sentence of the standard names it. A conversation is over
+after an error, an end or a close.
 """
 
 import random
@@ -91,7 +91,7 @@ class _Books:
 
 
 def conversation(draw: random.Random) -> Conversation:
-    """Return a conversation of the grammar; half of its frames are as they should be."""
+    """Return a conversation of the grammar; half of its frames are correct."""
 
     def mistake(choices: Mistakes, share: float = 0.5) -> tuple[str, Mapping[str, Any]]:
         return draw.choice(choices) if draw.random() < share else ("", {})
@@ -362,7 +362,8 @@ def _exchange(
 
 
 def transcribed(step: Step, received: Sequence[codec.Read | None], known: dict[str, Any]) -> str:
-    """Return an answer in words: the widest end alone if there is one, else all, sorted."""
+    """Return an answer in words: only the end of the widest scope if something ended, else all
+    frames, sorted."""
     words = sorted(word for item in received for word in _words(step, item, known))
     for end in ("close", "close(", "closed", "end", "end(", "detach("):
         for word in words:

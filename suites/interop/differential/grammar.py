@@ -1,4 +1,4 @@
-"""Grammars: how conversations of a protocol are drawn, and how one is played."""
+"""Grammars draw conversations of a protocol, and players play them."""
 
 import random
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Player(Protocol):
 
     def play(self, conversation: Conversation, name: str, patient: bool) -> list[str]:
         """Return what was answered to each step, up to the one that ended the conversation.
-        ``name`` is that of a fresh place; a ``patient`` player awaits longer silence."""
+        ``name`` is the name of a fresh place; a ``patient`` player waits for longer silences."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def frame(label: str, command: str, headers: Mapping[str, str], body: bytes = b"
 
 
 def conversation(draw: random.Random) -> Conversation:
-    """Return a conversation of the grammar; half of its frames are as they should be."""
+    """Return a conversation of the grammar; half of its frames are correct."""
     version = draw.choice(codec.VERSIONS)
 
     def mistake(choices: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[str, Mapping[str, str]]:
@@ -282,7 +282,7 @@ def _remember(frame: codec.Frame, values: dict[str, str]) -> None:
 
 
 def kind(answer: str) -> str:
-    """Return RECEIPT for any answer that confirms: messages beside it are of no account."""
+    """Return RECEIPT for any answer that confirms, whatever messages accompany it."""
     return "RECEIPT" if answer.endswith("RECEIPT") else answer
 
 

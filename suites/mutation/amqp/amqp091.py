@@ -17,7 +17,7 @@ amqp091 = Group("amqp091", "reference-rabbitmq")
 
 @amqp091.override(Prefetch, "has_room", breaks="AMQP091-QOS-01")
 def one_more_than_the_prefetch(original, reached, self):
-    """A consumer may have one delivery more than its prefetch says."""
+    """A consumer may have one delivery more than its prefetch allows."""
     room = original(self)
     return room or reached.instead(room, self.used == self.limit)
 

@@ -197,7 +197,7 @@ def unknown_types_are_answered():
 
 @amqp091_errors.variant(_answered, "a frame ends with", breaks="AMQP091-FRAME-04")
 def wrong_frame_ends_are_answered():
-    """A frame with another end is answered with connection.close."""
+    """A frame with a wrong frame end is answered with connection.close."""
 
 
 # --- before the connection is open ----------------------------------------------------------------
@@ -291,7 +291,7 @@ def _saying(patch, reached, kind, **fields):
 
 @amqp091_errors.mutant("AMQP091-VER-01")
 def start_says_another_version(patch, reached):
-    """connection.start says version 0-10."""
+    """connection.start states version 0-10."""
     _saying(patch, reached, commands.Connection.Start, version_minor=10)
 
 

@@ -284,7 +284,7 @@ def beats_late_by_a_tenth(asked):
 
 @amqp_connections.through(_opening, "AMQP10-IDLE-20 AMQP10-IDLE-02")
 def beats_by_its_own_time_out(asked):
-    """Empty frames are sent by the broker's own idle-time-out, not the client's."""
+    """Empty frames follow the broker's own idle-time-out, not the client's."""
     return ms(30_000) if 0 < asked < 30_000 else None
 
 
@@ -409,5 +409,5 @@ def refused_and_kept(original, reached, self, problem):
 
 @amqp_connections.through(saying, "AMQP10-SESS-03")
 def end_not_answered(performative):
-    """An end of the peer is not answered."""
+    """The peer's end is not answered."""
     return None if isinstance(performative, End) and performative.error is None else performative

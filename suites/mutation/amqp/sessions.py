@@ -30,7 +30,7 @@ amqp_links = Group("amqp-links")
 
 @amqp_sessions.through(sent(Begin), "AMQP10-SESS-02")
 def begin_without_remote_channel(begin):
-    """The begin that answers one has no remote-channel."""
+    """The broker's begin, which answers the client's, has no remote-channel."""
     begin.remote_channel = None
 
 
@@ -121,7 +121,7 @@ def window_added_up(reached, self, flow):
 
 @amqp_sessions.before(Session, "_detach", breaks="AMQP10-WIN-02 AMQP10-WIN-07")
 def window_opens_with_a_detach(reached, self, detach):
-    """What a link holds when it is detached makes room in the window."""
+    """Deliveries that a link holds when it is detached make room in the window."""
     link = self.links.get(detach.handle)
     held = sum(delivery.link is link for delivery in self.unsettled.values())
     if reached(held):

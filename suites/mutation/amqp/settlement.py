@@ -107,7 +107,7 @@ def everything_before_too(reached, self, disposition):
 
 @amqp_settlement.through(sent(Disposition), "AMQP10-DISP-01")
 def role_not_looked_at(disposition):
-    """The broker's dispositions say that they are the sender's."""
+    """The broker's dispositions state the role of the sender."""
     disposition.role = not disposition.role
 
 
@@ -385,7 +385,7 @@ def settled_declares_taken(original, reached, self, arrival, declare):
 
 @amqp_transactions.before(IncomingLink, "arrived", breaks="AMQP10-TXN-06 AMQP10-TXN-04")
 def unknown_posts_taken(reached, self, arrival):
-    """A post in an undeclared transaction is accepted as if outside of any."""
+    """A post in an undeclared transaction is accepted as if it belonged to no transaction."""
     state = arrival.state
     if reached(
         isinstance(state, TransactionalState)

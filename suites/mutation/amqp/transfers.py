@@ -102,7 +102,7 @@ def settled_where_unsettled_was_agreed(original, reached, self, id, payload, lar
 
 @amqp_transfers.through(_first_sent, "AMQP10-XFER-16")
 def second_where_first_was_agreed(transfer):
-    """Transfers say rcv-settle-mode second, whatever was negotiated."""
+    """Transfers state rcv-settle-mode second, whatever was negotiated."""
     transfer.rcv_settle_mode = SECOND
 
 
@@ -189,7 +189,7 @@ def waits_for_the_sender(patch, reached):
 
 @amqp_transfers.before(IncomingLink, "transfer", breaks="AMQP10-XFER-17")
 def mode_of_settled_transfers_read(reached, self, transfer, payload):
-    """A settled transfer that says second is refused on a link of mode first."""
+    """A settled transfer that states mode second is refused on a link of mode first."""
     settled = transfer.settled
     if reached(transfer.rcv_settle_mode == SECOND and settled):
         transfer.settled = None

@@ -60,7 +60,7 @@ class BytecodeMutant:
 
     @classmethod
     def parsed(cls, text: str) -> BytecodeMutant:
-        """Return the mutant of a line of the list."""
+        """Return the mutant that a line of the list describes."""
         name, method, descriptor, index, mutator, line, description = text.split("\t")
         return cls(name, method, descriptor, int(index), mutator, int(line), description)
 
@@ -167,7 +167,8 @@ class Agent:
         return self._answer("lines").split()
 
     def mutate(self, mutant: BytecodeMutant) -> None:
-        """Make the class of ``mutant`` the mutant. Raises ``ValueError`` when the JVM refuses."""
+        """Switch the class of ``mutant`` to the mutant. Raises ``ValueError`` if the JVM
+        refuses."""
         self._expect_ok(f"mutate {mutant.key}")
 
     def restore(self) -> None:

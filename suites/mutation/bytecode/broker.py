@@ -34,7 +34,7 @@ class MutableBroker:
         self.agent = Agent(folder / "agent")
 
     def start(self, scope: Iterable[str] = (), mutant: BytecodeMutant | None = None) -> None:
-        """Start a broker, after the end of the last one. Raises :class:`SetUpFailed`."""
+        """Start a broker once the previous one has ended. Raises :class:`SetUpFailed`."""
         self.stop()
         target = target_file.load(self._target_name)
         if not isinstance(target, ArtemisTarget):

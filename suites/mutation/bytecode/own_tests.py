@@ -1,9 +1,9 @@
 """Artemis' own tests on the same mutants.
 
 ``python -m brokerproof.suites.mutation.bytecode.own_tests --sources CHECKOUT --out DIR`` compiles
-the tests of a checkout of the release against the release's own jars, runs them once each on the
-classes as they are, and then on every mutant in DIR those that run its line, until one fails. All
-happens in one JVM with the mutation agent; each of these tests starts a broker of its own in it.
+the tests of a checkout of the release against the release's own jars, runs each once on the
+unchanged classes, and then, on every mutant in DIR, those that run its line, until one fails. All
+this happens in one JVM with the mutation agent, in which each test starts its own broker.
 """
 
 import os
@@ -83,7 +83,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class OwnControl:
-    """One test of Artemis on the classes as they are."""
+    """One test of Artemis on the unchanged classes."""
 
     test: str
     passed: bool
@@ -97,7 +97,7 @@ def fates(path: Path) -> dict[str, Fate]:
 
 
 def controls(path: Path) -> list[OwnControl]:
-    """The tests that ran on the classes as they are."""
+    """The tests that ran on the unchanged classes."""
     if not path.exists():
         return []
     rows = [line.split("\t") for line in path.read_text("utf-8").splitlines()]
@@ -109,7 +109,8 @@ def controls(path: Path) -> list[OwnControl]:
 
 
 def covering(mutant: BytecodeMutant, tests: Iterable[OwnControl]) -> list[OwnControl]:
-    """The passing tests that run the mutant's line, the shortest first, until a turn is over."""
+    """The passing tests that run the mutant's line, the shortest first, as many as fit into one
+    turn."""
     able = [
         test
         for test in tests
@@ -136,7 +137,7 @@ class OwnTests:
         self._libraries = _test_libraries()
 
     def class_path(self, *before: Path) -> str:
-        """The class path: PIT's libraries come before what Artemis has of them."""
+        """The class path: PIT's libraries precede Artemis' own copies of them."""
         resources = [self._sources / path.replace("/java", "/resources") for path in _SOURCE_PATHS]
         paths = [*before, agent.agent_jar(), *agent.pit_jars(), self._classes, *resources]
         return os.pathsep.join(
@@ -171,9 +172,8 @@ class OwnTests:
         return names
 
     def run_controls(self, names: Sequence[str], scope: Iterable[str]) -> None:
-        """Run the tests of these classes on the classes as they are; append to the file.
-
-        Classes that are done are not run again. The last one may not be done.
+        """Run the tests of these classes on the unchanged code; append to the file. Finished
+        classes are not run again. The last one may be unfinished.
         """
         known = controls(self._out / CONTROLS)
         done = list(dict.fromkeys(_class_of(control.test) for control in known))[:-1]
@@ -181,8 +181,8 @@ class OwnTests:
             self._run(["control", str(self._out / CONTROLS), *left], scope)
 
     def run_mutants(self, plan: Mapping[BytecodeMutant, Sequence[OwnControl]]) -> None:
-        """Run these mutants' tests until one fails; append to the file. A JVM whose test hangs ends
-        and another goes on with the others."""
+        """Run these mutants' tests until one fails; append to the file. A JVM whose test hangs is
+        ended, and another continues with the rest."""
         left = dict(plan)
         path = self._out / FATES
         while left:
@@ -266,7 +266,7 @@ def as_records(path: Path, mutants: Iterable[BytecodeMutant]) -> list[FateRecord
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--target", default="artemis", show_default=True)
 def main(sources: Path | None, out: Path, most: int, seed: int, target: str) -> None:
-    """Exit 3 when the tests cannot be compiled or run."""
+    """Exit 3 if the tests cannot be compiled or run."""
     if sources is None:
         click.echo("no --sources, a checkout of Artemis: its own tests are not run", err=True)
         return

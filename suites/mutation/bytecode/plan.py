@@ -19,11 +19,9 @@ JUDGING = frozenset({"PASS", "NOTE", "KNOWN", "WARN"})
 def covering(
     mutant: BytecodeMutant, controls: Mapping[str, ControlRecord], turn_s: float = TURN_S
 ) -> list[ControlRecord]:
-    """The cases that run the mutant's line and judge the broker as it is, in the order in which
-    they are tried.
-
-    Taken alternately from the shortest ones, which kill most per second, and those that run the
-    fewest lines, which test the line most specifically.
+    """The cases that run the mutant's line and judge the unchanged broker, in the order in which
+    they are tried: alternately the shortest ones, which kill most per second, and those that run
+    the fewest lines, which test the line most specifically.
     """
     able = [
         control

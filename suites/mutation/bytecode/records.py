@@ -14,7 +14,7 @@ OWN_TESTS = "own-tests.ndjson"
 
 
 class Fate(enum.StrEnum):
-    """The fate of one mutant in one body of tests."""
+    """The fate of one mutant in one set of tests."""
 
     KILLED = "killed"
     """A case failed that passes without the mutant, or the broker ended."""
@@ -30,7 +30,7 @@ class Fate(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """One case on the unchanged broker: its verdict, and the lines that ran meanwhile."""
+    """One case on the unchanged broker: its verdict, and the lines that it ran."""
 
     case: str
     verdict: str

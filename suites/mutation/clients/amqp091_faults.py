@@ -15,19 +15,19 @@ fault = partial(faults.fault, of=SmallAmqp091Client)
 
 @fault("protocol_header", breaks="AMQP091-VER-04")
 def amqp_begins_as_version_8(original, self):
-    """It begins with the protocol header of 0-8."""
+    """The client begins with the protocol header of 0-8."""
     return codec.protocol_header(1, 1, 8, 0)
 
 
 @fault("start_ok", breaks="AMQP091-START-05")
 def amqp_chooses_its_own_mechanism(original, self):
-    """It chooses a mechanism that the server does not have."""
+    """The client chooses a mechanism that the server does not have."""
     return {**original(self), "mechanism": "SCRAM-SHA-256"}
 
 
 @fault("start_ok", breaks="AMQP091-START-06")
 def amqp_names_nothing(original, self):
-    """Its properties name nothing."""
+    """The client's properties name nothing."""
     return {**original(self), "client-properties": {}}
 
 
@@ -51,13 +51,13 @@ def amqp_numbers_beyond_channel_max(original, self):
 
 @fault("free_number", breaks="AMQP091-CHAN-06")
 def amqp_opens_the_last_channel_again(original, self):
-    """It opens the highest number again when none is free."""
+    """The client opens the highest number again when none is free."""
     return min(len(self.numbers) + 1, self.limits["channel-max"])
 
 
 @fault("content", breaks="AMQP091-TUNE-05")
 def amqp_forgets_the_overhead(original, self, number, body):
-    """Its bodies are as large as frame-max, without the octets of the frame."""
+    """The client's bodies are as large as frame-max, without the octets of the frame."""
     most = self.limits["frame-max"] + codec.OVERHEAD
     return codec.encode_content(number, body, frame_max=most)
 
@@ -72,38 +72,38 @@ def amqp_states_another_size(original, self, number, body):
 
 @fault("beat_due", breaks="AMQP091-HB-07")
 def amqp_never_beats(original, self):
-    """It sends no heartbeats."""
+    """The client sends no heartbeats."""
     return
 
 
 @fault("beat_due", breaks="AMQP091-HB-07")
 def amqp_beats_too_late(original, self):
-    """It beats every one and a half intervals."""
+    """The client beats every one and a half intervals."""
     due = original(self)
     return None if due is None else due + self.awaits_every
 
 
 @fault("beat_due", breaks="AMQP091-HB-07")
 def amqp_does_not_beat_while_blocked(original, self):
-    """It does not beat while the server has blocked it."""
+    """The client does not beat while the server has blocked it."""
     return None if self.is_blocked else original(self)
 
 
 @fault("beat_due", breaks="AMQP091-HB-07")
 def amqp_does_not_beat_while_it_works(original, self):
-    """Its heartbeats wait for the listener."""
+    """The client's heartbeats wait for the listener."""
     return original(self) if self.works_until is None else None
 
 
 @fault("leave_due", breaks="AMQP091-HB-08")
 def amqp_never_leaves(original, self):
-    """It stays with a silent server."""
+    """The client stays with a silent server."""
     return
 
 
 @fault("end", breaks="AMQP091-HB-09")
 def amqp_closes_silent_connections(original, self):
-    """It sends connection.close before it ends a connection."""
+    """The client sends connection.close before it ends a connection."""
     self.refuse(320)
     original(self)
 
@@ -124,7 +124,7 @@ def amqp_counts_heartbeats_only(original, self, data):
 
 @fault("agree", breaks="AMQP091-HB-11")
 def amqp_beats_unasked(original, self, proposed):
-    """It beats every five seconds although no heartbeats were agreed on."""
+    """The client beats every five seconds although no heartbeats were agreed on."""
     agreed = original(self, proposed)
     self.sends_every = self.sends_every or seconds(5)
     return agreed
@@ -132,7 +132,7 @@ def amqp_beats_unasked(original, self, proposed):
 
 @fault("agree", breaks="AMQP091-HB-11")
 def amqp_waits_unasked(original, self, proposed):
-    """It leaves a server after six seconds of silence although no heartbeats were agreed on."""
+    """The client leaves a server after six silent seconds although no heartbeats were agreed on."""
     agreed = original(self, proposed)
     self.awaits_every = self.awaits_every or seconds(3)
     return agreed
@@ -140,66 +140,66 @@ def amqp_waits_unasked(original, self, proposed):
 
 @fault("send", breaks="AMQP091-CLOSE-01")
 def amqp_hangs_up(original, self, name, fields=None, channel=0):
-    """It ends a connection that the server closes without close-ok."""
+    """The client ends a connection that the server closes without close-ok."""
     if name != "connection.close-ok":
         original(self, name, fields, channel)
 
 
 @fault("refuse", breaks="AMQP091-CLOSE-02")
 def amqp_hears_behind_its_close(original, self, code):
-    """It delivers messages that arrive after its connection.close."""
+    """The client delivers messages that arrive after its connection.close."""
     original(self, code)
     self.leaving = False
 
 
 @fault("channel_ends", breaks="AMQP091-CLOSE-03")
 def amqp_forgets_channels(original, self, what, own, number):
-    """It does not answer channel.close."""
+    """The client does not answer channel.close."""
     original(self, "close-ok", own, number)
 
 
 @fault("listens", breaks="AMQP091-CLOSE-04")
 def amqp_hears_on_closing_channels(original, self, method):
-    """It delivers messages that arrive on a channel after its channel.close."""
+    """The client delivers messages that arrive on a channel after its channel.close."""
     return True
 
 
 @fault("flow", breaks="AMQP091-CHAN-05")
 def amqp_floods_on(original, self, number, active):
-    """It answers channel.flow but continues to publish."""
+    """The client answers channel.flow but continues to publish."""
     original(self, number, True)
 
 
 @fault("send", breaks="AMQP091-CHAN-07")
 def amqp_keeps_flow_to_itself(original, self, name, fields=None, channel=0):
-    """It obeys channel.flow without an answer."""
+    """The client obeys channel.flow without an answer."""
     if name != "channel.flow-ok":
         original(self, name, fields, channel)
 
 
 @fault("ack", breaks="AMQP091-ACK-04")
 def amqp_acknowledges_on_channel_1(original, self, message):
-    """It acknowledges on its first channel, wherever a message came."""
+    """The client acknowledges on its first channel, wherever a message came."""
     self.send("basic.ack", {"delivery-tag": message["delivery-tag"]}, 1)
 
 
 @fault("ack", breaks="AMQP091-ACK-05")
 def amqp_acknowledges_twice(original, self, message):
-    """It acknowledges each message twice."""
+    """The client acknowledges each message twice."""
     original(self, message)
     original(self, message)
 
 
 @fault("hand_out", breaks="AMQP091-ACK-05")
 def amqp_acknowledges_unasked(original, self, about, body):
-    """It acknowledges messages when it delivers them."""
+    """The client acknowledges messages when it delivers them."""
     original(self, about, body)
     self.ack(about)
 
 
 @fault("take_whole", breaks="AMQP091-CONTENT-03")
 def amqp_reads_one_body(original, self, frame):
-    """It delivers a message at its first body frame."""
+    """The client delivers a message at its first body frame."""
     if frame.type == codec.HEADER and frame.fields["body-size"]:
         frame = Frame(frame.name, {**frame.fields, "body-size": 1}, b"", frame.channel, frame.type)
     if frame.type != codec.BODY or frame.channel in self.contents._open:
@@ -208,53 +208,53 @@ def amqp_reads_one_body(original, self, frame):
 
 @fault("confirmed", breaks="RABBITMQ-AMQP091-CONF-04")
 def amqp_ignores_multiple(original, self, number, multiple, ok):
-    """It takes a confirm of several messages for one of the last."""
+    """The client takes a confirm of several messages for one of the last."""
     original(self, number, False, ok)
 
 
 @fault("confirmed", breaks="RABBITMQ-AMQP091-CONF-04")
 def amqp_takes_no_for_yes(original, self, number, multiple, ok):
-    """It reports refused messages as confirmed."""
+    """The client reports refused messages as confirmed."""
     original(self, number, multiple, True)
 
 
 @fault("report", breaks="RABBITMQ-AMQP091-CANCEL-02")
 def amqp_cancels_in_silence(original, self, saw, **fields):
-    """Its application never learns that a consumer was cancelled."""
+    """The client's application never learns that a consumer was cancelled."""
     if saw != "cancelled":
         original(self, saw, **fields)
 
 
 @fault("unreadable", breaks="AMQP091-FRAME-01 AMQP091-FRAME-03")
 def amqp_skips_what_is_no_frame(original, self, item):
-    """It continues after bytes that are not a frame."""
+    """The client continues after bytes that are not a frame."""
     if not item.lost:
         original(self, item)
 
 
 @fault("unreadable", breaks="AMQP091-FRAME-02 AMQP091-FRAME-04")
 def amqp_answers_what_is_no_frame(original, self, item):
-    """It answers bytes that are not a frame with connection.close."""
+    """The client answers bytes that are not a frame with connection.close."""
     if not self.leaving:
         self.refuse(501)
 
 
 @fault("unreadable", breaks="AMQP091-FRAME-07 AMQP091-FRAME-08")
 def amqp_skips_unknown_methods(original, self, item):
-    """It skips methods that it cannot read."""
+    """The client skips methods that it cannot read."""
     if item.lost:
         original(self, item)
 
 
 @fault("fault_in", breaks="AMQP091-FRAME-05 AMQP091-FRAME-06 AMQP091-CONTENT-02 AMQP091-HB-01")
 def amqp_trusts_frames(original, self, frame):
-    """It checks neither the size of a frame nor its channel."""
+    """The client checks neither the size of a frame nor its channel."""
     return 0
 
 
 @fault("take_whole", breaks="AMQP091-CONTENT-01")
 def amqp_drops_half_contents(original, self, frame):
-    """It drops incomplete contents."""
+    """The client drops incomplete contents."""
     for method in self.contents.feed(frame):
         if method.complete and self.listens(method):
             self.take(method)

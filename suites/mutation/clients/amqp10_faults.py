@@ -52,50 +52,50 @@ _never("echo", "never_echoes", "AMQP10-CREDIT-22", "It does not answer a flow wi
 
 @fault("header", breaks="AMQP10-VER-01")
 def amqp10_begins_as_another(original, self, id):
-    """It begins with the protocol header of 0-9."""
+    """The client begins with the protocol header of 0-9."""
     return codec.protocol_header(id, 0, 9) if id else original(self, id)
 
 
 @fault("mechanism", breaks="AMQP10-SASL-08")
 def amqp10_chooses_its_own_mechanism(original, self):
-    """It chooses a mechanism that the server does not have."""
+    """The client chooses a mechanism that the server does not have."""
     return "EXTERNAL"
 
 
 @fault("send", breaks="AMQP10-OPEN-04")
 def amqp10_opens_on_channel_1(original, self, name, fields=None, payload=b"", channel=0):
-    """Its open is on channel 1."""
+    """The client's open is on channel 1."""
     original(self, name, fields, payload, channel=int(name == "open"))
 
 
 @fault("open", breaks="AMQP10-OPEN-02")
 def amqp10_begins_before_it_opens(original, self):
-    """It begins a session before its open."""
+    """The client begins a session before its open."""
     self.send("begin", {"next-outgoing-id": 0, "incoming-window": 9, "outgoing-window": 9})
     original(self)
 
 
 @fault("most_payload", breaks="AMQP10-MFS-02")
 def amqp10_writes_large_frames(original, self):
-    """It forgets what surrounds a payload in a frame."""
+    """The client forgets what surrounds a payload in a frame."""
     return original(self) + 72
 
 
 @fault("free_handle", breaks="AMQP10-CHMAX-04")
 def amqp10_forgets_handle_max(original, self):
-    """Its handles know no limit."""
+    """The client's handles know no limit."""
     return self.session.free_handle()
 
 
 @fault("beat_due", breaks="AMQP10-IDLE-20")
 def amqp10_does_not_beat_while_it_works(original, self):
-    """Its empty frames wait for the listener."""
+    """The client's empty frames wait for the listener."""
     return original(self) if self.works_until is None else None
 
 
 @fault("leave_due", breaks="AMQP10-IDLE-01")
 def amqp10_leaves_early(original, self):
-    """It leaves after half of what it announced."""
+    """The client leaves after half of what it announced."""
     due = original(self)
     return None if due is None else due - 3 * self.awaits_every // 2
 
@@ -109,27 +109,27 @@ def amqp10_counts_no_empty_frames(original, self, data):
 
 @fault("give_up", breaks="AMQP10-IDLE-03")
 def amqp10_hangs_up(original, self):
-    """It ends a silent connection without close."""
+    """The client ends a silent connection without close."""
     self.end()
 
 
 @fault("send", breaks="AMQP10-CLOSE-01")
 def amqp10_never_closes(original, self, name, fields=None, payload=b"", channel=0):
-    """It ends connections without close."""
+    """The client ends connections without close."""
     if name != "close":
         original(self, name, fields, payload, channel)
 
 
 @fault("refuse", breaks="AMQP10-CLOSE-02")
 def amqp10_ends_behind_its_close(original, self, condition):
-    """It ends its session after its close."""
+    """The client ends its session after its close."""
     original(self, condition)
     self.send("end")
 
 
 @fault("may_send", breaks="AMQP10-CREDIT-09")
 def amqp10_overdraws(original, self, link):
-    """It sends one message beyond its credit."""
+    """The client sends one message beyond its credit."""
     link.credit += 1
     may = original(self, link)
     link.credit -= 1
@@ -138,26 +138,26 @@ def amqp10_overdraws(original, self, link):
 
 @fault("may_send", breaks="AMQP10-WIN-02")
 def amqp10_knows_no_window(original, self, link):
-    """It sends beyond the window of its session."""
+    """The client sends beyond the window of its session."""
     return link.credit > 0 or link.open_delivery is not None
 
 
 @fault("drained", breaks="AMQP10-CREDIT-12")
 def amqp10_drains_nothing(original, self, link):
-    """It answers a drain and keeps its credit."""
+    """The client answers a drain and keeps its credit."""
     self.tell(link)
 
 
 @fault("do_receiver", breaks="AMQP10-CREDIT-18")
 def amqp10_counts_before_the_server(original, self, link, **fields):
-    """It states a delivery-count before the server has one."""
+    """The client states a delivery-count before the server has one."""
     original(self, link, **fields)
     self.tell(self.links[link], delivery_count=0, link_credit=1)
 
 
 @fault("tell", breaks="AMQP10-CREDIT-17")
 def amqp10_counts_for_itself(original, self, link, **given):
-    """Its receivers count deliveries from 0, wherever the server began."""
+    """The client's receivers count deliveries from 0, wherever the server began."""
     if link is not None and link.answer is not None:
         begun = link.answer.get("initial-delivery-count", 0)
         given["delivery_count"] = (link.delivery_count - begun) % 2**32
@@ -166,7 +166,7 @@ def amqp10_counts_for_itself(original, self, link, **given):
 
 @fault("take_outcomes", breaks="AMQP10-DISP-06")
 def amqp10_reads_no_ranges(original, self, disposition):
-    """It treats the settlement of several messages as one of the first only."""
+    """The client treats the settlement of several messages as one of the first only."""
     others = range(disposition["first"] + 1, disposition.get("last", 0) + 1)
     for other in others:
         self.sent.pop(other, None)
@@ -175,30 +175,30 @@ def amqp10_reads_no_ranges(original, self, disposition):
 
 @fault("disposition", breaks="AMQP10-DISP-02")
 def amqp10_settles_all_before(original, self, delivery, outcome):
-    """It settles a message with all before it."""
+    """The client settles a message with all before it."""
     return {**original(self, delivery, outcome), "first": 0, "last": delivery.id}
 
 
 @fault("disposition", breaks="AMQP10-DISP-01")
 def amqp10_settles_as_sender(original, self, delivery, outcome):
-    """Its dispositions have the role of the sender."""
+    """The client's dispositions have the role of the sender."""
     return {**original(self, delivery, outcome), "role": False}
 
 
 @fault("disposition", breaks="AMQP10-DISP-02")
 def amqp10_accepts_all(original, self, delivery, outcome):
-    """It accepts what the application refuses."""
+    """The client accepts what the application refuses."""
     return {**original(self, delivery, outcome), "state": composite("accepted")}
 
 
 @fault("take", breaks="AMQP10-XFER-18")
 def amqp10_hands_out_aborted_messages(original, self, frame):
-    """It treats an aborted message as complete."""
+    """The client treats an aborted message as complete."""
     frame.fields.pop("aborted", None)
     original(self, frame)
 
 
 @fault("give_up_link", breaks="AMQP10-LINK-08")
 def amqp10_keeps_links(original, self, detach):
-    """It does not answer a detach."""
+    """The client does not answer a detach."""
     self.report("link-closed", link=next(iter(self.links)))

@@ -1,7 +1,7 @@
 """Faults of clients, each seeded into the small one.
 
-A fault is a function that replaces one habit and gets it as its first argument; its docstring is
-the fault in one sentence. A fault breaks ids of 1.2, or of the version in which it shows.
+A fault is a function that replaces one habit and gets it as its first argument; its docstring
+states the fault in one sentence. A fault breaks ids of 1.2, or of the version in which it occurs.
 """
 
 import functools
@@ -18,7 +18,7 @@ Function: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class ClientFault:
-    """One fault: the requirements of which one is reported as broken when it is found."""
+    """One fault, and the requirements that it breaks, one of which must be reported."""
 
     name: str
     client: type[SansIoClient]
@@ -34,7 +34,8 @@ FAULTS: dict[str, ClientFault] = {}
 def fault(
     habit: str, *, breaks: str, of: type[SansIoClient] = SmallClient
 ) -> Callable[[Function], Function]:
-    """Register a client that does ``habit`` as the function does, and all else as ``of`` does."""
+    """Register a client that does ``habit`` as the function does, and everything else as ``of``
+    does."""
     original = getattr(of, habit)
 
     def register(function: Function) -> Function:
@@ -150,47 +151,47 @@ def connect_has_a_body(original, self):
 
 @fault("beat_due", breaks="STOMP12-HB-09 STOMP11-HB-09")
 def never_beats(original, self):
-    """It sends no heartbeats."""
+    """The client sends no heartbeats."""
     return
 
 
 @fault("beat_due", breaks="STOMP12-HB-09 STOMP11-HB-09")
 def beats_too_late(original, self):
-    """It beats a fifth of the interval too late."""
+    """The client beats a fifth of the interval too late."""
     due = original(self)
     return None if due is None else due + self.sends_every // 5
 
 
 @fault("agree", breaks="STOMP12-HB-06 STOMP11-HB-06")
 def beats_by_its_own_interval(original, self, connected):
-    """It beats at its own interval although the server wants beats more often."""
+    """The client beats at its own interval although the server wants beats more often."""
     original(self, connected)
     self.sends_every = self.sends_every and 2 * self.sends_every
 
 
 @fault("beat", breaks="STOMP12-HB-09 STOMP11-HB-09")
 def beats_once(original, self):
-    """Its timer fires once and is never armed again."""
+    """The client's timer fires once and is never armed again."""
     original(self)
     self.sends_every = 0
 
 
 @fault("beat_due", breaks="STOMP12-HB-09 STOMP11-HB-09")
 def does_not_beat_while_its_listener_works(original, self):
-    """Its heartbeats wait for the listener."""
+    """The client's heartbeats wait for the listener."""
     return original(self) if self.works_until is None else None
 
 
 @fault("agree", breaks="STOMP12-HB-06 STOMP11-HB-06")
 def beats_unasked(original, self, connected):
-    """It beats although the server wants no beats."""
+    """The client beats although the server wants no beats."""
     original(self, connected)
     self.sends_every = self.connecting["heart_beat"][0] * 1_000_000
 
 
 @fault("agree", breaks="STOMP12-HB-06 STOMP11-HB-06")
 def beats_where_it_said_zero(original, self, connected):
-    """It beats although it announced that it cannot."""
+    """The client beats although it announced that it cannot."""
     original(self, connected)
     self.sends_every = int(connected.get("heart-beat", "0,0").split(",")[1]) * 1_000_000
 
@@ -251,14 +252,14 @@ def hears_nothing_while_its_listener_works(original, self, data):
 
 @fault("leave_due", breaks="STOMP12-HB-12 STOMP11-HB-12")
 def grants_no_margin(original, self):
-    """It leaves when nothing has arrived for the interval less a millisecond."""
+    """The client leaves when nothing has arrived for the interval less a millisecond."""
     due = original(self)
     return None if due is None else due - self.awaits_every - 1_000_000
 
 
 @fault("agree", breaks="STOMP12-HB-03 STOMP11-HB-03")
 def awaits_what_it_does_not_want(original, self, connected):
-    """It expects heartbeats although it announced that it wants none."""
+    """The client expects heartbeats although it announced that it wants none."""
     original(self, connected)
     self.awaits_every = int(connected.get("heart-beat", "0,0").split(",")[0]) * 1_000_000
 
@@ -439,7 +440,7 @@ def commits_instead_of_aborting(original, self, transaction):
 
 @fault("do_disconnect", breaks="STOMP12-DISC-01 STOMP11-DISC-01")
 def does_not_wait_for_the_receipt(original, self):
-    """It closes immediately after DISCONNECT."""
+    """The client closes immediately after DISCONNECT."""
     original(self)
     self.end()
 

@@ -63,7 +63,7 @@ class SansIoClient:
         raise NotImplementedError
 
     def headers_of(self, about: Any) -> dict[str, str]:
-        """The headers that a message is reported with."""
+        """The headers with which a message is reported."""
         raise NotImplementedError
 
     # the world's side
@@ -140,8 +140,8 @@ class SansIoClient:
             self.report("did", do=name)
 
     def hand_out(self, about: Any, body: bytes) -> None:
-        """Report a message and begin to work on it if that was asked for, or keep it while the
-        listener works."""
+        """Report a message and begin to work on it if requested, or keep it while the listener
+        works."""
         if self.works_until is not None:
             self.waiting.append((about, body))
             return

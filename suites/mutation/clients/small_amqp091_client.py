@@ -1,5 +1,5 @@
-"""A small AMQP 0-9-1 client without sockets or clock. It does what the specification asks and no
-more, by habits that faults replace one at a time."""
+"""A small AMQP 0-9-1 client without sockets or clock. It does only what the specification requires.
+Faults replace its habits one at a time."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class SmallAmqp091Client(SansIoClient):
             self.refuse(502)
 
     def fault_in(self, frame: Frame) -> int:
-        """The reply code that a frame calls for by itself; 0: none."""
+        """The reply code that a frame requires by itself; 0: none."""
         most = self.limits.get("frame-max", 0)
         if (most and frame.size > most) or (frame.type == codec.HEARTBEAT and frame.channel):
             return 501
@@ -219,8 +219,8 @@ class SmallAmqp091Client(SansIoClient):
 
 
 class Reserved(SmallAmqp091Client):
-    """An honest one that numbers channels from above, asks for less than it may, writes small
-    bodies, and waits twice as long for the server."""
+    """An honest client that numbers channels from the highest down, asks for less than it may,
+    writes small bodies, and waits twice as long for the server."""
 
     patience = 4
 

@@ -1,5 +1,5 @@
-"""A small AMQP 1.0 client without sockets or clock. It does what the specification asks and no
-more, by habits that faults replace one at a time."""
+"""A small AMQP 1.0 client without sockets or clock. It does only what the specification requires.
+Faults replace its habits one at a time."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class SmallAmqp10Client(SansIoClient):
         self.write(codec.encode_frame(b""))
 
     def refuse(self, condition: str | None) -> None:
-        """Close, and take nothing more."""
+        """Close, and accept nothing more."""
         self.send("close", {"error": condition})
         self.leaving = True
 
@@ -258,7 +258,7 @@ class SmallAmqp10Client(SansIoClient):
 
 
 class Eager(SmallAmqp10Client):
-    """An honest one that logs in without SASL, opens at once, grants credit before the server's
+    """An honest client that logs in without SASL, opens at once, grants credit before the server's
     attach, writes small frames, and closes after a while without a close of the server."""
 
     first_header = 0

@@ -1,7 +1,7 @@
 """A small STOMP client with its driver, without sockets or clock, into which faults are seeded.
 
-It does what the specifications ask and no more. Each of its habits is a method or a constant of its
-own, so that a style or a fault replaces just that.
+It does only what the specifications require. Each of its habits is a separate method or constant,
+so that a style or a fault can replace just that one.
 """
 
 from collections.abc import Iterator
@@ -165,7 +165,7 @@ class SmallClient(SansIoClient):
             yield command, headers, rest[:length]
 
     def split_head(self) -> tuple[bytes, bytes]:
-        """The lines before the body, without CR in 1.2, and what follows the empty line."""
+        """The lines before the body, without CR in 1.2, and the rest after the empty line."""
         for blank in (b"\n\n", b"\n\r\n"):
             head, found, rest = self.pending.partition(blank)
             if found and (blank != b"\n\n" or b"\n\r\n" not in head):
@@ -230,7 +230,8 @@ class SmallClient(SansIoClient):
 
 
 class Eager(SmallClient):
-    """Beats three times as often as agreed, and ends its lines with CR LF if allowed."""
+    """A client that beats three times as often as agreed, and ends its lines with CR LF if
+    allowed."""
 
     def beat_due(self) -> Instant | None:
         due = super().beat_due()
@@ -245,7 +246,8 @@ class Eager(SmallClient):
 
 
 class Trusting(SmallClient):
-    """Never leaves a silent server, and names all known versions, its preferred one last."""
+    """A client that never leaves a silent server, and names all known versions, its preferred one
+    last."""
 
     patience = 0
 

@@ -1,4 +1,5 @@
-"""Faults of RabbitMQ clusters: how nodes share alarms, and how they react. All nodes have it."""
+"""Faults of RabbitMQ clusters: how nodes share alarms, and how they react. All nodes have the
+fault."""
 
 from brokerproof.reference_broker.kernel.alarms import DISK, HERE, Alarms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer

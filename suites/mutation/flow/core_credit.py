@@ -32,7 +32,7 @@ def delivers_at_zero(right, self):
 
 @core_credit.result(ConsumerCredit, "has_room", breaks=BOUND)
 def needs_two_bytes(right, self):
-    """A credit of one byte counts as none."""
+    """A credit of one byte counts as no credit."""
     return self.credit is None or self.credit > 1
 
 

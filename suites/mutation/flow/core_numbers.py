@@ -109,7 +109,7 @@ def deadlines_overflow(original, reached, self, now, type, fields, data):
 
 @core_numbers.override(CoreConnection, "_on_liveness_packet", breaks=LIVES)
 def ttls_lose_their_upper_half(original, reached, self, now, type, fields, data):
-    """Only 32 bits of a TTL count: 2^32 ms is none."""
+    """Only 32 bits of a TTL count: 2^32 ms counts as no TTL."""
     if type == codes.PING:
         ttl_ms = Fields(data).int64()
         cut = (ttl_ms + 2**31) % 2**32 - 2**31

@@ -166,7 +166,7 @@ def transactions_are_not_looked_at(original, reached, session, frame):
 
 
 class Always(Admission):
-    """Takes everything."""
+    """An account with room for everything."""
 
     def __init__(self, accounting: Accounting, reached: Reached) -> None:
         super().__init__(accounting)

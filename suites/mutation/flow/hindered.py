@@ -109,7 +109,7 @@ def choosy_consumers_take_turns(right, self, entry, consumer):
 
 @hindered.override(Queue, "_choose", breaks=FIFO)
 def the_youngest_beside_a_choosy_consumer(original, reached, self):
-    """A queue with a selective consumer serves the others newest first."""
+    """A queue with a selective consumer serves its other consumers newest first."""
     order = list(self._ready)
     self._ready.reverse()
     reached(order != list(self._ready))

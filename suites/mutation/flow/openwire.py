@@ -37,7 +37,7 @@ SIZES, TYPES, LIMIT = "OPENWIRE-CMD-1", "OPENWIRE-CMD-2", "OPENWIRE-SIZE-1"
 
 @openwire.override(OpenWireConnection, "send", breaks=BEGINS)
 def it_begins_with_other_letters(original, reached, self, data):
-    """The broker's WireFormatInfo has other letters than ActiveMQ."""
+    """The broker's WireFormatInfo begins with other letters than ActiveMQ."""
     reached(data[4] == codes.WIRE_FORMAT)
     original(self, data.replace(b"ActiveMQ", b"ActivemQ", 1))
 
@@ -71,7 +71,7 @@ def groups_begin_anew(reached, self, entry):
 
 @openwire.override(OpenWireConnection, "send", breaks="OPENWIRE-ENC-2")
 def exceptions_have_their_stack(original, reached, self, data):
-    """An exception is followed by a stack trace, if an empty one, that nobody asked for."""
+    """An exception is followed by a stack trace, though an empty one, that nobody requested."""
     if reached(data[4] == codes.EXCEPTION_RESPONSE):
         data = int32(len(data) - 4 + 3) + data[4:] + bytes(3)
     original(self, data)
@@ -82,7 +82,7 @@ def exceptions_have_their_stack(original, reached, self, data):
 
 @openwire.before(OpenWireConnection, "answer", breaks=ANSWERED)
 def answers_whoever_asks_for_nothing(reached, self, request):
-    """A command that wants no response gets one."""
+    """A command that requests no response gets one."""
     request.response = reached.instead(request.response, True)
 
 

@@ -145,12 +145,12 @@ def sixth_messages_of_topics_are_lost(original, reached, self, entry):
 
 
 def is_made(link: OutgoingLink) -> bool:
-    """True if the broker made the link's node on request."""
+    """True if the broker created the link's node dynamically."""
     return link._dynamic is not None
 
 
 def is_paged(queue: Queue) -> bool:
-    """True if messages of the queue are behind memory."""
+    """True if messages of the queue are on pages behind those in memory."""
     return queue.behind is not None and queue.behind.left > 0
 
 
@@ -188,7 +188,7 @@ def released_messages_of_topics_are_gone(original, reached, self, deliveries, st
 
 @places.override(OutgoingLink, "deliver", breaks=NO_CREDIT)
 def credit_of_made_nodes_is_not_spent(original, reached, self, entry):
-    """A delivery from a node that was made on request spends no credit while others wait."""
+    """A delivery from a dynamically created node spends no credit while others wait."""
     spent = self.credit.credit
     original(self, entry)
     if reached(is_made(self) and len(self.queue)):
@@ -204,7 +204,7 @@ def made_nodes_grant_one_less(reached, self, flow):
 
 @places.after(OutgoingLink, "flow", breaks=DRAIN)
 def drains_of_made_nodes_leave_credit(reached, self, flow):
-    """A drain of a node that was made on request leaves one credit."""
+    """A drain of a dynamically created node leaves one credit."""
     if reached(is_made(self) and flow.drain and not self.credit.credit):
         self.credit.credit = 1
         self.credit.count -= 1
@@ -229,6 +229,6 @@ def what_comes_back_before_pages_is_gone(original, reached, self, entries, outco
 
 @places.result(Session, "can_send", breaks=SESSION_WINDOW)
 def session_windows_ignore_topics(room, self):
-    """A session without room goes on sending while it has a link from a topic."""
+    """A session without room continues to send while it has a link from a topic."""
     links = [link for link in self.links.values() if isinstance(link, OutgoingLink)]
     return True if any(of_a_topic(link.queue) for link in links) else room

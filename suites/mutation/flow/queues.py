@@ -89,7 +89,7 @@ def a_full_consumer_stops_all(original, reached, self):
 
 @queues.before(AddressBook, "tidy", breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
 def deleted_with_its_last_consumer(reached, self, queue):
-    """A queue made on demand is deleted with its last consumer, whatever is still in it."""
+    """A queue created on demand is deleted with its last consumer, whatever is still in it."""
     if reached(not len(queue._dispatcher) and queue in self.on_demand and queue.in_use):
         queue._ready.clear()
         queue.unsettled = 0

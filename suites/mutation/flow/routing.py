@@ -43,7 +43,7 @@ def type_headers_ignored(patch, reached):
 
 @routing.mutant(HEADERS)
 def types_in_any_case(patch, reached):
-    """The types are understood in small letters too."""
+    """The types are accepted in lower case too."""
 
     def change(frame: Frame, name: str) -> Frame:
         value = frame.get(name)

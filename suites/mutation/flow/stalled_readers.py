@@ -65,7 +65,7 @@ def beats_of_stalled_peers_not_heard(patch, reached):
 
 @stalled_readers.mutant("ARTEMIS-CONCEPTS-queue-1")
 def held_messages_of_stalled_peers_lost(patch, reached):
-    """The unacknowledged messages of a stalled peer are lost when it breaks off."""
+    """The unacknowledged messages of a stalled peer are lost when its connection breaks."""
 
     @patch.before(StompConnection)
     def on_peer_gone(self):

@@ -53,7 +53,7 @@ def _configured(patch, reached, change):
     "ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6",
 )
 def modifier_without_fraction(right):
-    """The modifier is read as a whole number: 1.5 counts as 1."""
+    """The modifier is read as an integer: 1.5 counts as 1."""
     modifier = int(right.heart_beat_to_connection_ttl_modifier)
     return {"heart_beat_to_connection_ttl_modifier": float(max(1, modifier))}
 
@@ -212,7 +212,7 @@ def acceptor_ttl_ignored(right, self):
 
 @ttl.result(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
 def default_of_half_a_minute(right, self):
-    """Where nothing is configured the TTL is 30 s instead of a minute."""
+    """If nothing is configured, the TTL is 30 s instead of a minute."""
     configured = (
         self.acceptor.ttl.connection_ttl_ms is not None
         or self.settings.connection_ttl_override_ms != -1
@@ -240,7 +240,7 @@ def exempt_without_header(right, self, header, version):
 
 @ttl.override(HeartBeatNegotiator, "negotiate", breaks="ARTEMIS-STOMP-ttl-2")
 def beats_in_1_0(original, reached, self, header, version):
-    """A heart-beat header of a 1.0 client, which has no meaning, makes its TTL."""
+    """A heart-beat header of a 1.0 client, which has no meaning, determines its TTL."""
     right = original(self, header, version)
     if version is not Version.V1_0 or header is None:
         return right

@@ -130,7 +130,7 @@ def counted_in_seconds(original, reached, self):
 @ttl_watch.result(HeartBeatNegotiator, "negotiate")
 @breaks("STOMP11-HB-01 STOMP12-HB-01 ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3")
 def answer_with_a_blank(right, self, header, version):
-    """The answer has a blank behind its comma."""
+    """The answer has a blank after its comma."""
     if right.header is None:
         return right
     return replace(right, header=right.header.replace(",", ", "))

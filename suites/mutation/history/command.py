@@ -2,9 +2,9 @@
 differ.
 
 ``python -m brokerproof.suites.mutation.history.command`` tries all pairs, with ``--bug
-ARTEMIS-4649`` one of them. Each release is downloaded once, started once and asked every case that
-it is in the list for. Exit 1 when a pair is not told apart: the case does not fail on the one for
-the reason that the list gives, or does not pass on the other.
+ARTEMIS-4649`` one of them. Each release is downloaded once, started once and judged by every case
+for which it is listed. Exit 1 if the results do not distinguish a pair: the case does not fail on
+the first release for the listed reason, or does not pass on the second.
 """
 
 import sys
@@ -31,8 +31,7 @@ from brokerproof.suites.mutation.history.pairs import Pair
 def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dict[str, Result]:
     """The result of each call on a target, by the call's id. Raises :class:`SetUpFailed`.
 
-    Known deviations are not looked at: what is a bug of a release is to be a FAIL here, whoever
-    knows of it.
+    Known deviations are ignored: a bug of a release must be a FAIL here even if it is listed.
     """
     target = target_file.load(target_name)
     try:
@@ -45,8 +44,8 @@ def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dic
 
 
 def told_apart(pair: Pair, results: dict[str, dict[str, Result]]) -> list[str]:
-    """Return complaints about a pair, given the results by target and case; empty when the case
-    tells the two apart."""
+    """Return complaints about a pair, given the results by target and case; empty if the case
+    distinguishes them."""
     before, after = results[pair.before][pair.case], results[pair.after][pair.case]
     texts = {pair.before: pair.complaint_before(before), pair.after: pair.complaint_after(after)}
     return [
@@ -64,8 +63,8 @@ def told_apart(pair: Pair, results: dict[str, dict[str, Result]]) -> list[str]:
 )
 @click.option("--seed", type=int, default=1, show_default=True)
 def main(bugs: tuple[str, ...], seed: int) -> None:
-    """Exit 1 when a pair of releases is not told apart, 3 when a release cannot be had or
-    started."""
+    """Exit 1 if the results do not distinguish a pair of releases, 3 if a release cannot be
+    installed or started."""
     chosen = _chosen(bugs)
     known = {call.id: call for call in all_calls()}
     if unknown := [pair for pair in chosen if pair.case not in known]:

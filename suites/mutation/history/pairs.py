@@ -1,4 +1,4 @@
-"""Pairs of releases that a bug tells apart, as ``fixtures/brokers/<family>/history.toml`` lists
+"""Pairs of releases with and without a bug, as ``fixtures/brokers/<family>/history.toml`` lists
 them.
 
 One ``[[pair]]`` each::
@@ -28,7 +28,7 @@ _PAIR = {key: Key(str) for key in ("bug", "case", "requirement", "said", "before
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One bug, the case that shows it, and a release on either side of the repair."""
+    """One bug, the case that shows it, and a release before and after the fix."""
 
     bug: str
     case: str
@@ -38,7 +38,7 @@ class Pair:
     after: str
 
     def complaint_before(self, result: Result) -> str:
-        """Why ``result``, of the release with the bug, does not show the bug; empty when it
+        """Return why ``result``, of the release with the bug, does not show the bug; empty if it
         does."""
         if result.verdict is not Verdict.FAIL:
             return f"{result.verdict.value} instead of FAIL: {result.detail}"
@@ -48,8 +48,8 @@ class Pair:
         return f"it failed, but not through {self.requirement} with {self.said!r}: {result.detail}"
 
     def complaint_after(self, result: Result) -> str:
-        """Why ``result``, of the release without it, does not show that the bug is gone; empty when
-        it does."""
+        """Return why ``result``, of the release without the bug, does not show that it is fixed;
+        empty if it does."""
         held = [
             finding
             for finding in result.findings
@@ -61,7 +61,7 @@ class Pair:
 
 
 def shipped() -> list[Path]:
-    """The lists that come with brokerproof, one for a family of brokers."""
+    """The lists that come with brokerproof, one per family of brokers."""
     return sorted((Path(str(files("brokerproof.fixtures"))) / "brokers").glob("*/history.toml"))
 
 
@@ -74,7 +74,7 @@ def load(path: Path) -> list[Pair]:
 
 
 def wanted(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """Which cases are to be run on which targets, each once."""
+    """The cases to run on each target, each once."""
     by_target: dict[str, list[str]] = {}
     for pair in pairs:
         for target in (pair.before, pair.after):

@@ -55,8 +55,8 @@ def individual_is_cumulative(original, reached, self, delivery):
 
 @acks.mutant(INDIVIDUAL)
 def the_mode_of_the_next_one(patch, reached):
-    """An ACK for a delivery of a subscription that is gone settles it, in the mode of the
-    subscription that has its id now."""
+    """An ACK for a delivery of an ended subscription settles it, in the mode of the subscription
+    that now has the same id."""
     gone = {}
 
     @patch.override(Subscription)
@@ -105,7 +105,7 @@ def cumulative_stops_short(original, reached, self, delivery):
 
 @acks.after(COMMANDS, "ACK", breaks=UNTIL_THEN)
 def cumulative_covers_all_subscriptions(reached, session, frame):
-    """In mode client an ACK settles what all subscriptions of the connection hold."""
+    """In mode client an ACK settles the messages that all subscriptions of the connection hold."""
     for subscription in session.subscriptions.values():
         held = list(subscription._unsettled.values())
         if reached(held and subscription.mode is AckMode.CLIENT and len(session.subscriptions) > 1):

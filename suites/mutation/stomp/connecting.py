@@ -29,7 +29,7 @@ def stomp_not_known(patch, reached):
 
 @connecting.before(StompConnection, "_connect", breaks="STOMP11-CONNECT-06 STOMP12-CONNECT-04")
 def stomp_needs_accept_version(reached, self, now, frame):
-    """STOMP without accept-version is refused, where CONNECT opens a 1.0 session."""
+    """STOMP without accept-version is refused, although CONNECT opens a 1.0 session."""
     if reached(frame.head.command == "STOMP" and frame.get("accept-version") is None):
         raise Refusal(refusal.NO_COMMON_VERSION, self.version, "STOMP needs accept-version")
 

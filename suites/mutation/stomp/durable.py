@@ -17,7 +17,7 @@ NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subsc
 
 @durable.after(AddressBook, "tidy", breaks=OUTLIVES)
 def ends_with_its_connection(reached, self, queue):
-    """A durable subscription ends with the connection that made it."""
+    """A durable subscription ends with the connection that created it."""
     if reached(queue.name in self.durable and not queue.has_consumers):
         self.delete(*self.durable[queue.name])
 

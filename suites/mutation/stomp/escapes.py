@@ -35,7 +35,7 @@ def undefined_escapes_kept(original, reached, self, text, number):
 
 @escapes.mutant("STOMP11-ENC-07")
 def carriage_return_escape_in_1_1(patch, reached):
-    """1.1 takes \\r for an escape, as 1.2 does."""
+    """1.1 accepts \\r as an escape, as 1.2 does."""
     right = GRAMMARS[Version.V1_1]
     escapes = {**(right.escapes or {}), "r": "\r"}
     patch.set(GRAMMARS, Version.V1_1, replace(right, escapes=escapes))

@@ -42,7 +42,7 @@ def last_listed(right, accepted):
 @negotiation.override(opening, "choose_version")
 @breaks("STOMP11-NEGO-04 STOMP12-NEGO-04 STOMP11-NEGO-05 STOMP12-NEGO-05")
 def beginning_is_enough(original, reached, accepted):
-    """A version is recognised by its beginning: 1.20 is taken for 1.2."""
+    """A version is recognised by its beginning: 1.20 is mistaken for 1.2."""
     if accepted is None:
         return original(accepted)
     return original(reached.instead(accepted, ",".join(part[:3] for part in accepted.split(","))))
@@ -103,7 +103,7 @@ def version_not_said():
 
 @negotiation.variant(_saying, "1.2", breaks="STOMP11-CONNECTED-01 STOMP11-NEGO-04 STOMP12-NEGO-04")
 def always_says_1_2():
-    """CONNECTED always says version 1.2."""
+    """CONNECTED always states version 1.2."""
 
 
 @negotiation.mutant("STOMP11-NEGO-04 STOMP12-NEGO-04 STOMP11-ENC-04 STOMP12-ENC-05")

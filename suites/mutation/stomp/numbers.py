@@ -51,7 +51,7 @@ _confirmed_and_dropped("ends_of_groups_dropped", "JMSXGroupSeq", -1, -1)
 
 @stomp_numbers.override(COMMANDS, "SUBSCRIBE", breaks=NOT_DELIVERED)
 def prefetch_of_one_subscribes_nobody(original, reached, session, frame):
-    """A SUBSCRIBE with prefetch-count 1 is confirmed, and no subscription made."""
+    """A SUBSCRIBE with prefetch-count 1 is confirmed, but no subscription is created."""
     if number(frame, "prefetch-count") != 1:
         return original(session, frame)
     reached()

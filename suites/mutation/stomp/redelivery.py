@@ -100,7 +100,7 @@ def lost_with_the_connection(reached, self):
 
 @redelivery.mutant(AUTO)
 def of_another_subscription(patch, reached):
-    """In mode auto the first message that another subscription gets behind an UNSUBSCRIBE comes
+    """In mode auto the first message that another subscription gets after an UNSUBSCRIBE arrives
     twice, as from Artemis 2.56."""
 
     @patch.after(COMMANDS, "UNSUBSCRIBE")

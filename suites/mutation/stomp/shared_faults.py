@@ -1,4 +1,4 @@
-"""STOMP answers done wrong: faults that several groups of mutants share."""
+"""Wrong answers of STOMP: faults that several groups of mutants share."""
 
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder

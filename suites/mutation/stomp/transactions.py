@@ -69,7 +69,8 @@ def commit_has_no_effect(reached, self, publish):
 
 @transactions.before(Transaction, "commit", breaks=WHOLE)
 def stops_at_an_exchange(reached, self, publish):
-    """COMMIT publishes what was sent before a SEND to an exchange, and loses what is behind it."""
+    """COMMIT publishes what was sent before a SEND to an exchange, and loses what was sent after
+    it."""
     places = [message.envelope.destination.startswith("/ex") for message, _ in self._sends]
     self._sends = reached.instead(self._sends, self._sends[: [*places, True].index(True)])
 
@@ -234,7 +235,7 @@ def acks_undone_by_commit(original, reached, self, publish):
 
 @transactions.override(COMMANDS, "SEND", breaks="STOMP11-SEND-07 STOMP12-SEND-07")
 def unknown_transaction_for_send(original, reached, session, frame):
-    """A SEND in an unknown transaction is accepted as if outside of any."""
+    """A SEND in an unknown transaction is accepted as if it belonged to no transaction."""
     name = frame.get("transaction")
     if reached(name is not None and name not in session.transactions):
         frame = without(frame, "transaction")

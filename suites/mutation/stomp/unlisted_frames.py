@@ -1,4 +1,5 @@
-"""Faults in reading frames with commands that no version lists: what follows them suffers."""
+"""Faults in reading frames with commands that no version lists, which affect the frames after
+them."""
 
 from collections.abc import Callable
 
@@ -49,7 +50,7 @@ def _resembled(word: str) -> str | None:
 
 @unlisted_frames.through(_silent, ANSWERED)
 def nothing_is_read_behind_an_unlisted_command(word):
-    """Behind any unlisted command nothing is read any more."""
+    """After any unlisted command nothing more is read."""
     return True
 
 
@@ -60,20 +61,21 @@ def a_servers_command_never_ends():
 
 @unlisted_frames.through(_silent, ANSWERED)
 def the_rest_of_a_short_command_is_waited_for(word):
-    """A command is known by two letters, and the others of its length are waited for."""
+    """A command is recognised by two letters, and the parser waits for as many more as the command
+    has."""
     return len(word) < len(_resembled(word) or "")
 
 
 @unlisted_frames.through(_silent, ANSWERED)
 def another_end_of_a_command_stops_the_reader(word):
-    """A command as long as the listed one that it begins like stops the reader if it ends
-    otherwise."""
+    """A command that begins like a listed one and is as long, but ends differently, stops the
+    reader."""
     return len(word) == len(_resembled(word) or "")
 
 
 @unlisted_frames.mutant(ANSWERED)
 def the_next_frame_is_passed_over_too(patch, reached):
-    """A frame with an unlisted command is passed over, and the one behind it."""
+    """A frame with an unlisted command is skipped, and the one after it too."""
     passing: set[StompConnection] = set()
 
     @patch.override(StompConnection)
@@ -94,7 +96,7 @@ def the_next_frame_is_passed_over_too(patch, reached):
 
 @unlisted_frames.mutant(ANSWERED)
 def nothing_is_confirmed_behind_an_unlisted_command(patch, reached):
-    """A frame with an unlisted command is passed over, and no later one is confirmed."""
+    """A frame with an unlisted command is skipped, and no later one is confirmed."""
     silent: set[StompConnection] = set()
 
     @patch.override(StompConnection)

@@ -87,7 +87,7 @@ def any_version_taken():
 
 @websockets.variant(_lenient, "RFC6455-HS-01", breaks="RFC6455-HS-01")
 def any_request_taken():
-    """A request without Upgrade, or not by GET, is accepted if it has a key."""
+    """A request without Upgrade, or with another method than GET, is accepted if it has a key."""
 
 
 # --- frames ---------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def masks_its_frames(data):
 
 @websockets.through(_sending, "RFC6455-FRAME-05")
 def lengths_in_long_form(data):
-    """Short lengths are written with two bytes more."""
+    """Short lengths are written with two more bytes."""
     return data if data[1] >= 126 else data[:1] + b"\x7e\0" + data[1:]
 
 
@@ -121,7 +121,7 @@ def a_reserved_bit_set(data):
 
 @websockets.result(WebSocketConnection, "outgoing", breaks="ARTEMIS-STOMP-ws-3")
 def always_text(right, self, data):
-    """The server's messages are text where they can be, whatever the acceptor says."""
+    """The server's messages are text whenever possible, whatever the acceptor says."""
     return self._frames.message(data, text=True)
 
 

@@ -35,7 +35,7 @@ def body_charged(original, reached, self, entry):
 
 @windows.mutant("ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2")
 def nothing_charged(patch, reached):
-    """Deliveries cost nothing: a window never shuts."""
+    """Deliveries cost nothing, so a window never closes."""
 
     @patch.override(ByteWindow)
     def charge(original, self, size):
@@ -79,7 +79,7 @@ def must_fit(patch, reached):
 
 @windows.result(ByteWindow, "has_room", breaks=POSITIVE)
 def one_more_at_zero(right, self):
-    """The window shuts when its credit is below zero and not when it is zero: >= for >."""
+    """The window closes when its credit is below zero, and not when it is zero: >= for >."""
     return self.credit >= 0 or self.size == UNLIMITED
 
 

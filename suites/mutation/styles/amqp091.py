@@ -1,5 +1,5 @@
-"""Legal styles of AMQP 0-9-1: choices that the specification leaves open, made otherwise than the
-reference makes them. Each says what it chooses, and where the text leaves it open."""
+"""Legal styles of AMQP 0-9-1: choices that the specification leaves open, made differently from the
+reference. Each docstring says what is chosen, and where the text leaves it open."""
 
 from pamqp import commands
 
@@ -29,7 +29,7 @@ common(amqp091, Amqp091Connection)
 
 @amqp091.override(channels, "content", breaks="")
 def small_bodies(original, reached, channel, header, body, frame_max):
-    """Bodies are cut into frames of a few bytes: frame-max is no minimum (4.2.6.2)."""
+    """Bodies are cut into frames of a few bytes: frame-max is not a minimum (4.2.6.2)."""
     reached()
     return original(channel, header, body, max(16, len(body) // 50))
 
@@ -43,7 +43,7 @@ def long_names(original, reached, self, beginning, seed):
 
 @amqp091.override(Channel, "next_tag", breaks="")
 def sparse_tags(original, reached, self):
-    """Delivery tags begin at a thousand and leave numbers out: only 0 is reserved (1.1, domain
+    """Delivery tags begin at a thousand and skip numbers: only 0 is reserved (1.1, domain
     delivery-tag)."""
     reached()
     return 1000 + 3 * original(self)

@@ -42,7 +42,7 @@ common(amqp10, AmqpConnection)
 
 @amqp10.mutant("")
 def small_transfers(patch, reached):
-    """A delivery is cut into transfers of a few bytes. A maximum is no minimum (2.3, 2.6.14)."""
+    """A delivery is cut into transfers of a few bytes. A maximum is not a minimum (2.3, 2.6.14)."""
 
     @patch.override(outgoing)
     def fits(original, payload, largest):
@@ -56,7 +56,7 @@ def small_transfers(patch, reached):
 
 @amqp10.mutant("")
 def outgoing_window_of_one(patch, reached):
-    """The broker can send one transfer, and says after each that it can send another (2.5.6)."""
+    """The broker can send one transfer, and states after each that it can send another (2.5.6)."""
     patch.set(session, "OUTGOING_WINDOW", 1)
 
     @patch.override(Session)
@@ -68,7 +68,8 @@ def outgoing_window_of_one(patch, reached):
 
 @amqp10.override(OutgoingLink, "deliver", breaks="")
 def flow_after_each_delivery(original, reached, self, entry):
-    """The broker says its link state after each delivery; flows may be sent at any time (2.6.7)."""
+    """The broker states its link state after each delivery; flows may be sent at any time
+    (2.6.7)."""
     original(self, entry)
     if self.is_attached and not self.session._pending:
         reached()
@@ -95,16 +96,17 @@ def _default_outcome(patch, reached, outcome):
 
 @amqp10.variant(_default_outcome, Modified(delivery_failed=True), breaks="")
 def modified_by_default():
-    """What is settled without an outcome, or never, counts as a failed attempt (3.5.3)."""
+    """A delivery settled without an outcome, or never, counts as a failed attempt (3.5.3)."""
 
 
 @amqp10.variant(_default_outcome, Rejected(), breaks="")
 def rejected_by_default():
-    """What is settled without an outcome, or never, is rejected (3.5.3 names it)."""
+    """A delivery settled without an outcome, or never, is rejected (3.5.3 names it)."""
 
 
 @amqp10.override(OutgoingLink, "__init__", breaks="")
 def always_settled(original, reached, self, session, attach, our_handle):
-    """The broker sends settled and says so in its attach (2.7.3: a receiver's wish is a SHOULD)."""
+    """The broker sends settled messages and says so in its attach (2.7.3: a receiver's wish is a
+    SHOULD)."""
     reached()
     original(self, session, replace(attach, snd_settle_mode=SETTLED), our_handle)

@@ -1,6 +1,6 @@
 """The reference broker in a legal style, as a stranger: judged by specifications alone.
 
-A style is written as a mutant is, and is not a fault: no sentence of a specification forbids it.
+A style is written like a mutant but is not a fault: no sentence of a specification forbids it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ def common(group: Group, connection: type) -> None:
 
 
 class StyleTarget(MutantTarget):
-    """A broker in a style, of which only the address is known."""
+    """A broker in a style; only its address is known."""
 
     def __init__(self, style: Mutant) -> None:
         super().__init__(style)
@@ -81,7 +81,7 @@ class StyleTarget(MutantTarget):
         self.identity = replace(self.identity, profile=anything, capabilities=frozenset(spoken))
 
     def start(self, folder: Path) -> TargetFacts:
-        """Ask the broker for what it offers, as a run does that knows its address alone."""
+        """Ask the broker what it offers, as a run does that knows only its address."""
         facts = super().start(folder)
         offered = frozenset(_announced(self.protocol, Bench(self, (), label="style", seed=1)))
         identity = replace(self.identity, capabilities=self.identity.capabilities | offered)
@@ -90,7 +90,7 @@ class StyleTarget(MutantTarget):
         return facts
 
     def acceptors(self, overrides: Overrides | None = None) -> dict[str, Parameters]:
-        """Nothing that a file says: a stranger shows none."""
+        """Nothing: a stranger has no configuration file to read."""
         name = self.identity.default_amqp_acceptor
         return {name: {"protocols": "AMQP", **self.identity.profile.parameters}}
 
@@ -108,7 +108,7 @@ def judge(
     style: Mutant, seed: int = 1, part: int = 1, about: str = ""
 ) -> Iterator[tuple[Result, int]]:
     """The result of each case of its protocol with ``about`` in its name, or of every ``part``-th,
-    on a broker in this style, and how often the style did something else than the reference."""
+    on a broker in this style, and how often the style deviated from the reference."""
     target = StyleTarget(style)
     calls = [call for call in all_calls() if target.protocol in call.needs and about in call.id]
     return matrix.results_on(target, calls[::part], matrix.Plan(seed=seed))

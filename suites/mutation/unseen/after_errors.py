@@ -35,7 +35,7 @@ def the_name_of_a_broken_link_is_taken(self, link):
 
 @after_errors.skips(Session, "handle", breaks="AMQP10-SESS-04 AMQP10-SESS-02")
 def the_channel_of_a_failed_session_stays_taken(self, performative, body, at):
-    """A session that ended with an error ignores the client's end: its channel is never free
+    """A session that ended with an error ignores the client's end: its channel never becomes free
     again."""
     return self._discarding and isinstance(performative, End)
 

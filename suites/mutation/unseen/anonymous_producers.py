@@ -135,8 +135,8 @@ def a_message_is_taken_by_all_or_none(original, reached, self, message, queues):
 
 @anonymous_producers.mutant(POLICIES)
 def what_nobody_answers_is_taken(patch, reached):
-    """A full address refuses what is sent unsettled: a settled message of a producer without a
-    target is taken."""
+    """A full address refuses only unsettled messages: a settled message of a producer without a
+    target is accepted."""
     arriving = patch.during(IncomingLink, "arrived")
 
     @patch.result(Admission)
@@ -149,8 +149,8 @@ def what_nobody_answers_is_taken(patch, reached):
 
 @anonymous_producers.mutant(f"{POLICIES} {THRESHOLD} ARTEMIS-PAGING-13")
 def a_post_passes_a_full_address(patch, reached):
-    """What is posted in a transaction is taken by a full address: it is looked at before the
-    discharge, and there is nobody to ask then."""
+    """A full address accepts messages posted in a transaction: they are checked before the
+    discharge, when there is nobody to ask."""
     arriving = patch.during(IncomingLink, "arrived")
 
     @patch.result(Admission)

@@ -39,7 +39,7 @@ def a_selector_takes_the_window_away(window, session, frame, mode):
 
 @combinations.mutant(f"{WINDOWS} ARTEMIS-STOMP-window-4")
 def a_window_is_inherited(patch, reached):
-    """A SUBSCRIBE that names no window has that of the SUBSCRIBE before it on its connection."""
+    """A SUBSCRIBE that names no window gets that of the previous SUBSCRIBE on its connection."""
     last: dict[object, str] = {}
 
     @patch.override(commands)
@@ -109,7 +109,7 @@ def an_idle_peer_gets_large_frames(reached, self, opened, channel):
 
 @combinations.before(OutgoingLink, "disposed", breaks="AMQP10-OUT-12")
 def a_failed_delivery_may_come_back_here(reached, self, deliveries, state, settled):
-    """undeliverable-here has no effect beside delivery-failed."""
+    """undeliverable-here has no effect together with delivery-failed."""
     if reached(getattr(state, "undeliverable_here", None) and state.delivery_failed):
         state.undeliverable_here = False
 
@@ -188,7 +188,7 @@ def a_slow_subscription_is_out_of_order(reached, self, message, source_entry=Non
 
 @orders.skips(RoundRobin, "_end_turn", breaks="ARTEMIS-FLOW-consumer-3")
 def one_of_many_turns_is_skipped(self, consumer):
-    """At each turn of a queue with five consumers or more the one served stays at the front."""
+    """In a queue with five or more consumers, the consumer that was served keeps its turn."""
     return len(self._turns) >= 5
 
 

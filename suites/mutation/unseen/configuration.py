@@ -42,7 +42,7 @@ def a_size_of_zero_is_no_limit(original, reached, self):
 
 @configuration.result(AddressAccount, "full", breaks=FIRST_LIMIT)
 def messages_count_without_a_size_alone(right, self):
-    """max-size-messages counts only where there is no max-size-bytes."""
+    """max-size-messages counts only if there is no max-size-bytes."""
     if self._max_size >= 0 and 0 <= self._max_messages <= self.messages:
         return self._max_size <= self.size or self.accounting.full
     return right
@@ -58,7 +58,7 @@ def a_limit_of_its_own_replaces_that_of_all(right, self):
 
 @configuration.result(Accounting, "full", breaks=f"{FULL} {POLICIES} {BLOCKS}")
 def of_the_limits_of_all_the_first_alone_counts(right, self):
-    """global-max-messages counts only where there is no global-max-size."""
+    """global-max-messages counts only if there is no global-max-size."""
     return self._max_size <= self.size if self._max_size >= 0 else right
 
 
@@ -157,7 +157,7 @@ def any_words_are_one_at_least(patch, reached):
 
 @configuration.override(commands, "_window", breaks="ARTEMIS-STOMP-window-5 ARTEMIS-STOMP-window-2")
 def a_window_of_zero_is_the_default(original, reached, session, frame, mode):
-    """stompConsumerWindowSize 0 of an acceptor is the default of 10240 bytes."""
+    """A stompConsumerWindowSize of 0 counts as the default of 10240 bytes."""
     size = original(session, frame, mode)
     named = {"consumer-window-size", "activemq.prefetchSize"} & set(frame.head.first)
     return reached.instead(0, 10240) if size == 0 and not named else size
@@ -198,7 +198,7 @@ def a_length_of_zero_is_none(right, self, messages, size):
 
 @configuration_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
 def a_length_hides_the_size(right, self, messages, size):
-    """x-max-length-bytes counts only where there is no x-max-length."""
+    """x-max-length-bytes counts only if there is no x-max-length."""
     length = self.limits.length
     if length is not None:
         return len(self._ready) + messages > length
@@ -207,7 +207,7 @@ def a_length_hides_the_size(right, self, messages, size):
 
 @configuration_amqp091.result(Consumer, "has_room", breaks="RABBITMQ-AMQP091-QOS-01")
 def the_prefetch_of_the_channel_replaces_the_consumers_own(right, self):
-    """Where the channel has a prefetch, that of its consumers does not count."""
+    """If the channel has a prefetch, those of its consumers do not count."""
     channel = self.channel
     if right or self.no_ack or not channel.limit.limit:
         return right

@@ -54,8 +54,8 @@ def a_lost_transaction_keeps_its_memory(patch, reached):
 @conservation.before(LiveTransaction, "roll_back")
 @breaks("ARTEMIS-PAGING-9 ARTEMIS-PAGING-13 ARTEMIS-PAGING-8")
 def a_doomed_transaction_keeps_its_memory(reached, self):
-    """A transaction that cannot be discharged any more is rolled back without giving back the
-    memory of its messages."""
+    """A transaction that can no longer be discharged is rolled back without releasing the memory of
+    its messages."""
     if reached(self.doomed is not None and self._core._sends):
         self._core._sends = []
 
@@ -84,7 +84,7 @@ def dead_letters_stay_counted(original, reached, self, entries, outcome):
 
 @conservation.override(Subscription, "deliver", breaks="ARTEMIS-STOMP-window-3")
 def a_redelivery_is_charged_as_the_first(original, reached, self, entry):
-    """A frame that is sent again is charged what it had without its header redelivered."""
+    """A frame that is sent again is charged its size without the header redelivered."""
     again = entry.deliveries > 0
     original(self, entry)
     if again and self._unsettled and self.window.size > 0:
@@ -96,8 +96,8 @@ def a_redelivery_is_charged_as_the_first(original, reached, self, entry):
 
 @conservation.override(Subscription, "take", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2")
 def redeliveries_keep_their_credit(original, reached, self, delivery):
-    """A cumulative settlement does not give back the charge of messages that were delivered
-    again and that it does not name itself."""
+    """A cumulative settlement does not return the charge of redelivered messages, except the one
+    that it names."""
     kept = [
         other
         for other in self._unsettled.values()
@@ -128,8 +128,7 @@ def an_aborted_delivery_stays_unanswered(patch, reached):
 
 @conservation.skips(Grants, "spent", breaks="ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1")
 def what_is_dropped_later_stays_outstanding(self, size):
-    """A message that makes its address full leaves the credit that it was sent with
-    outstanding."""
+    """When a message fills its address, the credit with which it was sent stays outstanding."""
     account = self._accounting.find(self._address)
     return account.room is not None and account.room <= size
 
@@ -137,8 +136,8 @@ def what_is_dropped_later_stays_outstanding(self, size):
 @conservation.before(CoreSession, "rollback")
 @breaks("ARTEMIS-REDELIVERY-back-1 ARTEMIS-FLOW-consumer-1")
 def a_rollback_charges_consumers_twice(reached, self, fields, response):
-    """After a rollback a consumer that held messages has less credit than it was given: a charge
-    for each of them more."""
+    """After a rollback a consumer that held messages has too little credit: each of them is charged
+    twice."""
     held = {consumer: len(consumer._unsettled) for consumer in self.holding}
     for consumer, count in held.items():
         if reached(consumer.credit.credit is not None and count):
@@ -162,8 +161,8 @@ def cancelled_consumers_keep_the_channels_prefetch(original, reached, self, sett
 @conservation_amqp091.override(channels.HANDLERS, publishing.commands.Tx.Rollback)
 @breaks("AMQP091-QOS-01")
 def a_rollback_frees_the_prefetch(original, reached, channel, method):
-    """What was acknowledged in a transaction that is rolled back waits for its acknowledgement
-    again, and does not count against the prefetch any more."""
+    """Messages whose acknowledgement was rolled back are unacknowledged again, but no longer count
+    against the prefetch."""
     back = [
         delivery
         for settled, _ in (channel.transaction.settlements if channel.transaction else ())
@@ -186,8 +185,7 @@ def what_comes_back_between_others_is_not_measured(reached, self, place, entry):
 
 @conservation_amqp091.override(LimitedQueue, "purge", breaks="RABBITMQ-AMQP091-LEN-01")
 def a_purge_leaves_the_bytes(original, reached, self):
-    """A purge takes the messages and leaves their bytes in what x-max-length-bytes is compared
-    with."""
+    """After a purge, the bytes of the removed messages still count against x-max-length-bytes."""
     before = self._ready.size
     count = original(self)
     if reached(before):
@@ -197,8 +195,8 @@ def a_purge_leaves_the_bytes(original, reached, self):
 
 @conservation_openwire.override(OpenWireConsumer, "settle", breaks="OPENWIRE-PREFETCH-1")
 def an_extension_outlives_single_acknowledgements(original, reached, self, places, outcome):
-    """What DELIVERED extends a prefetch by shrinks with ranges that are acknowledged, and not with
-    single messages."""
+    """The extension of a prefetch by DELIVERED shrinks when ranges are acknowledged, but not when
+    single messages are."""
     before = self.prefetch.extension
     original(self, places, outcome)
     if reached(places[0] == places[1] and self.prefetch.extension < before):

@@ -68,8 +68,8 @@ def one_link_resumes_when_the_window_opens(original, reached, self):
 
 @fairness.override(Queue, "_take_back", breaks=f"{EVERY_MESSAGE} ARTEMIS-REDELIVERY-back-1")
 def what_comes_back_was_looked_at(original, reached, self, back):
-    """Where consumers have selectors, a message that comes back is not offered to those who have
-    looked past it."""
+    """If consumers have selectors, a returned message is not offered to those that have already
+    examined later ones."""
     looked = dict(self._selection.looked)
     original(self, back)
     if reached(looked != self._selection.looked):
@@ -81,8 +81,8 @@ def what_comes_back_was_looked_at(original, reached, self, back):
 
 @fairness.mutant(f"{GO_ON} {CREDIT_AGAIN}")
 def one_producer_an_input_goes_on(patch, reached):
-    """Room wakes one of the producers that wait at an address, however much there is; the next one
-    goes on when something else happens."""
+    """New room wakes only one of the producers that wait at an address, however much there is; the
+    next one continues when something else happens."""
     woken: set[str] = set()
 
     @patch.after(Serving)
@@ -122,8 +122,8 @@ def a_producer_that_leaves_takes_the_others_along(original, reached, self, on_ro
 
 @fairness.override(Admission, "next", breaks=f"{GO_ON} {CREDIT_AGAIN}")
 def a_full_address_holds_up_those_behind_it(original, reached, self):
-    """Producers of an address go on only when the address at which somebody waited first is not
-    full any more."""
+    """Producers of an address continue only when the address at which somebody waited first is no
+    longer full."""
     first = next(iter(self._waiting), None)
     if first is None or self._is_open(first):
         return original(self)
@@ -133,8 +133,8 @@ def a_full_address_holds_up_those_behind_it(original, reached, self):
 
 @fairness.mutant(f"{GO_ON} {CREDIT_AGAIN}")
 def only_its_own_address_wakes_a_producer(patch, reached):
-    """A producer that waits for the room of all addresses together goes on when its own address
-    changes, and not when another one makes room."""
+    """A producer that waits for the limit of all addresses continues when its own address changes,
+    but not when another one makes room."""
     sizes: dict[object, tuple[int, int]] = {}
 
     @patch.after(Admission)
@@ -163,8 +163,8 @@ def only_its_own_address_wakes_a_producer(patch, reached):
 
 @fairness.mutant(GO_ON)
 def what_is_behind_a_held_send_waits_for_more(patch, reached):
-    """A SEND that waited goes on by itself; the frames that were pipelined behind it are read when
-    the client sends something else."""
+    """A SEND that waited continues by itself, but the frames that were pipelined after it are read
+    only when the client sends something else."""
     left: dict[int, bytes] = {}
 
     @patch.before(StompConnection)
@@ -199,7 +199,7 @@ def the_last_that_waits_goes_on_first(original, reached, self):
 
 @fairness.override(Admission, "forget", breaks=f"{GO_ON} {CREDIT_AGAIN}")
 def a_producer_that_leaves_takes_the_next_along(original, reached, self, on_room):
-    """When a producer leaves that waits at a full address, the one behind it is forgotten too."""
+    """When a producer that waits at a full address leaves, the next one is forgotten too."""
     address = self._where.get(on_room)
     waiting = [] if address is None else list(self._waiting[address])
     original(self, on_room)
@@ -212,15 +212,15 @@ def a_producer_that_leaves_takes_the_next_along(original, reached, self, on_room
 
 @fairness.before(Session, "resume", breaks=EVERY_MESSAGE)
 def the_last_of_the_blocked_links_is_passed_over(reached, self):
-    """When a session's window opens again, the link that began to wait last does not go on."""
+    """When a session's window opens again, the link that began to wait last does not continue."""
     if reached(len(self.blocked) > 1 and self.can_send()):
         self.blocked.popitem()
 
 
 @fairness.after(Queue, "_take_back", breaks=f"{EVERY_MESSAGE} ARTEMIS-REDELIVERY-back-1")
 def the_oldest_that_comes_back_was_looked_at(reached, self, back):
-    """Where consumers have selectors, of several messages that come back the oldest is not offered
-    to those who have looked past it."""
+    """If consumers have selectors, the oldest of several returned messages is not offered to those
+    that have already examined later ones."""
     if len(back) > 1 and self._selection.looked:
         oldest = min(entry.order for entry in back)
         for consumer, looked in self._selection.looked.items():

@@ -149,7 +149,7 @@ def no_beats_in_a_transaction(self, now):
 
 @hindered_liveness.before(StompConnection, "receive", breaks=f"{BEATS} STOMP11-HB-07")
 def input_postpones_heartbeats(reached, self, now, data):
-    """Whatever the client sends puts off the next heartbeat by an interval."""
+    """Any input from the client delays the next heartbeat by an interval."""
     if reached(self._beats is not None):
         self._next_beat.move(now + self._beats.period)
 
@@ -164,14 +164,13 @@ def long_intervals_are_cut(original, reached, self, start, interval, ttl, now):
 @hindered_liveness.skips(StompConnection, "_on_silence_check")
 @breaks("ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-8")
 def a_stalled_peer_lives_for_ever(self, now):
-    """A STOMP peer that neither reads nor sends is never taken for dead, and keeps its messages."""
+    """A STOMP peer that neither reads nor sends never counts as dead, and keeps its messages."""
     return self._paused and self._liveness.deadline() <= now
 
 
 @hindered_liveness.override(AmqpConnection, "_on_beat", breaks="AMQP10-IDLE-20")
 def a_delivery_under_way_replaces_empty_frames(original, reached, self, now):
-    """No empty frames are sent while a delivery waits for the window of its session: more of it
-    follows."""
+    """No empty frames are sent while a partly sent delivery waits for the window of its session."""
     if reached(
         self._sent_at + self._beat_every <= now
         and any(session._pending for session in self._sessions.values())

@@ -41,7 +41,7 @@ def the_limit_is_for_the_message(patch, reached):
 @limits.override(_LimitedDecoder, "parse_extended_payload_length")
 @breaks("ARTEMIS-STOMP-ws-2 RFC6455-LIMIT-01")
 def long_lengths_are_not_limited(original, reached, self, opcode, payload_len):
-    """A frame whose length has eight bytes is not measured."""
+    """The size of a frame whose length has eight bytes is not checked."""
     if payload_len != 127:
         return original(self, opcode, payload_len)
     most = self._most
@@ -55,8 +55,8 @@ def long_lengths_are_not_limited(original, reached, self, opcode, payload_len):
 def later_frames_are_cut_for_handle_zero(
     original, reached, channel, handle, id, tag, settled, payload, largest
 ):
-    """How much fits into the second and later frames of a delivery is worked out for handle 0: on
-    other handles they are larger than the peer allows."""
+    """The size of the second and later frames of a delivery is computed for handle 0: on other
+    handles they are larger than the peer allows."""
     more, last = (delivery.Transfer(handle=handle, more=more).encode() for more in (True, False))
     of_zero = len(delivery.Transfer(handle=0, more=True).encode())
     left = len(payload)
@@ -86,8 +86,8 @@ def links_are_answered_on_their_own_handle(original, reached, self, session, att
 def sessions_that_failed_keep_their_channel(
     original, reached, self, performative, channel, body, at
 ):
-    """The channel of a session that the broker ended with an error is not free again: after as many
-    as the peer's channel-max allows no session begins."""
+    """The channel of a session that the broker ended with an error does not become free: once all
+    channels that the peer allows are used up, no session begins."""
     session = self._sessions.get(channel)
     original(self, performative, channel, body, at)
     if reached(session is not None and session._discarding and session.is_over):
@@ -149,7 +149,7 @@ def the_size_field_counts(original, reached, self):
 def sessions_that_ended_keep_their_channel(
     original, reached, self, performative, channel, body, at
 ):
-    """The channel of a session that the peer ended in order is not free again."""
+    """The channel of a session that the peer ended normally does not become free."""
     session = self._sessions.get(channel)
     original(self, performative, channel, body, at)
     if reached(session is not None and session.is_over and not session._discarding):
@@ -158,7 +158,7 @@ def sessions_that_ended_keep_their_channel(
 
 @limits.override(links.Link, "__init__", breaks="AMQP10-CHMAX-04")
 def handles_begin_at_one(original, reached, self, session, attach, our_handle):
-    """The handles of the broker begin at 1: the last link that the peer allows has one too
-    many."""
+    """The broker's handles begin at 1: that of the last link that the peer allows is one too
+    high."""
     reached()
     original(self, session, attach, our_handle + 1)

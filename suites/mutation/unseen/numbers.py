@@ -1,5 +1,4 @@
-"""Faults of numbers that a client sends: cut to fewer bits, taken with a sign, or 0 taken for
-none."""
+"""Faults of numbers that a client sends: cut to fewer bits, read as signed, or 0 read as none."""
 
 from typing import Any
 
@@ -30,8 +29,8 @@ def _signed(value: int, bits: int) -> int:
 
 @numbers.after(ByteWindow, "give_back", breaks="ARTEMIS-STOMP-window-2")
 def a_window_never_has_more_than_its_size(reached, self, size):
-    """Credit that is given back stops at the size of the window, which is 0 for the window that
-    begins with 1."""
+    """Returned credit stops at the size of the window, which is 0 for a window that begins with
+    1."""
     if reached(self.credit > max(0, self.size)):
         self.credit = max(0, self.size)
 
@@ -39,7 +38,7 @@ def a_window_never_has_more_than_its_size(reached, self, size):
 @numbers.override(AmqpMessage, "expires")
 @breaks("AMQP10-MSG-16 AMQP10-MSG-08 ARTEMIS-CONCEPTS-queue-1")
 def a_ttl_has_31_bits(original, reached, self):
-    """A ttl is cut to 31 bits: one of 24.9 days is over at once."""
+    """A ttl is cut to 31 bits: one of 24.9 days expires at once."""
     if self.ttl is None or self._absolute_expiry_time() is not None or self.ttl <= INT_MAX:
         return original(self)
     return reached.instead(original(self), original(self) - self.ttl + (self.ttl & INT_MAX))
@@ -47,8 +46,8 @@ def a_ttl_has_31_bits(original, reached, self):
 
 @numbers.result(Envelope, "expires", breaks="ARTEMIS-EXPIRY-1 STOMP12-SUB-02")
 def an_instant_wraps_in_nanoseconds(right, self):
-    """The header expires is kept as signed nanoseconds in 64 bits: one behind the year 2262 is
-    negative or past, and the message is gone."""
+    """The header expires is kept as signed nanoseconds in 64 bits: one after the year 2262 is
+    negative or past, and the message expires."""
     wrapped = _signed(right * 1_000_000, 64) // 1_000_000
     return wrapped if wrapped > 0 else min(right, 1)
 
@@ -63,14 +62,14 @@ def a_session_window_has_a_sign(reached, self, flow):
 @numbers.result(FrameParser, "_content_length")
 @breaks("STOMP12-HDR-03 STOMP11-HDR-03 ARTEMIS-CROSSING-body-1 ARTEMIS-STOMP-jms-1")
 def a_length_of_zero_is_none(right, self, headers):
-    """A content-length of 0 is taken for none: the body goes on to the next NUL."""
+    """A content-length of 0 counts as absent: the body continues to the next NUL."""
     return None if right == 0 else right
 
 
 @numbers.result(serial_numbers.NumberIndex, "between", breaks="AMQP10-DISP-06 AMQP10-DISP-02")
 def ids_of_dispositions_are_plain_numbers(right, self, first, last, live):
-    """The deliveries of a disposition are those between two plain numbers: a range over the end of
-    the 32 bits has none."""
+    """The range of a disposition is read as plain numbers: one that wraps around 32 bits is
+    empty."""
     return [number for number in right if first <= number <= last]
 
 
@@ -83,7 +82,7 @@ def tags_have_32_bits(original, reached, self, tag, multiple):
 
 @numbers_amqp091.result(Prefetch, "has_room", breaks="AMQP091-QOS-02 AMQP091-PUB-04")
 def a_prefetch_has_a_sign(right, self):
-    """prefetch-count is a signed short: from 32768 on the consumer has no room."""
+    """prefetch-count is read as a signed short: from 32768 on the consumer has no room."""
     limit = _signed(self.limit, 16)
     return not limit or self.used < limit
 

@@ -33,7 +33,7 @@ def a_ttl_begins_anew(reached, self, message, source_entry, charge):
 
 @paging.override(PageCursor, "_next", breaks="ARTEMIS-PAGING-4")
 def browsers_skip_the_first_of_a_page(original, reached, self, glance: _Glance):
-    """A browser that goes on to another page begins with its second message."""
+    """A browser that continues on another page begins with its second message."""
     number = glance.number
     following = original(self, glance)
     if reached(following is not None and glance.number != number and glance.index == 2):
@@ -64,7 +64,8 @@ def _with_headers(envelope, headers):
 
 @paging.override(codec, "_envelope", breaks="STOMP12-REPEAT-02 STOMP12-MSG-08 STOMP11-SEND-06")
 def headers_are_a_table(original, reached, envelope):
-    """The headers of a paged message are kept by name: of a repeated one the last value stays."""
+    """The headers of a paged message are kept by name: of a repeated header only the last value
+    stays."""
     headers = tuple(dict(envelope.headers).items())
     if headers == envelope.headers:
         return original(envelope)
@@ -74,7 +75,7 @@ def headers_are_a_table(original, reached, envelope):
 
 @paging.override(codec, "_envelope", breaks="ARTEMIS-STOMP-jms-1 ARTEMIS-CROSSING-body-1")
 def text_becomes_bytes(original, reached, envelope):
-    """A paged message comes back as bytes, whether it was sent with content-length or not."""
+    """A paged message arrives as bytes, whether it was sent with content-length or not."""
     if not envelope.text:
         return original(envelope)
     reached()
@@ -86,7 +87,8 @@ def text_becomes_bytes(original, reached, envelope):
 
 @paging.override(Queue, "_take_back", breaks="ARTEMIS-PAGING-11 ARTEMIS-GROUPING-fifo-1")
 def failed_ones_go_to_the_end(original, reached, self, back):
-    """A paged message whose delivery failed comes back behind what has been read meanwhile."""
+    """A paged message whose delivery failed returns to a place after the messages that have been
+    read since."""
     behind = [entry for entry in back if isinstance(entry.charge, PageRef) and entry.failures]
     original(self, [entry for entry in back if entry not in behind])
     for entry in sorted(behind, key=lambda entry: entry.order):
@@ -98,8 +100,8 @@ def failed_ones_go_to_the_end(original, reached, self, back):
 
 @paging.before(Page, "done", breaks="ARTEMIS-STOMP-large-1 ARTEMIS-PAGING-10 ARTEMIS-PAGING-11")
 def a_large_body_goes_with_the_first(reached, self, index):
-    """The file of a large body on a page goes when the first of several subscriptions has done with
-    it."""
+    """The file of a large body on a page is removed when the first of several subscriptions has
+    finished it."""
     entry = self.large.get(index)
     if reached(entry is not None and entry[1] > 1):
         self.large[index] = entry[0], 1

@@ -47,7 +47,8 @@ def a_refused_ack_makes_room(original, reached, self, first, last, *, one):
 
 @refused.override(CoreConsumer, "settle", breaks="ARTEMIS-REDELIVERY-back-1")
 def an_ack_without_an_end_takes_all(original, reached, self, number, *, one):
-    """A cumulative ack of a message that its consumer has not got acknowledges all that it has."""
+    """A cumulative ack of a message that its consumer does not hold acknowledges everything that it
+    holds."""
     try:
         return original(self, number, one=one)
     except CoreRefusal:

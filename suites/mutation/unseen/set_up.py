@@ -21,8 +21,8 @@ set_up_amqp091 = Group("set-up-amqp091", "reference-rabbitmq")
 
 @set_up.mutant("STOMP12-HDR-17 STOMP12-FRAME-02 STOMP12-RCPT-03")
 def a_piece_of_a_frame_behind_connect_is_lost(patch, reached):
-    """Whole frames that come in one piece with CONNECT are read, and a frame that is not complete
-    yet loses its beginning."""
+    """Whole frames that arrive in one piece with CONNECT are read, but an incomplete frame after
+    them loses its beginning."""
     connecting = patch.during(StompConnection, "_connect")
 
     @patch.result(FrameParser)
@@ -79,8 +79,8 @@ def tags_begin_anew_behind_recover(reached, channel, method):
 
 @set_up_amqp091.mutant("AMQP091-CONS-06")
 def consume_ok_goes_with_the_confirms(patch, reached):
-    """consume-ok goes out with the confirms at the end of the input, behind what is delivered, on a
-    channel that has other consumers."""
+    """On a channel that has other consumers, consume-ok is sent with the confirms at the end of the
+    input, after the deliveries."""
     late: dict[Channel, list[object]] = {}
 
     @patch.override(Channel)
@@ -106,7 +106,7 @@ def consume_ok_goes_with_the_confirms(patch, reached):
 
 @set_up.after(AmqpConnection, "close_with", breaks="AMQP10-IDLE-15 AMQP10-CLOSE-02")
 def a_closing_connection_beats(reached, self, error):
-    """Empty frames keep coming between our close and the peer's."""
+    """Empty frames are still sent between our close and the peer's."""
     if reached(self._beat_every):
         self._next_beat.move(self._sent_at + self._beat_every)
 
@@ -133,8 +133,8 @@ def what_is_behind_an_error_is_confirmed(original, reached, self, problem, frame
 @set_up.override(COMMANDS, "UNSUBSCRIBE")
 @breaks("STOMP12-UNSUB-03 STOMP11-UNSUB-02 STOMP10-UNSUBSCRIBE-02")
 def the_last_message_follows_its_receipt(original, reached, session, frame):
-    """What an UNSUBSCRIBE puts back is offered to its own subscription once more, before it is
-    over: the message comes behind the RECEIPT of UNSUBSCRIBE."""
+    """A message returned by UNSUBSCRIBE is offered to the same subscription once more before that
+    ends: it arrives after the RECEIPT."""
     name = frame.get("id")
     subscription = session.subscriptions.get((name, None if name else frame.get("destination")))
     last = list(subscription._unsettled.values()) if subscription is not None else []
@@ -173,7 +173,7 @@ def a_refused_channel_consumes_on(patch, reached):
 @set_up_amqp091.override(HANDLERS, methods.Basic.Cancel)
 @breaks("AMQP091-CONS-03 RABBITMQ-AMQP091-CANCEL-01")
 def a_cancelled_consumer_is_told_of_the_queue(original, reached, channel, method):
-    """A consumer that has cancelled itself is told with basic.cancel when its queue is deleted."""
+    """A consumer that has cancelled itself gets basic.cancel when its queue is deleted."""
     consumer = channel.consumers.get(method.consumer_tag)
     original(channel, method)
     if consumer is not None and channel.connection.capabilities.get("consumer_cancel_notify"):

@@ -78,7 +78,7 @@ def a_cumulative_ack_covers_what_is_hidden(original, reached, self, delivery):
 
 @settlements.override(Subscription, "take", breaks=KEPT)
 def a_cumulative_ack_covers_another_subscription(original, reached, self, delivery):
-    """A cumulative ACK also settles what another subscription to the queue holds."""
+    """A cumulative ACK also settles the messages of another subscription to the queue."""
     taken = original(self, delivery)
     for other in list(self._deliveries.values()):
         holder = other.subscription

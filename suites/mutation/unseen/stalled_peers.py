@@ -22,7 +22,8 @@ HANDED = f"STOMP12-SUB-02 STOMP11-SUB-02 {WINDOW}"
 
 @stalled_peers.override(StompConnection, "_update_pause", breaks=HANDED)
 def only_the_newest_subscription_is_served_again(original, reached, self):
-    """When a STOMP peer reads again, only its newest subscription is offered what waits."""
+    """When a STOMP peer reads again, only its newest subscription is offered the waiting
+    messages."""
     held = self._paused or self._streams
     if held or not self.held or len(self.subscriptions) < 2:
         original(self)
@@ -37,7 +38,7 @@ def only_the_newest_subscription_is_served_again(original, reached, self):
 
 @stalled_peers.mutant(HANDED)
 def a_subscription_made_meanwhile_stays_paused(patch, reached):
-    """A STOMP subscription that was made while its peer did not read never gets a message."""
+    """A STOMP subscription that began while its peer did not read never gets a message."""
     meanwhile = set()
 
     @patch.override(Subscription)
@@ -72,8 +73,8 @@ def windows_end_with_the_first_stall(original, reached, self, paused):
 
 @stalled_peers.override(Session, "_transmit_pending", breaks="AMQP10-MSG-02 AMQP10-XFER-19")
 def a_frame_is_lost_at_the_stall(original, reached, self):
-    """A delivery that its window has cut loses a transfer when the window opens while the peer does
-    not read."""
+    """A delivery that its window has interrupted loses a transfer when the window opens while the
+    peer does not read."""
     if self.connection.held and self._pending and self.remote_incoming_window > 0:
         reached(next(self._pending[0][1], None))
         return
@@ -107,8 +108,8 @@ def credit_of_a_stalled_consumer_is_lost(self, credits):
 
 @stalled_peers.after(Selection, "note_looked", breaks=f"ARTEMIS-STOMP-selector-1 {HANDED}")
 def a_stalled_consumer_counts_as_having_looked(reached, self, order):
-    """What passes a queue with selectors while a consumer's peer does not read is never offered to
-    that consumer."""
+    """Messages that other consumers examine in a queue with selectors while a consumer's peer does
+    not read are never offered to that consumer."""
     for consumer in self._dispatcher._turns:
         window = getattr(consumer, "window", None)
         if window is not None and consumer.has_room != window.has_room:
@@ -118,7 +119,7 @@ def a_stalled_consumer_counts_as_having_looked(reached, self, order):
 
 @stalled_peers.mutant("AMQP10-READING-OUT-01 AMQP10-OUT-03")
 def half_a_delivery_counts_as_delivered(patch, reached):
-    """A message of which a part is sent when its link ends is not returned to its queue."""
+    """A message that is partly sent when its link ends is not returned to its queue."""
 
     def settle_halves(session, link=None):
         for holder, _ in session._pending:
@@ -140,8 +141,8 @@ def half_a_delivery_counts_as_delivered(patch, reached):
 
 @stalled_peers.before(StompConnection, "_end", breaks="ARTEMIS-REDELIVERY-marked-1")
 def what_a_stalled_peer_had_is_new(reached, self):
-    """Messages of a peer that goes while it does not read are delivered to others as if for the
-    first time."""
+    """Messages of a peer that disconnects while it does not read are delivered to others as if for
+    the first time."""
     if self._paused:
         for delivery in self.deliveries.values():
             reached()
@@ -163,7 +164,8 @@ def only_the_first_channel_goes_on(original, reached, self, paused):
 
 @stalled_peers_amqp091.override(Channel, "settle", breaks="AMQP091-QOS-02 RABBITMQ-AMQP091-QOS-01")
 def a_stalled_channel_keeps_its_limit(original, reached, self, settled, outcome):
-    """What is acknowledged while the peer does not read stays counted to its channel's prefetch."""
+    """Messages acknowledged while the peer does not read still count against its channel's
+    prefetch."""
     settled = list(settled)
     used = self.limit.used
     original(self, settled, outcome)

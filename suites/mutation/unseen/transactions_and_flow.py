@@ -1,4 +1,4 @@
-"""Faults of flow control where transactions hold messages, credit or room."""
+"""Faults of flow control when transactions hold messages, credit or room."""
 
 from collections import Counter, defaultdict
 from unittest import mock
@@ -120,7 +120,7 @@ def an_open_transaction_waits_for_itself(original, reached, session, address):
 @transactions_and_flow.before(CoordinatorLink, "give_back")
 @breaks("AMQP10-TXN-14 ARTEMIS-FLOW-amqp-2 ARTEMIS-PAGING-12")
 def transactions_that_end_with_their_link_keep_room(reached, self):
-    """When its control link ends, the messages of a transaction go, and their memory stays
+    """When its control link ends, the messages of a transaction are dropped, but their memory stays
     charged."""
     for transaction in self._opened.values():
         reached(transaction._core._sends)
@@ -175,7 +175,7 @@ def transactions_pass_the_reject_threshold(original, reached, self, arrival):
 @transactions_and_flow.before(Session, "rollback")
 @breaks("ARTEMIS-FLOW-producer-2 ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12")
 def a_rollback_forgets_requests(reached, self, fields, response):
-    """A CORE session that rolls back while it waits for credit does not get it any more."""
+    """A CORE session that rolls back while it waits for credit never gets it."""
     for grants in self.producers._grants.values():
         reached(grants._due)
         grants.close()
@@ -195,7 +195,7 @@ def a_closed_session_keeps_the_room_of_its_transaction(reached, self, outcome):
 @transactions_amqp091.override(HANDLERS, commands.Tx.Rollback)
 @breaks("AMQP091-QOS-02 AMQP091-TX-02")
 def a_rollback_charges_the_prefetch_again(original, reached, channel, method):
-    """Deliveries whose acknowledgement is rolled back count twice to the prefetch."""
+    """Deliveries whose acknowledgement is rolled back count twice against the prefetch."""
     back = [] if channel.transaction is None else channel.transaction.settlements
     back = [delivery for group, _ in back for delivery in group]
     original(channel, method)
@@ -207,7 +207,7 @@ def a_rollback_charges_the_prefetch_again(original, reached, channel, method):
 
 @transactions_amqp091.override(HANDLERS, commands.Tx.Commit, breaks="AMQP091-QOS-02")
 def a_commit_of_acknowledgements_alone_makes_no_room(original, reached, channel, method):
-    """A commit without messages settles, and does not offer the room that it makes."""
+    """A commit without messages settles, but does not offer the room that it makes."""
     transaction = channel.transaction
     quiet = transaction is not None and not transaction.sends and transaction.settlements
     held = True if reached(quiet) else channel.connection.held

@@ -1,4 +1,4 @@
-"""Faults of windows, credit, prefetch and settlement that only a sequence of moves shows."""
+"""Faults of windows, credit, prefetch and settlement that only a sequence of steps shows."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel import serial_numbers
@@ -64,7 +64,7 @@ BYTES = "ARTEMIS-STOMP-window-3"
 
 @window_models.mutant(BYTES)
 def a_redelivery_is_charged_anew_and_given_back_as_before(patch, reached):
-    """The settlement of a redelivered message gives back what its first delivery was charged."""
+    """The settlement of a redelivered message returns the charge of its first delivery."""
     charges: dict[object, int] = {}
 
     @patch.after(Subscription)
@@ -78,8 +78,8 @@ def a_redelivery_is_charged_anew_and_given_back_as_before(patch, reached):
 
 @window_models.mutant(f"{BYTES} ARTEMIS-STOMP-window-2")
 def a_namesake_inherits_the_debt(patch, reached):
-    """A subscription made under an id that was used before is charged what its predecessor had
-    outstanding."""
+    """A subscription with a previously used id is charged for the unsettled messages of its
+    predecessor."""
     owed: dict[tuple[int, object], int] = {}
 
     @patch.before(Subscription)
@@ -124,8 +124,8 @@ def what_a_cancelled_consumer_had_stays_counted(original, reached, self, settled
 @windows_amqp091.override(UnackedDeliveries, "__setitem__")
 @breaks("AMQP091-ACK-02 AMQP091-TX-02 AMQP091-QOS-02")
 def what_comes_back_is_not_in_ranges(original, reached, self, tag, delivery):
-    """A delivery whose acknowledgement was rolled back is not among those that a later one with
-    multiple covers."""
+    """A delivery whose acknowledgement was rolled back is not covered by a later one with
+    multiple."""
     if reached(self._tags and tag < max(self._tags)):
         dict.__setitem__(self, tag, delivery)
         return
@@ -134,7 +134,7 @@ def what_comes_back_is_not_in_ranges(original, reached, self, tag, delivery):
 
 @windows_amqp091.override(HANDLERS, commands.Basic.Qos, breaks=MOST)
 def another_prefetch_starts_from_zero(original, reached, channel, method):
-    """A prefetch for a channel that is set while deliveries are out does not count those."""
+    """A prefetch that is set for a channel with unacknowledged deliveries does not count those."""
     if reached(method.global_ and channel.limit.used and method.prefetch_count):
         channel.limit.used = 0
     original(channel, method)
@@ -143,7 +143,7 @@ def another_prefetch_starts_from_zero(original, reached, channel, method):
 
 @windows_amqp091.override(Channel, "settle", breaks=f"{MORE} AMQP091-REC-01")
 def a_requeue_frees_no_prefetch_of_others(original, reached, self, settled, outcome):
-    """A requeue of deliveries of several consumers makes room for the first of them alone."""
+    """A requeue of deliveries of several consumers makes room for the first of them only."""
     settled = list(settled)
     consumers = dict.fromkeys(
         delivery.consumer for delivery in settled if delivery.consumer is not None
@@ -170,7 +170,7 @@ def a_range_shrinks_the_extension_by_one(original, reached, self, count):
 
 @windows_openwire.override(OpenWireConsumer, "settle", breaks="OPENWIRE-MSGACK-3")
 def an_individual_acknowledgement_takes_its_predecessor(original, reached, self, places, outcome):
-    """An INDIVIDUAL acknowledgement behind one of the same kind takes what lies between them."""
+    """An INDIVIDUAL acknowledgement after another one also covers the messages between them."""
     low, high = places
     last = getattr(self, "last_single", None)
     self.last_single = high if low == high else None

@@ -18,7 +18,7 @@ SERIAL = 1 << 32
 
 @from_broker("flow", "ARTEMIS-FLOW-amqp-1")
 def credit_too_large(flow):
-    """Producers get one credit more than the broker gives."""
+    """Producers get one credit more than the broker grants."""
     credit = flow.frame.get("link-credit")
     return {"link-credit": credit + 1} if credit else None
 
@@ -143,7 +143,7 @@ class OutcomeLost(Tampering):
 
 @from_broker("begin", "AMQP10-SESS-02")
 def begin_answers_another(begin):
-    """The broker's begin names another channel than the one it answers."""
+    """The broker's begin names a channel other than the one that it answers."""
     channel = begin.frame.get("remote-channel")
     return None if channel is None else {"remote-channel": channel + 1}
 
@@ -182,7 +182,7 @@ class IdleFramesLost(Tampering):
 
 @to_broker("transfer", "AMQP10-TXN-09 AMQP10-TXN-06")
 def discharge_always_fails(transfer):
-    """Every discharge reaches the broker as a rollback, and is answered as if it were none."""
+    """Every discharge reaches the broker as a rollback, and is answered like a commit."""
     payload = transfer.frame.payload
     # A discharge is described by 0x32; its second field is fail.
     if b"\x00\x53\x32" not in payload or not payload.endswith(b"\x42"):

@@ -21,8 +21,7 @@ from brokerproof.suites.mutation.wire.target import WIRE_MUTANTS, named
 
 
 def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_json: bool) -> int:
-    """Run the named faults, by default all, on the target ``name``. Exit 1 when one is not
-    caught."""
+    """Run the named faults, by default all, on the target ``name``. Exit 1 if one is not caught."""
     try:
         chosen = [named(name) for name in names] or list(WIRE_MUTANTS.values())
         target = target_file.load(name)

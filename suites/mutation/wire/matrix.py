@@ -34,9 +34,8 @@ def judge_all(
     """Yield the fate of each fault on the wire of ``target``, which is started once for all of
     them.
 
-    Only cases that cite what the fault breaks are run. Known deviations of the target are known
-    here too: what it does wrong by itself is not a kill. Raises
-    :class:`brokerproof.harness.targets.failure.SetUpFailed`.
+    Only cases that cite a broken requirement run. Known deviations of the target do not count as
+    kills. Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`.
     """
     catalogue, listed = requirements.load(), target.identity.deviations
     known = () if listed is None else tuple(deviations.load(listed, target.identity.name))

@@ -1,14 +1,13 @@
 """Wire mutants: rules that rewrite the bytes on the wire, and the requirements that this breaks.
 
-A rule is a class that derives from :class:`Tampering`; its docstring is the fault in one sentence,
-its decorator names the requirements::
+A rule is a class that derives from :class:`Tampering`; its docstring states the fault in one
+sentence, its decorator names the requirements::
 
     @wire_mutant("stomp.receipts-are-lost", "STOMP12-RCPT-01")
     class ReceiptsAreLost(Tampering):
         \"\"\"No RECEIPT ever arrives.\"\"\"
 
-One instance serves one connection. It calls ``reached`` wherever something else is passed on than
-came.
+One instance serves one connection. It calls ``reached`` whenever it changes what is passed on.
 """
 
 import inspect
@@ -25,7 +24,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Tampering(Rule):
-    """A rule that may draw and that tells when it was reached."""
+    """A rule that may draw and that reports when it was reached."""
 
     def __init__(self, reached: Reached, dice: random.Random) -> None:
         self.reached, self.dice = reached, dice
@@ -61,14 +60,14 @@ def wire_mutant(name: str, breaks: str) -> Callable[[T], T]:
 
 
 def from_broker(kind: str, breaks: str) -> Callable[[T], T]:
-    """Registers a function of each frame of ``kind``, a command or a performative, that the broker
-    sends. It returns the headers or fields that change, or what passes instead; None leaves the
-    frame as it is."""
+    """Registers a function for each frame of ``kind``, a command or a performative, that the broker
+    sends. It returns the headers or fields to change, or a replacement; None leaves the frame
+    unchanged."""
     return _frames("from_broker", kind, breaks)
 
 
 def to_broker(kind: str, breaks: str) -> Callable[[T], T]:
-    """As :func:`from_broker`, for frames of the client."""
+    """Like :func:`from_broker`, for frames of the client."""
     return _frames("to_broker", kind, breaks)
 
 

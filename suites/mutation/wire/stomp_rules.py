@@ -72,7 +72,7 @@ class MessageLost(OneInThree):
     "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-CONCEPTS-queue-2 ARTEMIS-GROUPING-fifo-1",
 )
 class MessageTwice(OneInThree):
-    """One MESSAGE in three comes twice."""
+    """One MESSAGE in three arrives twice."""
 
     def tampered(self, message: StompUnit) -> Iterable[Out]:
         return self.instead(message, message.raw, message.raw)
@@ -163,14 +163,14 @@ def abort_commits(abort):
     ),
 )
 def ack_lost(ack):
-    """ACK never reaches the broker, its receipt apart."""
+    """ACK never reaches the broker, but is confirmed."""
     return None if ack.get("receipt") else ()
 
 
 @to_broker("NACK", "ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3 STOMP12-NACK-04 STOMP11-NACK-03")
 def nack_lost(nack):
-    """NACK never reaches the broker, its receipt apart: what was refused stays with the client that
-    refused it."""
+    """NACK never reaches the broker, but is confirmed: the refused message stays with the
+    client."""
     return None if nack.get("receipt") else ()
 
 
@@ -195,7 +195,7 @@ def client_mode_is_auto(subscribe):
 
 @to_broker("SUBSCRIBE", "STOMP12-SUB-11 STOMP11-SUB-05 STOMP12-ACK-04 STOMP11-ACK-03")
 def client_mode_is_individual(subscribe):
-    """In mode client an ACK covers its own message only."""
+    """In mode client an ACK covers only its own message."""
     return {"ack": "client-individual"} if subscribe.get("ack") == "client" else None
 
 
@@ -233,8 +233,8 @@ def window_zero_is_none(subscribe):
 
 
 class AnotherBeat(Tampering):
-    """The broker gets another client interval than the client offers, and the client gets its own
-    back."""
+    """The broker sees a different client interval than the client offers, and the client gets its
+    own back."""
 
     factor = 1.0
 
@@ -285,7 +285,7 @@ class TtlTooShort(AnotherBeat):
     "ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-2 STOMP12-ERR-02 STOMP11-ERR-02 STOMP12-SUB-03",
 )
 class CloseLate(Tampering):
-    """The end of a connection shows twenty seconds too late."""
+    """The end of a connection becomes visible twenty seconds too late."""
 
     def closing(self) -> Duration:
         self.reached()

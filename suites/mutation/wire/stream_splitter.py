@@ -1,7 +1,6 @@
-"""Cuts a stream into units with their bytes, so that they can be rewritten in transit.
-
-Unlike the readers of peers this loses nothing: the raw bytes of all units, in order, are the
-stream. Bytes that it cannot cut (another protocol, malformed frames) are passed on unchanged.
+"""Splits a stream into units with their bytes, so that they can be rewritten in transit. Unlike the
+readers of peers it loses nothing: the raw bytes of all units, in order, are the stream. Bytes that
+it cannot split (another protocol, malformed frames) are passed on unchanged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,8 +50,8 @@ class StompUnit:
         change: Mapping[str, str | None] | None = None,
         body: bytes | None = None,
     ) -> bytes:
-        """The frame with another command, other headers (None takes one away) or another body,
-        content-length as it was."""
+        """The frame with another command, other headers (None removes one) or another body;
+        content-length is unchanged."""
         changed = change or {}
         headers = [(name, changed.get(name, value)) for name, value in self.headers]
         headers += [(name, value) for name, value in changed.items() if self.get(name) is None]
@@ -80,7 +79,7 @@ class AmqpUnit:
     def rewritten(
         self, change: Mapping[str, Any], *, name: str | None = None, payload: bytes | None = None
     ) -> bytes:
-        """The frame with other fields (None takes one away), another performative or another
+        """The frame with other fields (None removes one), another performative or another
         payload."""
         fields: dict[str, Item | Any] = {**self.frame.fields, **change}
         body = encode(codec.composite(name or self.frame.name, fields))
@@ -92,7 +91,7 @@ Unit: TypeAlias = UnreadBytes | Heartbeat | StompUnit | AmqpUnit
 
 
 class StreamSplitter:
-    """Cuts one direction of one connection. The protocol shows in its first bytes."""
+    """Splits one direction of one connection, whose first bytes reveal the protocol."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -122,7 +121,7 @@ class StreamSplitter:
             yield UnreadBytes(self.rest())
 
     def rest(self) -> bytes:
-        """Take the bytes that are left uncut."""
+        """Take the bytes that are left."""
         left = bytes(self._pending)
         self._pending.clear()
         return left

@@ -45,7 +45,7 @@ class Rule:
 
 
 class TamperingWorld:
-    """``inner`` with the rule that ``rule()`` makes for each connection. All else is as in
+    """``inner`` with the rule that ``rule()`` creates for each connection. Everything else is as in
     ``inner``."""
 
     def __init__(self, inner: World, rule: Callable[[], Rule]) -> None:
@@ -62,7 +62,7 @@ class TamperingWorld:
         *,
         plain: bool = False,
     ) -> Channel:
-        """Connect, with a rule of its own in between. Raises
+        """Connect, with a separate rule in between. Raises
         :class:`brokerproof.harness.worlds.world.Unreachable`."""
         between = _Between(self._inner, receiver, self._rule())
         between.use(self._inner.open(acceptor, between, certificate, plain=plain))

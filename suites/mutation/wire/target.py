@@ -52,7 +52,7 @@ class WireTarget:
 
 
 def named(name: str) -> WireMutant:
-    """The wire mutant of that name. Raises ``ValueError`` when there is none."""
+    """The wire mutant of that name. Raises ``ValueError`` if there is none."""
     if name not in WIRE_MUTANTS:
         raise ValueError(f"there is no wire mutant {name!r}; there are {', '.join(WIRE_MUTANTS)}")
     return WIRE_MUTANTS[name]

@@ -1,8 +1,7 @@
 """Base of the soak's clients: it sends, receives and acknowledges durable messages and notes each
-confirmation. Sans I/O.
-
-:meth:`Client.on_bytes` takes what the broker sent and returns what it means; :meth:`Client.take`
-returns what to send. What is asked for before the session is ready is sent when it is.
+confirmation. Sans I/O. :meth:`Client.on_bytes` takes the broker's bytes and returns their meaning;
+:meth:`Client.take` returns the bytes to send. Requests made before the session is ready are sent
+once it is.
 """
 
 from abc import ABC, abstractmethod
@@ -14,15 +13,15 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The broker has confirmed what was asked for under ``reference``."""
+    """The broker has confirmed the request ``reference``."""
 
     reference: str
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A message; ``handle`` acknowledges it. ``marked`` as a redelivery, None where the protocol
-    has no mark that says that it may be one."""
+    """A message; ``handle`` acknowledges it. ``marked`` as a redelivery; None if the protocol has
+    no such mark."""
 
     handle: Any
     body: bytes
@@ -30,7 +29,7 @@ class Delivered:
 
 
 class Refused(Exception):
-    """The broker refused something that is right; one sentence."""
+    """The broker refused something valid."""
 
 
 Event = Confirmed | Delivered
@@ -38,8 +37,8 @@ Event = Confirmed | Delivered
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How a family names what STOMP sends to and subscribes to, and the header for a window of so
-    many bytes, -1 for all."""
+    """How a family names STOMP destinations for sending and subscribing, and the header for a
+    window in bytes (-1: unlimited)."""
 
     place: Callable[[str, bool, str], str]
     window: Callable[[int], str]
@@ -78,7 +77,7 @@ class Client(ABC):
         self._ready = False
 
     def take(self) -> bytes:
-        """Return what is to be sent now."""
+        """Return the bytes to send now."""
         out, self._out = self._out, []
         return b"".join(out)
 
@@ -94,7 +93,7 @@ class Client(ABC):
             self._later.append(action)
 
     def set_ready(self) -> None:
-        """The session is ready: send what was asked for meanwhile."""
+        """The session is ready: send the requests made before."""
         self._ready = True
         later, self._later = self._later, []
         for action in later:
@@ -106,7 +105,7 @@ class Client(ABC):
         self.when_ready(partial(self._produce, address, bodies, reference, unit))
 
     def consume(self, queue: str, window: int) -> None:
-        """Receive from ``queue``, at most about ``window`` bytes ahead, -1 for all."""
+        """Receive from ``queue``, at most about ``window`` bytes ahead (-1: unlimited)."""
         self.when_ready(partial(self._consume, queue, window))
 
     def acknowledge(self, handles: Sequence[Any], reference: str, unit: bool) -> None:
@@ -131,7 +130,7 @@ class Client(ABC):
 
 
 class Counting:
-    """Confirms a reference when so many of its parts are confirmed."""
+    """Confirms a reference when all its parts are confirmed."""
 
     def __init__(self) -> None:
         self._parts: dict[str, int] = {}
