@@ -38,7 +38,7 @@ def _not_reading(
     arrived: Callable[[int], int],
     proves: Requirements,
 ) -> Iterator[list[Any]]:
-    """Let ``peers`` read nothing inside; peers that disconnect meanwhile are removed from the list.
+    """Let ``peers`` read nothing inside; peers that disconnect during it are removed from the list.
     ``fill`` publishes to one of them, by place; ``arrived`` counts what it got of that."""
     target.record_note("the consumers stop reading")
     for place, peer in enumerate(peers):
@@ -63,7 +63,7 @@ def _not_reading(
 def stomp(
     target: Bench, peers: Sequence[StompPeer], proves: Requirements
 ) -> Iterator[list[StompPeer]]:
-    """Let STOMP peers read nothing inside; peers that disconnect meanwhile are removed from the
+    """Let STOMP peers read nothing inside; peers that disconnect during it are removed from the
     list."""
     producer, fillers = target.stomp(), [target.destination() for _ in peers]
     for peer, to in zip(peers, fillers, strict=True):

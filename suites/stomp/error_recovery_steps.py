@@ -1,4 +1,4 @@
-"""What happens to connections that broke a rule, and how others are served meanwhile."""
+"""What happens to connections that broke a rule, and how other connections are served."""
 
 from __future__ import annotations
 

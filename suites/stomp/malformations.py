@@ -113,7 +113,7 @@ KINDS = (
 
 
 def some_kinds() -> st.SearchStrategy[list[Malformation]]:
-    """A few of all kinds; the caller leaves out those that the version allows."""
+    """A few of all kinds; the caller omits those that the version allows."""
     return st.lists(
         st.sampled_from(KINDS),
         min_size=3,

@@ -147,8 +147,8 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
 
 @case(BLANKS_ARE_KEPT, needs={"login"})
 def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) -> None:
-    """CONNECT with a blank before the correct passcode has a different passcode: a server that
-    refuses wrong passcodes refuses it. The correct one is admitted first."""
+    """CONNECT has the correct passcode with a leading blank, which is a different passcode: a
+    server that refuses wrong passcodes refuses it. The correct one is admitted first."""
     target.stomp(version)
     judged = {}
     for before in ("wrong", " "):

@@ -40,8 +40,8 @@ NEEDS = {
     row=stomp_combinations.specified("1.0").drawn(),
 )
 def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -> None:
-    """A subscription gets each message once, whatever STOMP options its SUBSCRIBE and the SENDs
-    combine, and so does another subscription of its connection. Messages sent in a transaction
+    """Whatever combination of STOMP options SUBSCRIBE and the SENDs use, a subscription gets each
+    message once, and so does another subscription of its connection. Messages sent in a transaction
     arrive after its COMMIT."""
     sentences = Sentences(ARRIVES[version], commits=COMMITS[version])
     Play(target, {**row, stomp_combinations.VERSION: version}, sentences).run()
@@ -52,9 +52,10 @@ def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -
     examples=20, always=lambda target: [{"row": row} for row in ARTEMIS.rows()], row=ARTEMIS.drawn()
 )
 def test_headers_of_artemis_work_together(target: Bench, row: Row) -> None:
-    """A subscription gets each message that it selects and that has not expired, as its window
-    allows, whatever headers SUBSCRIBE and SEND combine. Another subscription of the connection that
-    names no window has the acceptor's. One scenario: all sentences concern the same options."""
+    """Whatever combination of headers SUBSCRIBE and SEND use, a subscription gets each message that
+    it selects and that has not expired, as its window allows. Another subscription of the
+    connection that names no window has the acceptor's. One scenario: all sentences concern the same
+    options."""
     windows = {None: DEFAULT, "-1": NONE, "0": ZERO, "1000": POSITIVE}
     Play(target, row, Sentences(ONCE, windows, SELECTS, EXPIRES)).run()
 
@@ -78,6 +79,7 @@ def test_a_window_does_not_stop_a_subscription_in_mode_auto(target: Bench, row: 
     row=RABBITMQ.drawn(),
 )
 def test_a_prefetch_count_is_of_its_subscription(target: Bench, row: Row) -> None:
-    """A subscription gets each message as its prefetch-count allows, whatever headers SUBSCRIBE and
-    SEND combine. Another subscription of the connection that names none has no limit."""
+    """Whatever combination of headers SUBSCRIBE and SEND use, a subscription gets each message as
+    its prefetch-count allows. Another subscription of the connection that names none has no
+    limit."""
     Play(target, row, Sentences(PREFETCH, dict.fromkeys((None, "1", "2"), PREFETCH))).run()

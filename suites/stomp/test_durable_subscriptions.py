@@ -121,7 +121,7 @@ def test_a_durable_subscription_outlives_its_connection(
     target: Bench, version: str, header: str, before: int, settled: int, after: int, how: str
 ) -> None:
     """A client with a client-id subscribes under a name, settles some messages and leaves. When it
-    returns it gets, in order, the unsettled messages and those sent meanwhile."""
+    returns it gets, in order, the unsettled messages and those sent in its absence."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     who = target.destination().name
     peer = client(target, who, version)

@@ -237,8 +237,8 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
     target: Bench, version: str, cy: int, pairs: list[tuple[str, str]]
 ) -> None:
     """Connections that agreed on beats of the server are each left in a state with transactions,
-    subscriptions and messages, and one sends ends of line. All get beats as agreed. One scenario:
-    the sentences describe the same heartbeats."""
+    subscriptions and messages, and one client sends ends of line. All get beats as agreed. One
+    scenario: the sentences describe the same heartbeats."""
     left: list[tuple[str, StompPeer]] = []
     for names in [*((name,) for name in STATES), *pairs]:
         peer = target.stomp(version, heart_beat=f"{SELDOM_MS},{cy}")

@@ -2,8 +2,8 @@
 headers as they were sent.
 
 The specifications do not say what happens to such a line. A broker may refuse the frame; if it
-reads on, it may keep the text unchanged or leave the line out. It must not publish anything other
-than what was sent.
+reads on, it may keep the text unchanged or omit the line. It must not publish anything other than
+what was sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Malformed frames of every kind, in any pieces: their sender may suffer, nobody else does.
+"""Malformed frames of every kind, in any pieces: their sender may suffer, but nobody else.
 
 How a server treats a client that breaks the grammar is mostly up to the server: it may send ERROR,
 close, or read on. Three things are not: a 1.2 connection ends with its ERROR, other connections are
@@ -84,7 +84,7 @@ def test_an_error_ends_the_connection_in_1_2(
 
 @case(MAY_SEND_ERROR)
 def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str) -> None:
-    """Each kind of malformed frame, on a connection of its own, may be answered with ERROR."""
+    """Each kind of malformed frame, on a separate connection, may be answered with ERROR."""
     bystander = Bystander(target, version)
     reported: list[str] = []
     ended: list[str] = []

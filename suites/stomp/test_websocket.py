@@ -113,7 +113,7 @@ def test_an_empty_fragment_means_nothing(target: Bench, before: int) -> None:
 
 @case(ANY_FRAGMENTATION, ACCEPTED, needs={"websocket", "websocket-acceptors"})
 def test_a_stomp_frame_may_stretch_over_several_messages(target: Bench) -> None:
-    """SEND arrives byte by byte, each in a message of its own. It is processed as one SEND."""
+    """SEND arrives byte by byte, each byte in a separate message. It is processed as one SEND."""
     requirements = (ANY_FRAGMENTATION, ACCEPTED)
     to = target.destination()
     _, peer = session(target)

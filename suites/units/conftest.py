@@ -40,7 +40,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.fixture
 def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
-    """brokerproof as a light installation has it, in processes of its own."""
+    """A light installation of brokerproof, in separate processes."""
     from brokerproof.suites.units.drivers.light_python import light_python
 
     return light_python(tmp_path_factory.mktemp("light"))
@@ -48,6 +48,7 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests that need Spark first. Where tests are spread over processes the first process gets
-    all of them, so that one session is enough; xdist moves tests from the end of the list only."""
+    """Run tests that need Spark first. If tests are distributed over processes, the first process
+    gets all of them, so that one session is enough; xdist moves tests from the end of the list
+    only."""
     items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))

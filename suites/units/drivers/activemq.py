@@ -1,4 +1,4 @@
-"""A reference broker of ActiveMQ's kind in unit tests, configured by hand: destinations Q, T and
+"""An ActiveMQ-like reference broker for unit tests, configured by hand: destinations Q, T and
 others under policies."""
 
 from dataclasses import replace
@@ -76,7 +76,7 @@ def send(body: str = "m", to: str = "/queue/Q", headers: str = "") -> str:
 
 
 def sync(number: int, to: str = "/queue/Q", headers: str = "", body: str = "m") -> str:
-    """A SEND that wants receipt ``number``."""
+    """A SEND that requests receipt ``number``."""
     return send(body, to, RECEIPT.format(number) + headers)
 
 

@@ -1,5 +1,5 @@
-"""Drives a reference broker with AMQP 0-9-1 in unit tests: methods by the harness's codec, an
-instant that the test moves."""
+"""Drives a reference broker with AMQP 0-9-1 in unit tests, with the harness's codec and a clock
+that the test advances."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -136,8 +136,8 @@ class Driver:
         return answer["message-count"], answer["consumer-count"]
 
     def count(self, conn: int, queue: str) -> int | None:
-        """How many messages wait, None where there is no such queue: then the channel is opened
-        anew."""
+        """How many messages wait; None if there is no such queue: then the channel is opened
+        again."""
         self.send(conn, "queue.declare", {"queue": queue, "passive": True})
         answer = self.got(conn)[-1]
         if answer.name == "channel.close":

@@ -1,5 +1,5 @@
-"""Drives a reference broker with AMQP in unit tests: frames made by hand, on a virtual clock in
-nanoseconds that only the test moves."""
+"""Drives a reference broker with AMQP in unit tests, with handmade frames and a virtual clock in
+nanoseconds that only the test advances."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def settings(**parameters: Any) -> Settings:
 
 
 class Desk(ClockedBroker):
-    """One broker; what it sent waits for each connection until it is asked for."""
+    """One broker; its output waits for each connection until it is read."""
 
     def __init__(self, settings: Settings = AMQP, start: Instant = 0) -> None:
         super().__init__(settings, start)
@@ -66,7 +66,7 @@ class Desk(ClockedBroker):
         return self.out.pop(conn, b"")
 
     def settle(self) -> None:
-        """Carries out what was asked for outside of any input."""
+        """Carries out requests made outside of any input."""
         self.at(self.now)
 
 
@@ -90,7 +90,7 @@ class Frame:
 
 
 class Peer:
-    """Frames by hand on one connection; every field can be wrong."""
+    """Handmade frames on one connection; every field can be wrong."""
 
     def __init__(self, desk: Desk, acceptor: str = "amqp") -> None:
         self.desk = desk
@@ -229,7 +229,7 @@ def header(frame: Frame) -> Header:
 def settle(
     peer: Peer, first: int, state: Any, last: int | None = None, settled: bool = True
 ) -> list[Frame]:
-    """The peer's disposition as a receiver, and what it is answered."""
+    """The peer's disposition as a receiver, and the answer to it."""
     return peer.send(
         Disposition(role=RECEIVER, first=first, last=last, settled=settled, state=state)
     )

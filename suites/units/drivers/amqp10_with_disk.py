@@ -11,7 +11,7 @@ from brokerproof.suites.units.drivers.persistence import SMALL
 
 
 class StoringDesk(Desk):
-    """A desk with a disk, whose answers come when :meth:`answer` is called."""
+    """A test bench with a disk that answers when :meth:`answer` is called."""
 
     def __init__(self, settings: Settings) -> None:
         self.disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS))

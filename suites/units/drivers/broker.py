@@ -1,5 +1,5 @@
-"""Drives a reference broker by hand in unit tests: bytes in, effects out, an instant that only the
-test moves."""
+"""Drives a reference broker by hand in unit tests: bytes in, effects out, and a clock that only the
+test advances."""
 
 from typing import Self
 
@@ -30,7 +30,7 @@ about."""
 
 
 class Received:
-    """A frame as a test sees it, split by the simplest means: no escapes are undone."""
+    """A frame as a test sees it, split in the simplest way: escapes are not decoded."""
 
     def __init__(self, raw: bytes) -> None:
         head, _, self.body = raw.partition(b"\n\n")

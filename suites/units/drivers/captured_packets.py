@@ -144,8 +144,8 @@ class Wire:
 def pcap(
     packets: Sequence[tuple[Instant, bytes]], link: int = ETHERNET, snap: int = 65535
 ) -> bytes:
-    """A pcap file with nanoseconds. dpkt's writer knows microseconds and no packet that was cut
-    short."""
+    """A pcap file with nanoseconds. dpkt's writer supports only microseconds and no truncated
+    packets."""
     head = dpkt.pcap.FileHdr(magic=dpkt.pcap.TCPDUMP_MAGIC_NANO, snaplen=snap, linktype=link)
     records = (
         struct.pack("!IIII", *divmod(at, NS_PER_S), min(len(data), snap), len(data)) + data[:snap]
@@ -202,8 +202,8 @@ def frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
 
 @dataclass
 class Plan:
-    """A session of one producer and one consumer with a window, and what the broker does wrong:
-    ``lose`` and ``double`` are numbers of messages, ``overrun`` delivers without waiting for
+    """A session of one producer and one consumer with a window, with the broker's faults: ``lose``
+    and ``double`` are numbers of messages, ``overrun`` delivers without waiting for
     acknowledgements, ``silent`` forgets its heartbeats."""
 
     count: int = 6
@@ -298,7 +298,7 @@ def session(plan: Plan, wire: Wire | None = None) -> Wire:
 
 
 def amqp_session(*, over: bool = False, silent: bool = False) -> Wire:
-    """A session of an AMQP 1.0 client that gives credit for three messages and asks for signs of
+    """A session of an AMQP 1.0 client that grants credit for three messages and asks for signs of
     life every second. ``over``: the broker sends a fourth; ``silent``: it sends no empty frame for
     ten seconds."""
     wire = Wire()
@@ -351,8 +351,8 @@ def amqp_session(*, over: bool = False, silent: bool = False) -> Wire:
 
 
 def amqp091_session(*, over: bool = False, silent: bool = False, again: bool = False) -> Wire:
-    """A session of an AMQP 0-9-1 client with a prefetch of two and a beat a second. ``over``: a
-    third delivery comes; ``again``: a tag is used twice; ``silent``: the broker sends no beat for
+    """A session of an AMQP 0-9-1 client with a prefetch of two and a beat every second. ``over``: a
+    third delivery arrives; ``again``: a tag is used twice; ``silent``: the broker sends no beat for
     ten seconds."""
     wire = Wire()
     line = wire.line(40004)
@@ -393,8 +393,8 @@ def amqp091_session(*, over: bool = False, silent: bool = False, again: bool = F
 
 
 def core_session(*, over: bool = False, unasked: bool = False) -> Wire:
-    """A session of a CORE client that gives credit for two messages. ``over``: a third one comes;
-    ``unasked``: the broker grants more to a producer than it asked for."""
+    """A session of a CORE client that grants credit for two messages. ``over``: a third one
+    arrives; ``unasked``: the broker grants a producer more than it requested."""
     wire = Wire()
     line = wire.line(40005)
     line.open()

@@ -1,9 +1,9 @@
-"""Commands in processes of their own, written as in a shell."""
+"""Commands in separate processes, written as in a shell."""
 
 import shlex
 import sys
 
 
 def command(line: str) -> list[str]:
-    """Return what starts ``line``, a command of brokerproof's."""
+    """Return the words that start ``line``, a command of brokerproof."""
     return [sys.executable, "-m", "brokerproof.harness.commands.cli", *shlex.split(line)]

@@ -1,5 +1,5 @@
 """A CORE client for unit tests of the reference broker: packets in, packets out, written and read
-by the harness's codec."""
+with the harness's codec."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CORE = Acceptor("core", protocols=("CORE",))
 
 
 class CoreClient:
-    """One connection of ``driver``; ``inbox`` has what came and nobody took. ``beside`` is another
-    client of it."""
+    """One connection of ``driver``; ``inbox`` has the packets not read yet. ``beside`` is another
+    client of the same driver."""
 
     def __init__(
         self,

@@ -1,8 +1,6 @@
-"""As much of Docker's HTTP API as docker-py and testcontainers need to run one container: a daemon
-that runs nothing.
-
-What it was asked is kept. A container "prints" what it is told to print, and each of its published
-ports is a listening socket of this machine, so that whoever was told of it can connect.
+"""The part of Docker's HTTP API that docker-py and testcontainers need to run one container, of a
+daemon that runs nothing. It keeps the requests. A container "prints" a given text, and each of its
+published ports is a listening socket of this machine, so that clients can connect.
 """
 
 import io

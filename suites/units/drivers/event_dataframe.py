@@ -1,4 +1,4 @@
-"""Events as a little DataFrame, without a file."""
+"""Events as a small DataFrame, without a file."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def recorded(
     target: str = "t",
     case: str = "c",
 ) -> DataFrame:
-    """Events of one case as the reader gives them, with ``position`` and ``part``."""
+    """Events of one case as the reader returns them, with ``position`` and ``part``."""
     rows = []
     part = 0
     for position, event in enumerate(events):

@@ -9,7 +9,7 @@ Headers = Mapping[str, str] | tuple[tuple[str, str], ...]
 
 
 def dashed(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Keyword arguments as headers: names with hyphens, truth values in small letters."""
+    """Keyword arguments as headers: names with hyphens, truth values in lower case."""
     return tuple(
         (name.replace("_", "-"), str(value).lower() if isinstance(value, bool) else str(value))
         for name, value in fields.items()

@@ -14,7 +14,7 @@ Light: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def light_python(folder: Path) -> Light:
-    """Return what runs brokerproof; ``folder`` hides the modules."""
+    """Return the words that run brokerproof; ``folder`` hides the modules."""
     hide = f"import sys\nsys.modules.update(dict.fromkeys({tuple(EXTRAS)}))\n"
     (folder / "sitecustomize.py").write_text(hide)
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -131,7 +131,7 @@ class Relay:
 
 
 class ClosingAtRandom(Relay):
-    """Closes at one in ``one_in`` requests, behind the first ``usable``, in which a run begins."""
+    """Closes at one in ``one_in`` requests, after the first ``usable``, in which a run begins."""
 
     one_in = 10
     usable = 100
@@ -146,7 +146,7 @@ class ClosingAtRandom(Relay):
 
 
 class ClosingAt(Relay):
-    """Closes whenever a request holds ``stimulus``."""
+    """Closes whenever a request contains ``stimulus``."""
 
     def __init__(self, broker_port: int, stimulus: bytes = b"NACK") -> None:
         super().__init__(broker_port)
@@ -158,7 +158,7 @@ class ClosingAt(Relay):
 
 
 class DyingAt(ClosingAt):
-    """Ends its process whenever a request holds ``stimulus``."""
+    """Ends its process whenever a request contains ``stimulus``."""
 
     def on_request(self, client: socket.socket, data: bytes) -> None:
         if self._stimulus in data:
@@ -166,7 +166,7 @@ class DyingAt(ClosingAt):
 
 
 class FloodingAt(ClosingAt):
-    """Sends messages without end whenever a request holds ``stimulus``."""
+    """Sends messages without end whenever a request contains ``stimulus``."""
 
     def on_request(self, client: socket.socket, data: bytes) -> None:
         while self._stimulus in data:
@@ -191,7 +191,7 @@ class FloodingFrom(Relay):
 
 
 class FloodingWithOneFrameFrom(FloodingFrom):
-    """Sends, then, a body without end."""
+    """Then sends a body without end."""
 
     flood = b"MESSAGE" * 1000
 

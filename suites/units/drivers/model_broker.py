@@ -1,5 +1,5 @@
-"""A small model of a queue broker that writes the frames which would have crossed the wire, and may
-then commit one fault. It is no broker of ours, so that a judge cannot share its mistakes.
+"""A small model of a queue broker that writes the frames that would have crossed the wire, and may
+commit one fault. It is not one of our brokers, so a judge cannot share its mistakes.
 
 :mod:`model_recordings` speaks STOMP for it, :mod:`model_recordings_amqp091` AMQP 0-9-1.
 """
@@ -50,11 +50,11 @@ class ModelBroker:
         self.waiting[consumer.queue][:0] = messages
 
     def hand(self, consumer: Any, message: Any, *, marked: bool | None = None) -> None:
-        """Deliver a message; ``marked`` as redelivered, or None: as it should be."""
+        """Deliver a message; ``marked`` as redelivered (None: correctly)."""
         raise NotImplementedError
 
     def beat(self, protocol: str, size: int) -> None:
-        """Let a second pass, in which the broker beats as it promised."""
+        """Let a second pass, in which the broker sends the promised heartbeats."""
         self.now += ms(900)
         for conn in range(1, self.conns + 1):
             self.tell(ev.HeartBeatReceived, conn, protocol=protocol, size=size)

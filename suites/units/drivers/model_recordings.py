@@ -150,7 +150,7 @@ class Player(ModelBroker):
         self.consumers[place] = None
 
     def wrong(self, fault: str) -> bool:
-        """Does something that no broker may do; False while there is no occasion."""
+        """Commits the fault; False if nothing here can be corrupted yet."""
         consumers = [consumer for consumer in self.consumers if consumer is not None]
         for consumer in consumers:
             waiting = self.waiting[consumer.queue]
@@ -195,8 +195,8 @@ class Player(ModelBroker):
 
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
-    """A recording of so many steps; the broker does ``fault`` at the first occasion after a third
-    of them."""
+    """A recording of ``steps`` steps; the broker commits ``fault`` as soon as possible after the
+    first third."""
     player = Player(Random(seed), stamped=seed % 2 == 0)
     # Few consumers go in half of them: once one has gone, most that a broker does may be right.
     calm = [step for step in STEPS if step not in ("leave", "unsubscribe", "nack")]
@@ -209,5 +209,5 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
 
 
 def recordings(*, right: bool = False) -> st.SearchStrategy[list[ev.Event]]:
-    """Recordings of a broker, with one fault in it unless it is to be ``right``."""
+    """Recordings of a broker, with one fault unless it is ``right``."""
     return drawn(recording, FAULTS, right=right)

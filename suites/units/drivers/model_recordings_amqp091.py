@@ -41,7 +41,7 @@ class Message:
 
 @dataclass
 class Consumer:
-    """One consumer on channel 1 of a connection of its own; what it holds, by delivery-tag."""
+    """One consumer on channel 1 of a separate connection; its held messages by delivery-tag."""
 
     conn: int
     queue: int
@@ -209,7 +209,7 @@ class Player(ModelBroker):
         self.give_back(consumer, list(consumer.held.values()))
 
     def behind(self, waiting: list[Message]) -> int:
-        """Where the next message stands that the producer of the first one sent; 0 for none."""
+        """The position of the next message by the producer of the first one; 0 if there is none."""
         digits = 12 if self.stamped else 1
         first = waiting[0].body[:digits] if waiting else b""
         return next(
@@ -217,7 +217,7 @@ class Player(ModelBroker):
         )
 
     def wrong(self, fault: str) -> bool:
-        """Does something that no broker may do; False while there is no occasion."""
+        """Commits the fault; False if nothing here can be corrupted yet."""
         for consumer in self.consumers:
             waiting = self.waiting[consumer.queue]
             fresh = [message for message in waiting if not message.again]
@@ -279,8 +279,8 @@ class Player(ModelBroker):
 
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
-    """A recording of so many steps; the broker does ``fault`` at the first occasion after a third
-    of them."""
+    """A recording of ``steps`` steps; the broker commits ``fault`` as soon as possible after the
+    first third."""
     player = Player(Random(seed), stamped=seed % 2 == 0, exchange="x" if seed % 8 in (2, 3) else "")
     calm = [step for step in STEPS if step not in ("leave", "close", "nack", "reject", "get")]
     kinds = STEPS if seed % 4 < 2 else calm
@@ -292,5 +292,5 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
 
 
 def recordings(*, right: bool = False) -> st.SearchStrategy[list[ev.Event]]:
-    """Recordings of a broker, with one fault in it unless it is to be ``right``."""
+    """Recordings of a broker, with one fault unless it is ``right``."""
     return drawn(recording, FAULTS, right=right)

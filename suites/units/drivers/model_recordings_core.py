@@ -1,5 +1,5 @@
-"""Recordings of :mod:`brokerproof.suites.units.drivers.model_recordings` as CORE packets would have
-said them: for judges to agree on."""
+"""Recordings of :mod:`brokerproof.suites.units.drivers.model_recordings` as CORE packets, on which
+judges should agree."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,13 +10,13 @@ from brokerproof.suites.units.drivers import model_recordings
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
     """A recording of :func:`brokerproof.suites.units.drivers.model_recordings.recording`, in CORE.
-    Whoever acknowledges nothing there does so at once. Nobody goes and nobody refuses: the seeds
-    are those of which that is so."""
+    Consumers without acknowledgements acknowledge at once here. The seeds are chosen so that no
+    consumer leaves or refuses a message."""
     return list(said(model_recordings.recording(seed // 2 * 4 + 2 + seed % 2, fault, steps)))
 
 
 def said(events: Sequence[ev.Event]) -> Iterator[ev.Event]:
-    """STOMP events in CORE."""
+    """STOMP events as CORE events."""
     modes: dict[int, str] = {}
     for event in events:
         if isinstance(event, (ev.HeartBeatSent, ev.HeartBeatReceived, ev.ConnectionOpened)):

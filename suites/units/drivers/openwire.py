@@ -1,4 +1,4 @@
-"""An OpenWire client for unit tests of the reference broker: commands in, commands out, by the
+"""An OpenWire client for unit tests of the reference broker: commands in, commands out, with the
 harness's codec."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def driver(activemq: ActiveMq | None = None, **acceptor: Any) -> Driver:
 
 
 class OpenWireClient:
-    """One connection of ``driver``, negotiated and with session 1 unless told otherwise; ``inbox``
-    has what nobody took.
+    """One connection of ``driver``, negotiated and with session 1 by default; ``inbox`` has the
+    commands not read yet.
 
     ``beside`` is another client of the same driver.
     """
@@ -63,7 +63,7 @@ class OpenWireClient:
             self.inbox.clear()
 
     def negotiate(self, **options: Any) -> list[Structure]:
-        """Our WireFormatInfo; returns what came, the broker's included."""
+        """Send our WireFormatInfo; return the answers, including the broker's."""
         said = {**OPTIONS, **options}
         self._reader.version = min(
             12, self.version
@@ -84,11 +84,11 @@ class OpenWireClient:
                     self.inbox.append(read)
 
     def feed(self, data: bytes) -> None:
-        """Bytes for the broker. Others see what is for them."""
+        """Feed bytes to the broker. Other clients receive what is addressed to them."""
         self.told(self.driver.feed(self.conn, data))
 
     def told(self, effects: list[Effect]) -> None:
-        """Whoever of this driver's clients it is for."""
+        """Pass effects to the clients of this driver that they concern."""
         for client in self._all:
             client.saw(effects)
 

@@ -1,5 +1,5 @@
-"""Drives a broker with a disk in memory by hand: bytes in, frames out, restarts, and an instant
-that only the test moves."""
+"""Drives a broker with a disk in memory by hand: bytes in, frames out, restarts, and a clock that
+only the test advances."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -89,8 +89,8 @@ class StoringDriver:
         self.feed(TimerFired())
 
     def feed(self, event: Input) -> Self:
-        """One input; what it asks of the disk is done, and answered when :meth:`settle` or
-        :meth:`step` comes to it."""
+        """Handle one input; its disk requests are carried out, and answered when :meth:`settle` or
+        :meth:`step` reaches them."""
         self._note(self.broker.handle(self.now, event))
         return self
 
@@ -114,7 +114,7 @@ class StoringDriver:
                     heapq.heappush(self._answers, (at, self._order, answer))
 
     def step(self) -> bool:
-        """The next answer of the disk; False if there is none to come."""
+        """Deliver the next answer of the disk; False if none is due."""
         if not self._answers:
             return False
         at, _, answer = heapq.heappop(self._answers)
@@ -123,7 +123,7 @@ class StoringDriver:
         return True
 
     def read_ahead(self) -> None:
-        """All answers to reads, however long a write takes: the reader is faster than the
+        """Deliver all answers to reads, however long a write takes: the reader is faster than the
         writer."""
         while reads := [answer for answer in self._answers if isinstance(answer[2], FileLoaded)]:
             self._answers.remove(min(reads))
@@ -131,7 +131,7 @@ class StoringDriver:
             self.feed(min(reads)[2])
 
     def settle(self) -> None:
-        """All answers of the disk."""
+        """Deliver all answers of the disk."""
         while self.step():
             pass
 
@@ -147,7 +147,7 @@ class StoringDriver:
     # --- restarts ---------------------------------------------------------------------------------
 
     def power_loss(self) -> None:
-        """The machine stops, and another broker begins on what the disk has."""
+        """The machine stops, and another broker starts with what is on the disk."""
         self.disk.power_loss(self.now)
         self._begin()
 
@@ -177,7 +177,7 @@ class StoringDriver:
         return self.feed(BytesReceived(conn, frame.encode()))
 
     def take(self, conn: int) -> list[Received]:
-        """The frames that came since this was asked last."""
+        """The frames that arrived since the last call."""
         data = self._got.pop(conn, b"")
         return [Received(part.lstrip(b"\n")) for part in data.split(b"\0")[:-1]]
 
@@ -201,7 +201,7 @@ class StoringDriver:
         return [frame for frame in self.take(conn) if frame.command == "MESSAGE"]
 
     def drain(self, to: str = "q") -> list[str]:
-        """Everything that is in ``to``, by a consumer of its own, which acknowledges nothing."""
+        """Everything in ``to``, read by a separate consumer that acknowledges nothing."""
         conn = self.connect()
         got = self.subscribe(conn, "client", to, self.wide)
         self.wait(1)

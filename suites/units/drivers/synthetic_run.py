@@ -124,12 +124,12 @@ def silence(
 
 
 def measured(closed_at: int) -> dict[str, Measurement]:
-    """The measurement of :func:`silence` as a result has it."""
+    """The measurement of :func:`silence` in the form of results."""
     return {"connection TTL": Measurement(closed_at - ms(1), "ns", seconds(2), seconds(4), ms(50))}
 
 
 def two_connections() -> list[ev.Event]:
-    """Two consumers, one frame of loose bytes, one reset, and bytes that nobody can read."""
+    """Two consumers, one piece of malformed bytes, one reset, and unreadable bytes."""
     busy = [
         frames.received(
             "MESSAGE",
@@ -208,7 +208,7 @@ def full_run(
 
 
 def judged_in(case: Verdict, finding: Finding) -> JudgedFinding:
-    """``finding`` with the verdict it has in a case whose verdict is ``case`` because of it."""
+    """``finding`` with its verdict in a case that has the verdict ``case`` because of it."""
     if case in (Verdict.ERROR, Verdict.SKIP) or finding.seen is Seen.VIOLATED:
         return with_verdict(finding, case)
     held = finding.seen is Seen.HELD

@@ -32,7 +32,7 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 def refused(code: int, *arguments: str | Path) -> str:
-    """The sentence with which the command refuses, and nothing else."""
+    """Return the sentence with which the command refuses, its only output."""
     result = invoke(*arguments)
     assert result.exit_code == code
     assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -92,7 +92,7 @@ def test_without_java_or_spark_set_up_failed(
 
 @pytest.fixture
 def niceness(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Steps of niceness that were asked for; none is taken, and SIGTERM keeps its meaning."""
+    """The niceness steps that were requested; none is applied, and SIGTERM keeps its meaning."""
     steps: list[int] = []
     monkeypatch.setattr(os, "nice", steps.append)
     before = signal.getsignal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""``brokerproof judge`` on a segment whose footer is whole and whose data are not."""
+"""``brokerproof judge`` on a segment whose footer is intact but whose data are damaged."""
 
 from pathlib import Path
 

@@ -43,7 +43,7 @@ class Proxied:
         return application, broker
 
     def says(self, *words: str) -> None:
-        """Read what it prints as it goes, until all words were among it."""
+        """Read its output as it runs, until it has contained all words."""
         assert self.process.stderr is not None
         missing = {*words}
         while missing:
@@ -91,7 +91,7 @@ def reset(end: socket.socket) -> None:
 
 
 def expected(told: str) -> int:
-    """Return the exit code of a run that accuses; on a host that is late nothing is certain."""
+    """Return the exit code of a run with a violation; on a late host nothing is certain."""
     return 1 if "FAIL  silent" in told else 2 if "INCONCLUSIVE  silent" in told else -1
 
 

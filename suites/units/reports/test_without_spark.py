@@ -1,4 +1,4 @@
-"""A light installation, without PySpark and Java, writes the report that Spark writes, and judges
+"""A light installation, without PySpark and Java, writes the same report as Spark, and judges
 recordings of ordinary size."""
 
 import filecmp

@@ -1,4 +1,4 @@
-"""Tables of combinations: every pair that may meet is in a row, and the documentation says so."""
+"""Tables of combinations: every compatible pair is in a row, and the documentation says so."""
 
 from pathlib import Path
 from unittest.mock import MagicMock

@@ -1,5 +1,5 @@
-"""The scripts of docs/explanation/counterexamples find nothing at the reference broker, and show a
-broker whose connection ends without a word."""
+"""The scripts of docs/explanation/counterexamples find nothing on the reference broker, and reveal
+a broker whose connection ends without an answer."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Readers of files against damaged ones: fresh ones in every run, and all that went wrong."""
+"""Readers of files, tested with damaged ones: new ones in every run, and all earlier findings."""
 
 import secrets
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Brokers of every family against peers that send anything: fresh scenes in every run, and all that
-went wrong; and faults planted in the broker, each of which an invariant notices."""
+"""Brokers of every family and peers that send anything: new scenes in every run, and all earlier
+findings; and planted faults, each of which an invariant detects."""
 
 import os
 import secrets

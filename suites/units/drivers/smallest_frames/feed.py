@@ -22,7 +22,7 @@ class Feed:
         self.broker.handle(0, Connected(conn, acceptor, "bench"))
 
     def beside(self, acceptor: str) -> Feed:
-        """Return a further connection to the same broker."""
+        """Return another connection to the same broker."""
         other = object.__new__(Feed)
         other.broker = self.broker
         other.conn = self.conn + 1

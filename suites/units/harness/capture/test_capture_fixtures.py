@@ -1,5 +1,5 @@
-"""Captures of real sessions that are kept: read as they were recorded live when they were made, and
-judged the same."""
+"""Stored captures of real sessions: they are read as they were recorded live, and judged the
+same."""
 
 import json
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""Files of captures: pcap, pcapng, compressed, several in a row, cut off, or none."""
+"""Capture files: pcap, pcapng, compressed, several in a row, truncated, or no capture at all."""
 
 import gzip
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Streams put together from segments: repeated, overtaken, lost; resets, keep-alives and ports used
-again."""
+"""Streams reassembled from repeated, reordered and lost segments; resets, keep-alives and reused
+ports."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Threads that parse sources at the same time, while collections of garbage let others go on."""
+"""Threads that parse sources at the same time, while garbage collections let other threads run."""
 
 import ast
 import gc
@@ -18,14 +18,14 @@ SOURCE = "\n".join(
 
 
 def looked(phase: str, about: dict[str, Any]) -> None:
-    """Hypothesis notes collections too; while a function like this one runs, another thread's turn
-    may come."""
+    """Hypothesis also has a callback for collections; while such a function runs, another thread
+    may be scheduled."""
     sum(range(50))
 
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Collections and changes of threads as often as can be."""
+    """Garbage collections and thread switches as often as possible."""
     before, interval = gc.get_threshold(), sys.getswitchinterval()
     gc.callbacks.append(looked)
     gc.set_threshold(5)

@@ -97,7 +97,7 @@ def test_suites_that_cannot_be_collected_are_reported(monkeypatch: pytest.Monkey
 
 
 def test_a_package_in_the_current_folder_is_not_imported(tmp_path: Path) -> None:
-    """A user who stands in a checkout has installed the package elsewhere."""
+    """A user whose current folder is a checkout has installed the package elsewhere."""
     (tmp_path / "brokerproof").mkdir()
     (tmp_path / "brokerproof" / "__init__.py").write_text("raise ImportError('not this one')\n")
     suite = case_index.suites_folder() / "stomp" / "test_receipts.py"

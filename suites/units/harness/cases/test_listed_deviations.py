@@ -139,7 +139,7 @@ def test_a_listed_violation_hides_no_other_of_its_requirement(reference: Target)
 
 
 def test_a_listed_example_hides_no_other_and_confirms_none(reference: Target) -> None:
-    """In real time the examples run side by side; what is run again is the one that failed."""
+    """In real time the examples run concurrently; only the failed one is run again."""
     runs: list[int] = []
 
     def bad(target: Bench, number: int) -> None:

@@ -19,7 +19,7 @@ LOW = ms(1200)  # a sixth of it is 200 ms
 
 
 class HostThatIsLate:
-    """A world in real time in which each gap has a lateness of its own."""
+    """A world in real time in which each gap has its own lateness."""
 
     clock = Clock.REAL
 

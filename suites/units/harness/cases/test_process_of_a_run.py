@@ -26,7 +26,7 @@ OPTIONS = case_index.pytest_command()[4:]
     ("options", "imported"), [(OPTIONS, "False"), (OPTIONS[:-2], "True")], ids=["a-run", "others"]
 )
 def test_a_run_does_without_pandas(options: list[str], imported: str) -> None:
-    """Which pyarrow imports for its first array else."""
+    """Otherwise pyarrow imports pandas for its first array."""
     suite = case_index.suites_folder() / "delivery"
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM, *options, str(suite)],

@@ -53,7 +53,7 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A project with packages, an option and a fixture of names that brokerproof uses too."""
+    """A project with packages, an option and a fixture whose names brokerproof also uses."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for package, module in (("harness", "__init__"), ("reports", "monthly")):
         (tmp_path / package).mkdir()

@@ -1,4 +1,4 @@
-"""Of a property in virtual time the recording has a budget of events, and all that decides."""
+"""In virtual time, a property's recording has a budget of events, and everything decisive."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

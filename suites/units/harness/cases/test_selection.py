@@ -1,4 +1,4 @@
-"""A selection of cases: by id, words, requirement and area, and without some."""
+"""A selection of cases: by id, words, requirement and area, with exclusions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Situations that a property declares: noted by examples, drawn for, missed."""
+"""Situations that a property declares: noted by examples, sought by more draws, missed."""
 
 import json
 from dataclasses import replace
@@ -116,7 +116,7 @@ def test_an_undeclared_situation_is_our_error(reference: Target) -> None:
 def test_in_real_time_a_missed_situation_is_counted_and_nothing_else(
     reference: Target, tmp_path: Path
 ) -> None:
-    """There are as few as three examples there."""
+    """In real time there may be only three examples."""
     target = target_file.load("reference-real")
     facts = target.start(tmp_path)
     try:

@@ -104,7 +104,7 @@ def test_a_target_may_name_the_cases_that_it_judges(tmp_path: Path) -> None:
 
 
 def test_a_release_that_is_asked_for_is_judged_by_all_cases() -> None:
-    """Not only by those that the file of its target names."""
+    """The cases are not limited to those that the target's file names."""
     assert target_file.load("artemis-history").identity.cases
     assert not target_file.load("artemis-history@2.10.1").identity.cases
 

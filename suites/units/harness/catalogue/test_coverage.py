@@ -1,4 +1,4 @@
-"""Which case cites what, and the list that only shrinks."""
+"""Which case cites which requirement, and the list that only shrinks."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from brokerproof.suites.units.harness.catalogue.test_requirements import DOCUMEN
 
 @pytest.fixture
 def catalogue(tmp_path: Path) -> Catalogue:
-    """01 and 02 owe a case; 03 is a SHOULD; 04 is a duty of clients."""
+    """01 and 02 need a case; 03 is a SHOULD; 04 is a duty of clients."""
     client = ENTRY.replace('"both"', '"client"').replace(
         "testable = true", 'testable = false\nwhy_not = "Not ours."'
     )

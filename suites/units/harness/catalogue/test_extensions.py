@@ -28,7 +28,7 @@ link = "https://shop.example/1"
 
 
 def installed(folder: Path, package: Path) -> None:
-    """Put what pip would write of the entry points of ``package`` into ``folder``."""
+    """Write the entry points of ``package`` into ``folder`` as pip would."""
     groups = tomllib.loads((package / "pyproject.toml").read_text())["project"]["entry-points"]
     metadata = folder / "shop_cases-0.1.0.dist-info"
     metadata.mkdir(parents=True)

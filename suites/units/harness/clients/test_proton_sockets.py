@@ -1,5 +1,5 @@
-"""Proton's own sockets: a container that has ended leaves no connection behind, which to a broker
-would live on, and a Proton without TLS judges nobody's TLS."""
+"""Proton's own sockets: a container that has ended leaves no connection open, which a broker would
+still serve, and a Proton without TLS judges nobody's TLS."""
 
 import socket
 import threading

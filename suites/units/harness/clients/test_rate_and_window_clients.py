@@ -1,5 +1,5 @@
 """Clients with rates and windows: the arithmetic, the oracle that judges it from frames alone, and
-faults that it sees."""
+the faults that the oracle detects."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ BURSTS = st.integers(1, 5)
 
 
 def crowds(instants: Sequence[Instant], rate: int, burst: int) -> bool:
-    """The definition, interval by interval: what :func:`rates.crowd` finds in one pass."""
+    """The definition, checked interval by interval; :func:`rates.crowd` does it in one pass."""
     return any(
         (last - first + 1 - burst) * NS_PER_S > rate * (instants[last] - instants[first])
         for first in range(len(instants))
@@ -31,8 +31,8 @@ def crowds(instants: Sequence[Instant], rate: int, burst: int) -> bool:
 
 
 def through(bucket: TokenBucket, gaps: Sequence[int], late: Sequence[int] = ()) -> list[Instant]:
-    """When somebody gets through who wants to after these gaps, and is ``late`` to note it each
-    time."""
+    """The instants at which tokens are available, if each is requested after one of these gaps and
+    spent ``late``."""
     now, passed = 5 * NS_PER_S, []
     for number, gap in enumerate(gaps):
         now = bucket.ready_at(now + gap)
@@ -81,14 +81,15 @@ def test_the_oracle_sees_exactly_what_the_definition_says(
 
 
 class Hasty(TokenBucket):
-    """Refills a tenth too quickly."""
+    """A bucket that refills a tenth too quickly."""
 
     def __init__(self, rate: int, burst: int = 1) -> None:
         super().__init__(rate + max(1, rate // 10), burst)
 
 
 class Windowed(TokenBucket):
-    """Counts aligned seconds: twice the rate fits into an interval that straddles two."""
+    """A bucket that counts aligned seconds: twice the rate fits into an interval that straddles
+    two."""
 
     def ready_at(self, now: Instant) -> Instant:
         return (
@@ -110,7 +111,7 @@ class Windowed(TokenBucket):
 
 
 class Saving(TokenBucket):
-    """Saves up one more than it should."""
+    """A bucket that accumulates one token too many."""
 
     def __init__(self, rate: int, burst: int = 1) -> None:
         super().__init__(rate, burst + 1)
@@ -179,8 +180,8 @@ def test_a_producer_has_no_more_under_way_than_its_window(
 def test_credit_in_messages_keeps_a_window_of_bytes(
     window: int, sizes: list[int], takes: list[bool]
 ) -> None:
-    """A sender uses all credit at once; sizes never grow but in the first message, so nothing is
-    larger than what was seen."""
+    """A sender uses all credit at once; sizes grow only in the first message, so nothing is larger
+    than what was seen."""
     sizes = [max(sizes), *sizes]
     flow: ConsumerFlow[int] = ConsumerFlow(window, -1)
     course: list[Step] = []

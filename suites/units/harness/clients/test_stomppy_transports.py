@@ -60,8 +60,8 @@ def answering(heart_beat: str | None = None, version: str = "1.2") -> Answer:
 
 
 class Scripted:
-    """A broker that answers by a script, and beats every ``period`` if it has one. An answer of
-    None is a close."""
+    """A broker that answers according to a script, and beats every ``period`` if given. An answer
+    of None is a close."""
 
     def __init__(self, answer: Answer, period: Duration | None = None, beat: bytes = b"\n") -> None:
         self._answer, self._period, self._beat = answer, period, beat
@@ -219,7 +219,7 @@ def test_it_does_not_beat_when_nobody_wants_it(
 
 
 def test_it_gives_up_a_broker_that_does_not_beat_as_promised() -> None:
-    """stomp.py waits half a period longer than was agreed, and the same again for the first
+    """stomp.py waits half a period longer than agreed, and another half period for the first
     beat."""
     notebook, peer, broker = virtual(answering("500,0"), heart_beat=(0, 1000))
     notebook.advance(ms(10_000))
@@ -231,7 +231,7 @@ def test_it_gives_up_a_broker_that_does_not_beat_as_promised() -> None:
 
 
 def test_it_does_not_count_a_beat_of_carriage_return_and_line_feed() -> None:
-    """1.2 allows them; stomp.py 9.0.0 gives up a server that sends nothing else. The wire, and so
+    """1.2 allows them, but stomp.py 9.0.0 leaves a server that sends nothing else. The wire, and so
     the trace, has them."""
     notebook, peer, _ = virtual(
         answering("500,0"), heart_beat=(0, 500), period=ms(500), beat=b"\r\n"
@@ -329,7 +329,7 @@ def test_a_link_that_ends_amid_connect_is_a_failed_control(monkeypatch: pytest.M
 
 
 def test_a_frame_that_it_loses_is_not_the_brokers_fault() -> None:
-    """Two ends of line in one read cost stomp.py the frame behind them
+    """After two ends of line in one read, stomp.py loses the next frame
     (fixtures/vectors/stomp.json)."""
     notebook, peer, _ = virtual(saying(b"\n\nRECEIPT\nreceipt-id:r1\n\n\0"))
     with pytest.raises(ControlFailed, match="did not hand out RECEIPT"):
@@ -366,8 +366,8 @@ def test_a_receipt_that_does_not_come_is() -> None:
 
 @pytest.fixture
 def served() -> Iterator[tuple[int, SimpleQueue[CloseHow]]]:
-    """A scripted broker that takes one connection over TCP and beats every 40 ms: its port, and how
-    it saw the end."""
+    """A scripted broker that accepts one connection over TCP and beats every 40 ms: its port, and
+    how it saw the close."""
     listener = socket.create_server(("127.0.0.1", 0))
     ends: SimpleQueue[CloseHow] = SimpleQueue()
 

@@ -21,7 +21,7 @@ from brokerproof.suites.units.drivers.synthetic_run import header, write_header
 
 
 def run(folder: Path, target: str, *cases: dict[str, tuple[str, ...]]) -> Path:
-    """Write a run of ``target`` whose cases saw these behaviours."""
+    """Write a run of ``target`` whose cases observed these behaviours."""
     write_header(folder, header(folder.name, targets=[target], finished=True))
     for number, seen in enumerate(cases):
         append(folder, Result(f"c.{number}", target, (), Verdict.PASS, "", behaviours=seen))

@@ -1,4 +1,4 @@
-"""Inferred parameters beside those of an earlier time."""
+"""Inferred parameters compared with those inferred earlier."""
 
 import json
 from pathlib import Path

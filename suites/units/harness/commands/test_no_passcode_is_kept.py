@@ -1,4 +1,5 @@
-"""A run with an unlikely passcode, over every protocol: no file of it holds the passcode."""
+"""A run with a distinctive passcode, over every protocol: none of its files contains the
+passcode."""
 
 import base64
 import functools

@@ -1,4 +1,4 @@
-"""A run whose cases have not all a result is not a run: verdicts on some would be taken for
+"""A run in which some cases have no result does not count: verdicts on some would be mistaken for
 verdicts on all."""
 
 from pathlib import Path

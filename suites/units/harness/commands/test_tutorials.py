@@ -1,4 +1,4 @@
-"""The tutorials do what they say: every shell block is run, in order, in an empty folder."""
+"""The tutorials work as written: every shell block is run, in order, in an empty folder."""
 
 import json
 import re

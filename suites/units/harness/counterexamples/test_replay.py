@@ -293,7 +293,7 @@ def test_nothing_else_is_called(stored: object) -> None:
 
 
 class RealTimeTwin:
-    """The reference in virtual time that says it is real."""
+    """The reference in virtual time that claims to be real."""
 
     clock = Clock.REAL
 

@@ -1,4 +1,4 @@
-"""The dialects of AMQP 1.0 and 0-9-1 of a broker of which only the address is known."""
+"""The AMQP 1.0 and 0-9-1 dialects of a broker whose address alone is known."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

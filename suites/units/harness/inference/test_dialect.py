@@ -1,4 +1,4 @@
-"""The dialect of a broker of which only the address is known."""
+"""The dialect of a broker whose address alone is known."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

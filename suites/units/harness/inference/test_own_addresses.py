@@ -1,4 +1,4 @@
-"""The addresses of a broker that somebody else configured: asked for, compared and bisected."""
+"""The addresses of a broker that somebody else configured: queried, compared and bisected."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Frames become columns of the trace, many at once: the same that the harness's own codecs read one
-by one."""
+"""Many frames become columns of the trace at once, the same as those that the harness's codecs read
+one by one."""
 
 import random
 from pathlib import Path
@@ -203,8 +203,8 @@ def test_amqp_that_is_none_is_told_and_empty_frames_are_beats(tmp_path: Path) ->
 
 
 def amqp091_contents() -> list[list[bytes]]:
-    """Methods as a load keeps them: the method, its content header, and a body that is whole or
-    cut."""
+    """Methods as a load stores them: the method, its content header, and a complete or truncated
+    body."""
 
     def call(name: str, channel: int = 1, **fields: Any) -> bytes:
         return amqp091_codec.encode_frame(

@@ -1,5 +1,5 @@
-"""From the tape to segments: afterwards, with more than one scribe, and when somebody was killed
-meanwhile."""
+"""From the tape to segments: afterwards, with more than one scribe, and after one was killed in the
+middle."""
 
 import json
 import os
@@ -117,8 +117,8 @@ def test_a_tape_that_ends_in_the_midst_of_a_block_is_read_up_to_it(tmp_path: Pat
 def test_a_scribe_that_was_killed_loses_nothing_and_doubles_nothing(
     tmp_path: Path, renamed: bool
 ) -> None:
-    """Between the two steps that end a segment: its file is there, and the files of the tape still
-    are."""
+    """It was killed between the two steps that end a segment: the segment's file exists, and so do
+    the files of the tape."""
     of = about(tmp_path)
     files = taped(tmp_path, of, files=3, each=20)
     data = files[0].read_bytes()

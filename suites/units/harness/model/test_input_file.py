@@ -1,4 +1,4 @@
-"""Files and JSON from elsewhere: unreadable input is refused with a reason."""
+"""Untrusted files and JSON: unreadable input is refused with a reason."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The oracle of accounting: every kind of wrong is noticed by its name, and nothing else is."""
+"""The oracle of accounting: every kind of irregularity is reported by its name, and nothing
+else."""
 
 import pytest
 

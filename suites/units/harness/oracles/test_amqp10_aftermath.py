@@ -42,7 +42,7 @@ def beat(at: int, *, ours: bool = False) -> Event:
 
 
 def promised(time_out: int) -> list[Event]:
-    """An open connection of which the broker asks for a frame every ``time_out`` ms."""
+    """An open connection on which the broker asks for a frame every ``time_out`` ms."""
     return [
         we("open", container_id="a"),
         broker("open", 1, container_id="b", idle_time_out=time_out),

@@ -1,4 +1,5 @@
-"""Silences and late closes of a recording: how far outside they have to be to be sure."""
+"""Silences and late closes of a recording: how far outside the bounds they must be to be
+certain."""
 
 from dataclasses import replace
 

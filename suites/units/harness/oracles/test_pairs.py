@@ -1,4 +1,4 @@
-"""Windows that stay closed, and by whom."""
+"""Windows that stay closed, and the side that could open them."""
 
 import pytest
 

@@ -48,7 +48,7 @@ SENT = frame(1, 9, "SEND", b"body", destination=QUEUE)
 
 
 def test_a_message_may_come_again_from_the_disconnect_on() -> None:
-    """The broker gives back what a consumer held when it reads DISCONNECT, before the connection is
+    """The broker returns a consumer's messages when it reads DISCONNECT, before the connection is
     closed."""
     left = [frame(10, 1, "DISCONNECT", receipt="r"), frame(11, 1, "RECEIPT", receipt_id="r")]
     closed = ev.ConnectionAbandoned(at_ns=20, conn=1, how=CloseHow.EOF)

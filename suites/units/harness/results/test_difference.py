@@ -1,4 +1,4 @@
-"""Differences between two runs: which way a case went, and when nothing can be said."""
+"""Differences between two runs: how a case changed, and when that is undecided."""
 
 import itertools
 from dataclasses import replace

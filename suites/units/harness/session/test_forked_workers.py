@@ -1,5 +1,5 @@
-"""Cases of virtual time in processes of their own: the same results whoever runs them, and none
-that gets lost."""
+"""Cases of virtual time in separate processes: the same results whichever worker runs them, and
+none lost."""
 
 import os
 import select
@@ -90,7 +90,7 @@ def the_same(result: Result) -> Result:
 
 
 def traced(folder: Path, target: str = "reference") -> list[str]:
-    """The cases whose whole trace is there, as often as it is."""
+    """The cases whose complete trace is recorded, once per recording."""
     table = ds.dataset(folder / "trace" / f"target={target}", format="parquet").to_table(
         columns=["case", "kind"]
     )

@@ -1,5 +1,5 @@
-"""pytest-xdist beside our plugin: cases in virtual time and against an address may be distributed,
-and everything its processes cannot share is refused."""
+"""pytest-xdist with our plugin: cases in virtual time and against an address may be distributed;
+everything that its processes cannot share is refused."""
 
 import os
 import subprocess
@@ -20,8 +20,8 @@ from brokerproof.harness.targets.sockets import SocketTarget
 
 
 def configured(**chosen: Any) -> list[str]:
-    """The plugins that are there after ours was configured with these options, and the defaults of
-    all others."""
+    """The plugins that are registered once ours is configured with these options, and the defaults
+    of all others."""
     registered: list[str] = []
     parser = pytest.Parser(_ispytest=True)
     pytest_options.pytest_addoption(parser)

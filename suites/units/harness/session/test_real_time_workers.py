@@ -1,5 +1,5 @@
-"""Cases in real time in threads of several processes: the same results as in one, none lost, and a
-broker that one of them finds unusable is so for all."""
+"""Cases in real time in threads of several processes: the same results as in one process, none
+lost, and if one process finds the broker unusable, all stop."""
 
 import os
 import signal
@@ -100,7 +100,7 @@ def workers_for(
 
 
 def waits(target: Bench) -> None:
-    """Hear nothing for as long as a run may last."""
+    """Expect silence for as long as a run may last."""
     target.stomp().expect_nothing(for_=seconds(60))
 
 
@@ -120,7 +120,7 @@ def most_together(log: Path) -> int:
 
 
 def kills_the_broker(target: Bench) -> None:
-    """End the broker's process while others are judged on it."""
+    """End the broker's process while other cases run on it."""
     single(target)
     broker = target.target
     assert isinstance(broker, ProcessTarget)

@@ -1,4 +1,4 @@
-"""The cache of downloads: where it is, made once, never half."""
+"""The cache of downloads: its place, and that entries are created once and never incomplete."""
 
 import io
 import tarfile

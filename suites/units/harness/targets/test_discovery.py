@@ -1,4 +1,4 @@
-"""Discovery: virtual hosts, family and release of a broker of which the address is known."""
+"""Discovery: virtual hosts, family and release of a broker whose address is known."""
 
 import socket
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def stomp(server: str, host: str = "") -> Callable[[socket.socket], None]:
 
 
 def amqp091(product: str, host: str) -> Callable[[socket.socket], None]:
-    """A broker of AMQP 0-9-1 that announces confirms, and no basic.nack."""
+    """An AMQP 0-9-1 broker that announces confirms but not basic.nack."""
 
     def serve(client: socket.socket) -> None:
         def send(name: str, fields: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""The Java that a target is started with."""
+"""The Java with which a target is started."""
 
 from pathlib import Path
 

@@ -147,7 +147,7 @@ def test_wrong_addresses_are_one_sentence(values: dict[str, object], sentence: s
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[AddressTarget]:
-    """The reference broker as somebody's own, by its STOMP endpoint only."""
+    """The reference broker as a user's own broker, known by its STOMP endpoint only."""
     broker = target_file.load("reference-real")
     broker.start(tmp_path)
     host, port = broker.endpoints["stomp"]  # type: ignore[attr-defined]

@@ -1,5 +1,5 @@
 """Names that --target accepts, and facts about a target before it is started. commands/test_run.py
-has refused ones."""
+tests refused names."""
 
 import json
 import tomllib

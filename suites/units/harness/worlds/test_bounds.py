@@ -1,4 +1,4 @@
-"""Limits of a case in real time, and the end of a run while its cases wait."""
+"""Limits of a case in real time; and runs that end while their cases wait."""
 
 import threading
 from collections.abc import Iterator

@@ -51,7 +51,7 @@ def test_the_time_of_a_case_is_the_hosts() -> None:
 
 
 class LateBroker:
-    """The threads of a broker, one of which waits so long for a core between any two looks."""
+    """The threads of a broker, one of which waits this long for a core between any two readings."""
 
     def __init__(self, waited: int) -> None:
         self._waited = waited

@@ -1,4 +1,4 @@
-"""Memory that nobody uses is given back before a run is stopped for it."""
+"""Unused memory is returned to the system before a run is stopped for it."""
 
 import gc
 

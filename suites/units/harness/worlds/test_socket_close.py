@@ -1,5 +1,5 @@
 """Bytes that arrived before a reset are read, whichever call reported it, and a reset is never
-taken for an orderly close."""
+mistaken for an orderly close."""
 
 import json
 import select
@@ -70,7 +70,7 @@ class Broker:
         return sent
 
     def close(self, how: str = "in order") -> None:
-        """The other end has said ``x``; what happens to it is in :data:`WAYS`."""
+        """The other end has sent ``x``; :data:`WAYS` says what it does next."""
         self._taking.join(10)
         if how == "linger":
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -108,7 +108,7 @@ def broker() -> Iterator[Broker]:
 
 
 def until_the_end_is_here(sock: Any) -> None:
-    """Until the kernel knows of the other end's end, without asking it for the error."""
+    """Wait until the kernel knows that the other end closed, without fetching the error."""
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
     assert poll.poll(10_000), "the broker's end should have been told"
@@ -261,8 +261,8 @@ def judged(
     held: bool,
     way: str = "linger",
 ) -> tuple[Seen, str | None]:
-    """Return the bench's finding about a broker that sent ``size`` and no ERROR; while reading
-    was ``held`` they waited."""
+    """Return the bench's finding about a broker that sent ``size`` bytes and no ERROR; if reading
+    was ``held``, the bytes waited."""
     target = kind(target_file.load("stomp://127.0.0.1:1").identity)
     target.endpoints = {"stomp": broker.address}
     bench = Bench(target, ("STOMP12-ERR-02",), label="reset")

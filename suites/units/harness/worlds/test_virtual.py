@@ -1,4 +1,4 @@
-"""The virtual world: time jumps, links keep order, nothing happens that the heap does not hold."""
+"""The virtual world: time jumps, links keep order, nothing happens that is not on the heap."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ from brokerproof.harness.worlds.world import Unreachable
 
 
 class Scripted:
-    """A broker that echoes, and does what single letters tell it."""
+    """A broker that echoes, and obeys single letters as commands."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[Instant, Input]] = []

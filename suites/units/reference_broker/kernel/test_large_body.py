@@ -1,5 +1,5 @@
-"""Large bodies: into files as they come, out of them as they are taken, and gone when nobody needs
-them."""
+"""Large bodies: written to files as they arrive, read as they are sent, and removed when nobody
+needs them."""
 
 from dataclasses import replace
 from typing import Self
@@ -34,12 +34,12 @@ BODY = b"".join(b"%06d:" % number for number in range(300))
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read a little at a time, so that small bodies leave in pieces."""
+    """Files are read a little at a time, so that small bodies are sent in pieces."""
     monkeypatch.setattr(large, "PIECE", 256)
 
 
 def places(settings: Settings | None = None, **acceptor: object) -> Settings:
-    """A broker whose acceptor ``stomp`` calls bodies of 100 bytes large."""
+    """A broker whose acceptor ``stomp`` treats bodies of 100 bytes as large."""
     known = with_parameters(Acceptor("stomp"), stomp_min_large_message_size=SMALLEST, **acceptor)
     return replace(settings or paging(-1), acceptors=(known,))
 
@@ -53,7 +53,7 @@ class Driver(StoringDriver):
         return self._got.pop(conn, b"")
 
     def frames(self, conn: int) -> list[Received]:
-        """The frames in that; bodies may have NULs where there is a length."""
+        """The frames in those bytes; bodies with a content-length may contain NULs."""
         data, found = self.received(conn), []
         while data := data.lstrip(b"\n"):
             head, _, rest = data.partition(b"\n\n")
@@ -178,7 +178,8 @@ def test_a_large_body_is_not_charged_to_its_address() -> None:
 
 
 def test_a_frame_is_not_interrupted() -> None:
-    """Receipts, beats and other messages wait behind a message that leaves in pieces, in order."""
+    """Receipts, beats and other messages wait, in order, until a message that is sent in pieces is
+    complete."""
     driver, producer = stored()
     driver.send(producer, "small").settle()
     consumer = driver.connect("heart-beat:0,500\n")

@@ -61,10 +61,8 @@ class Taker:
 
 
 class Plain:
-    """Every time anything happens, goes through all that waits from the beginning, and through all
-    who consume.
-
-    ``turn`` has those who consume in the order in which they are asked.
+    """A simple model that, after each event, goes through all waiting messages and all consumers
+    from the beginning. ``turn`` has the consumers in the order in which they are tried.
     """
 
     def __init__(self) -> None:
@@ -172,7 +170,7 @@ TestChoosyMachine = ChoosyMachine.TestCase
 
 
 def test_a_backlog_that_nobody_wants_costs_nothing() -> None:
-    """Each entry is looked at once per consumer, not once per message that comes."""
+    """Each entry is examined once per consumer, not once per arriving message."""
     asked, count = 0, 20_000
 
     class Counting(Message):

@@ -2,7 +2,7 @@
 or altered without a message that names the file.
 
 A history is played once for each place where messages may be (journal, pages, large bodies, spool
-of a cursor). Then its files are damaged, a broker begins on them, and all queues are read.
+of a cursor). Then its files are damaged, a broker starts with them, and all queues are read.
 """
 
 import functools
@@ -46,7 +46,7 @@ class Stomp:
         self._driver.settle()
 
     def play(self) -> Content:
-        """Send, commit and acknowledge; return what must be there."""
+        """Send, commit and acknowledge; return what must remain."""
         driver = self._driver
         producer = driver.connect()
         content: Content = {queue: [] for queue in QUEUES}
@@ -91,7 +91,7 @@ class Stomp:
         self._driver.kill()
 
     def content(self) -> Content:
-        """Return what is in the queues, and leave it there."""
+        """Return the content of the queues without removing it."""
         return {queue: self._driver.drain(queue) for queue in QUEUES}
 
     def works(self) -> bool:
@@ -140,7 +140,7 @@ def _put(disk: MemoryDisk, files: Mapping[str, bytes]) -> None:
 
 
 def check(name: str, damage: Damage) -> None:
-    """Begin a broker on damaged files, twice, and judge what is in its queues."""
+    """Start a broker on damaged files, twice, and judge the content of its queues."""
     before = played(name)
     broker = BROKERS[name]()
     _put(broker.disk, damage.on(before.files))
@@ -193,7 +193,8 @@ def test_no_damage_is_silent(name: str, way: str, dice: random.Random) -> None:
 @pytest.mark.parametrize("begin", [0, 2, 6, 10])
 @pytest.mark.parametrize("name", BROKERS)
 def test_zeros_in_the_head_of_a_file_are_damage(name: str, begin: int) -> None:
-    """Of number, length and crc, all or those from one on become zero: a crc of nothing is 0."""
+    """Zeros replace number, length and crc, or those from one of them on; the crc of an empty
+    payload is 0."""
     for file, data in played(name).files.items():
         if data:
             zeroed = data[:begin] + bytes(HEAD.size - begin) + data[HEAD.size :]

@@ -49,7 +49,7 @@ def _sentence(reason: int) -> str:
 
 
 class FailingDisk(MemoryDisk):
-    """A disk on which every write fails for ``reason``, while that is not 0."""
+    """A disk on which every write fails for ``reason``, unless that is 0."""
 
     reason = 0
 
@@ -68,8 +68,7 @@ class Producing(StoringDriver):
         self._begin()
 
     def produce(self, conn: int, client: Any, place: str, unit: bool) -> tuple[bytes, list[Event]]:
-        """Have ``client`` send a message to ``place``; return what it was sent, and what that
-        means."""
+        """Have ``client`` send a message to ``place``; return the answer, and its meaning."""
         client.produce(place, [b"%d.1.0." % conn + b"x" * 2000], "r", unit)
         return self.exchange(conn, client)
 

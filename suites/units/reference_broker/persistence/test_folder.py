@@ -1,4 +1,4 @@
-"""A data folder that is moved, replaced or shared while a broker works in it, and real disks that
+"""A data folder that is moved, replaced or shared while a broker uses it, and real disks that
 fail."""
 
 import errno
@@ -105,7 +105,7 @@ def test_a_failing_system_call_is_a_sentence(
 def test_a_file_that_cannot_be_removed_is_no_success(
     disk: Disk, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page that stays would be delivered again after a restart, so the batch fails."""
+    """A page that is not removed would be delivered again after a restart, so the batch fails."""
 
     def fails(path: Path, missing_ok: bool = False) -> None:
         raise OSError(errno.EROFS, "Read-only file system")

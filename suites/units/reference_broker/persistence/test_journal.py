@@ -106,7 +106,7 @@ def test_a_durable_subscription_and_what_it_missed_are_there_again() -> None:
 
 @pytest.mark.parametrize("limit", [-1, 600])
 def test_a_transaction_is_there_as_a_whole_or_not_at_all(limit: int) -> None:
-    """Cut at every byte that is written for it."""
+    """The file is cut at every byte of the transaction."""
     seen = set()
     for cut in range(0, 6000, 97):
         driver = StoringDriver(paging(limit, page_size=900, max_read_page_bytes=-1), seed=cut)

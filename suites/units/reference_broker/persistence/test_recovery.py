@@ -33,7 +33,7 @@ def _then(disk: MemoryDisk, effect: StoreFiles) -> list[MemoryDisk]:
 
 
 class History(StoringDriver):
-    """A driver that looks at every point at which the process could end."""
+    """A driver that checks every point at which the process could end."""
 
     def __init__(self, settings: Settings, seed: int) -> None:
         self.ledger = Ledger()

@@ -1,10 +1,10 @@
 """Producers, consumers, acknowledgements, transactions, cuts, restarts and failing disks, in any
 order, against a ledger.
 
-The disk has seeded dice: writes that end in the middle, no space, failing fsyncs, and after a loss
-of power a torn last block and nothing that was not synced. Whatever happens: what had its receipt
-is there, once for each queue, in the order of its producer; what was acknowledged with a receipt is
-not; a transaction is there as a whole or not at all.
+The disk has seeded random faults: writes that end in the middle, no space, failing fsyncs and,
+after a loss of power, a torn last block and nothing that was not synced. Whatever happens, every
+confirmed message is present, once per queue, in its producer's order; messages whose
+acknowledgement was confirmed are not; a transaction is present completely or not at all.
 """
 
 import os
@@ -33,7 +33,7 @@ QUEUES = [queue for queues in PLACES.values() for queue in queues]
 
 @dataclass
 class Producer:
-    """A session that sends; ``open`` has what waits for a receipt, by its name."""
+    """A session that sends; ``open`` has the requests that wait for a receipt, by its name."""
 
     conn: int
     address: str
@@ -45,7 +45,7 @@ class Producer:
 
 @dataclass
 class Consumer:
-    """A session that takes; ``held`` has what it has not acknowledged, ``open`` the
+    """A session that consumes; ``held`` has its unacknowledged messages, ``open`` the
     acknowledgements without receipt."""
 
     conn: int
@@ -60,8 +60,8 @@ class Storing(RuleBasedStateMachine):
     """True if unwanted messages are delivered again."""
 
     def chosen(self, limit: int, page: int, cache: int) -> Settings:
-        """The broker's settings: how many bytes of an address are in memory, and what pages are
-        like."""
+        """The broker's settings: how many bytes of an address are in memory, and the form of
+        pages."""
         return paging(
             limit, page, page_max_cache_size=cache, max_read_page_bytes=-1, max_delivery_attempts=-1
         )
@@ -277,7 +277,7 @@ class Storing(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        """All peers leave, the disk is whole, and what is in the queues is what should be."""
+        """All peers leave, the disk works again, and the queues must have the right content."""
         self._hear()
         self._forget_peers()
         self._heal()

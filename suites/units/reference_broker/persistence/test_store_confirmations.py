@@ -1,6 +1,5 @@
-"""No confirmation leaves before the batch that it confirms is stored, and no delivery before the
-batch of its message: whatever queue of the broker the frame waits in, and whichever input sends
-it."""
+"""No confirmation is sent before the batch that it confirms is stored, and no delivery before the
+batch of its message, wherever in the broker the frame waits, and whichever input sends it."""
 
 import pytest
 
@@ -103,7 +102,7 @@ def test_a_transaction_is_delivered_when_its_commit_is_stored(limit: int) -> Non
 
 
 def test_a_delivery_waits_for_the_record_that_its_queue_was_consumed() -> None:
-    """After a restart that record marks what may have been delivered before."""
+    """After a restart that record marks messages that may have been delivered before."""
     driver = driver_with()
     producer, first, second = driver.connect(), driver.connect(), driver.connect()
     driver.send(producer, "a", "b").settle()

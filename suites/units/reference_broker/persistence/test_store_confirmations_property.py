@@ -1,12 +1,10 @@
-"""No confirmation and no delivery leaves before its batch is stored, for every protocol, in any
-order of what clients do and what the disk answers.
-
-The invariant sees every effect. At each instant at which a confirmation or a delivery leaves, a
-broker begins on what is synced then, and nothing more; what it has must agree with everything that
-left so far: what is confirmed is there, what is acknowledged is not, what was delivered is there
-and marked, a transaction is there as a whole or not at all. Clients send, receive and acknowledge
-on the same connection, so that confirmations wait behind bodies in pieces; peers stop reading; and
-the disk's reads may overtake its writes.
+"""No confirmation and no delivery is sent before its batch is stored, for every protocol, in any
+order of clients' actions and the disk's answers. The invariant sees every effect. Whenever a
+confirmation or a delivery is sent, a broker starts with only the data synced by then; its content
+must agree with everything sent so far: confirmed messages are present, acknowledged ones are not,
+delivered ones are present and marked, and a transaction is present completely or not at all.
+Clients send, receive and acknowledge on the same connection, so that confirmations wait behind
+bodies in pieces; peers stop reading; and the disk's reads may overtake its writes.
 """
 
 import copy
@@ -76,7 +74,7 @@ def artemis() -> Settings:
 
 
 def active() -> Settings:
-    """Likewise, with a cursor of the store."""
+    """The same two queues, with a cursor of the store."""
     policy = activemq.policy(
         "queue://paged",
         memory_limit=3000,
@@ -90,7 +88,7 @@ def active() -> Settings:
 
 
 class Watched(StoringDriver):
-    """A driver that hands on what leaves, with what is on the disk at that instant."""
+    """A driver that passes on everything that is sent, with the disk's content at that instant."""
 
     def __init__(self, settings: Settings) -> None:
         self.stored: dict[str, bytes] = {}
@@ -107,7 +105,7 @@ class Watched(StoringDriver):
         self.on_effects()
 
     def on_effects(self) -> None:
-        """Something may have left."""
+        """Check whatever was sent."""
 
 
 @dataclass(eq=False)
@@ -151,8 +149,8 @@ class Confirming(RuleBasedStateMachine):
     # --- what the broker sends --------------------------------------------------------------------
 
     def on_effects(self) -> None:
-        """Record what left, deliveries marked as first ones before the others: what leaves to
-        several peers at one instant has no order."""
+        """Record what was sent, first deliveries before the others: what is sent to several peers
+        at one instant has no order."""
         events: list[tuple[Peer, Event]] = []
         for peer in (*self.peers, *self.leaving):
             data = self.driver._got.pop(peer.conn, b"")
@@ -172,9 +170,9 @@ class Confirming(RuleBasedStateMachine):
             self.check(self.driver.stored)
 
     def on_delivered(self, peer: Peer, event: Delivered) -> None:
-        """Record a delivery. One to a peer that has left was dispatched before its DISCONNECT,
-        whose receipt leaves behind it: meanwhile others may have had the message, marked, and have
-        acknowledged it."""
+        """Record a delivery. A delivery to a peer that has left was dispatched before its
+        DISCONNECT, whose receipt follows it; in between, others may have received the message,
+        marked, and acknowledged it."""
         key = Key.of(event.body)
         assert event.body == key.body(len(event.body))
         if peer in self.leaving:
@@ -186,7 +184,7 @@ class Confirming(RuleBasedStateMachine):
         peer.held.append((event.handle, key))
 
     def check(self, stored: dict[str, bytes]) -> None:
-        """Begin a broker on ``stored``, and compare what it has with what left."""
+        """Start a broker on ``stored``, and compare its content with what was sent."""
         ledger = copy.deepcopy(self.ledger)
         later = StoringDriver(self.driver.settings, OPTIONS, faults=DiskFaults())
         later.disk = MemoryDisk.holding(stored)
@@ -239,8 +237,8 @@ class Confirming(RuleBasedStateMachine):
     @precondition(lambda self: self.peers)
     @rule(who=st.integers(0, 3), queue=st.sampled_from(QUEUES))
     def send_behind_a_large_body(self, who: int, queue: str) -> None:
-        """A large body comes back to its sender, and the reads of its pieces overtake the write of
-        what is sent meanwhile."""
+        """A large body returns to its sender, and the reads of its pieces overtake the write of
+        messages sent in between."""
         peer = self.peers[who % len(self.peers)]
         self.send(who, peer.queue or queue, [3000], False)
         for _ in range(4):
@@ -339,7 +337,7 @@ class Confirming(RuleBasedStateMachine):
         self.pump()
 
     def teardown(self) -> None:
-        """In the end everything is confirmed, to everybody who reads."""
+        """At the end everything is confirmed, to everybody who reads."""
         if not hasattr(self, "driver"):
             return
         everybody = [*self.peers, *self.leaving]

@@ -1,4 +1,4 @@
-"""A store as settings describe it."""
+"""A store created from settings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A peer's bytes cost the broker the same, however many there were before.
+"""A peer's bytes cost the broker the same, however many preceded them.
 
 Each scenario of ``drivers/smallest_frames`` is fed here with a few frames and with eight
 times as many. The bytecodes that the broker carries out are counted, so that no clock is needed. A

@@ -1,5 +1,5 @@
 """Quotas of one connection, for each protocol and resource: as many as the quota are accepted, one
-more is refused by the protocol's own means, and a bystander notices nothing."""
+more is refused in the protocol's own way, and a bystander notices nothing."""
 
 import ast
 import sys
@@ -41,8 +41,8 @@ Frames = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class Case:
-    """``frames`` makes what asks for one more of ``resource``, by its number. The answer to one too
-    many has ``refusal`` in it. ``present`` are there from the opening."""
+    """``frames`` creates the request for one more of ``resource``, given its number. The answer to
+    one too many contains ``refusal``. ``present`` exist from the opening."""
 
     protocol: str
     resource: str

@@ -35,7 +35,7 @@ ONE_READ = 256 * 1024  # what asyncio takes from a socket at once
 
 
 class Echo:
-    """Sends back what it gets; ``behave`` may answer an input otherwise. Remembers every input."""
+    """Echoes its input; ``behave`` may answer differently. Remembers every input."""
 
     def __init__(
         self, behave: Callable[[int, Input], list[Effect] | None] = lambda now, event: None
@@ -115,8 +115,8 @@ def client(port: int) -> Iterator[socket.socket]:
 
 
 def until_it_blocks(peer: socket.socket) -> int:
-    """Sends until the peer's timeout passes without room for one byte more; how many bytes went
-    out."""
+    """Sends until there is no room for another byte within the peer's timeout; returns the number
+    of bytes sent."""
     sent = 0
     while True:
         try:
@@ -334,7 +334,7 @@ def test_a_peer_that_does_not_read_is_reported_and_reported_well_again() -> None
 def test_a_peer_that_only_asks_and_never_reads_is_not_read_either_until_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Requests would only pile up here."""
+    """Otherwise requests would only pile up."""
     monkeypatch.setattr(asyncio_server, "WRITE_STOP", 2 * asyncio_server.WRITE_HIGH)
     in_the_host = 16 * 1024 * 1024  # bytes that its socket buffers hold, at most
     broker = Echo(

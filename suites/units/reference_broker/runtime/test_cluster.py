@@ -1,4 +1,4 @@
-"""Linked brokers: whose alarms count where, and to whom inputs go."""
+"""Linked brokers: where each one's alarms apply, and which one gets an input."""
 
 from collections.abc import Iterator
 from pathlib import Path

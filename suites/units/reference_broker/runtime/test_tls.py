@@ -1,4 +1,4 @@
-"""TLS: the broker's side and the harness's, against each other and against Python's own, over real
+"""TLS: the broker's side and the harness's, with each other and with Python's own, over real
 sockets."""
 
 import json

@@ -1,5 +1,5 @@
-"""Selectors by themselves: the grammar, three values of truth, values that are not alike, and where
-a mistake is."""
+"""Selectors alone: the grammar, three truth values, values of different kinds, and the position of
+a mistake."""
 
 import fnmatch
 import re

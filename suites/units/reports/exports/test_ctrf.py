@@ -1,4 +1,4 @@
-"""ctrf.json: which run a test is of."""
+"""ctrf.json: the run to which a test belongs."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The recordings that benchmarks make: segments that depend on no other, and are written once."""
+"""The recordings that benchmarks create: segments that depend on no others, and are written
+once."""
 
 from pathlib import Path
 

@@ -207,7 +207,7 @@ def consumed(prefetch: int, *steps: int, multiple: bool = False, **more: str) ->
 
 
 def fine(events: list[ev.Event], *cuts: int) -> bool:
-    """True if the summary of the only connection asks for nothing."""
+    """True if the summary of the only connection requires no recheck."""
     (summary,) = summed_up(events, cuts)["channels"].values()
     clean: bool = not summary.needs_recheck
     return clean

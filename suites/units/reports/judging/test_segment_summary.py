@@ -1,5 +1,5 @@
-"""Summaries and oracles on recordings that nobody made: a summary misses nothing, however the
-recording is cut."""
+"""Summaries and oracles on synthetic recordings: a summary misses nothing, however the recording is
+cut."""
 
 import pickle
 from collections import defaultdict
@@ -63,7 +63,7 @@ def suspicious(merged: dict[str, dict[Any, Any]]) -> tuple[set[str], set[int]]:
 
 
 def check(events: list[ev.Event], cuts: list[int]) -> list[Anomaly]:
-    """A summary that missed what an oracle sees fails here."""
+    """A summary that misses what an oracle detects fails here."""
     found = summed_up(events, cuts)
     queues, conns = suspicious(found)
     wrong = recorded_anomalies.find_anomalies(events, GROUND)

@@ -24,7 +24,7 @@ FACTS = {
 def comparison(
     *changes: tuple[str, str | None], worse: int | None = None, seeds: tuple[int, int] = (7, 7)
 ) -> Comparison:
-    """A comparison in which these cases of the target t fail now; each with what it was before.
+    """A comparison in which these cases of the target t fail now, each with its earlier verdict.
     ``seeds`` are the baseline's and the run's."""
     recorded: dict[str, Any] = {
         "run": "last good",

@@ -171,7 +171,7 @@ def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_b
 
 
 def judged_examples(*details: str) -> list[ev.Event]:
-    """An example for each detail, which violated something if the detail is not empty."""
+    """An example for each detail; it violated something if the detail is not empty."""
     events: list[ev.Event] = []
     for number, detail in enumerate(details):
         events.append(ev.ExampleStarted(at_ns=0, example=number))

@@ -119,7 +119,7 @@ def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
 
 
 def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
-    """One of them under the name that the broker had given it before, so that one answer is to
+    """One of them has the name that the broker had given it before, so that one answer applies to
     both."""
     found = recorded_anomalies.find_anomalies(
         [event for event in preflight.events() if event.conn == 1]

@@ -1,5 +1,5 @@
-"""The data of a case's page: findings in order, the baseline, the kept counterexample; and the
-second judge's opinion on the verdicts."""
+"""The data of a case's page: findings in order, the baseline, the stored counterexample, and the
+second judge's verdicts."""
 
 import json
 from dataclasses import replace

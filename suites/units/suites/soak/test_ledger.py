@@ -1,5 +1,5 @@
-"""The judge of the soak and of the random histories: each thing that can be wrong is seen, and
-nothing else."""
+"""The judge of the soak and of the random histories: each possible mistake is reported, and nothing
+else."""
 
 import pytest
 

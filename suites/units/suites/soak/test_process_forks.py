@@ -1,4 +1,4 @@
-"""The process that starts brokers, when its child is quicker than it is."""
+"""The process that starts brokers, if its child is faster than itself."""
 
 import io
 import os

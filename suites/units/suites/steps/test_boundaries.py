@@ -1,4 +1,4 @@
-"""The boundary values of numbers, and the tables they are read off."""
+"""The boundary values of numbers, and the tables from which they are read."""
 
 import pytest
 

@@ -13,7 +13,7 @@ LATER: Instant = ms(10_000)
 
 @dataclass
 class Clock:
-    """A bench whose time passes by :meth:`advance` alone."""
+    """A bench whose time passes only in :meth:`advance`."""
 
     at: Instant = 0
     judged: list[Duration] = field(default_factory=list)

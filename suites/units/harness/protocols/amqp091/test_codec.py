@@ -1,4 +1,5 @@
-"""The harness's AMQP 0-9-1 codec: against pamqp's tables and bytes, and on bytes that lie."""
+"""The harness's AMQP 0-9-1 codec: compared with pamqp's tables and bytes, and on inconsistent
+bytes."""
 
 import pytest
 from hypothesis import given
@@ -21,8 +22,7 @@ from brokerproof.harness.protocols.amqp091.values import (
 
 
 def test_the_table_of_methods_is_that_of_pamqp() -> None:
-    """A second opinion on every number and every field's type; only names of reserved fields
-    differ."""
+    """Both tables have the same numbers and field types; only names of reserved fields differ."""
     known = {
         (index >> 16, index & 0xFFFF): [getattr(kind, f"_{name}") for name in kind.__slots__]
         for index, kind in commands.INDEX_MAPPING.items()

@@ -1,5 +1,4 @@
-"""The harness's AMQP codec: frames that are right and frames that lie, the table of composites,
-messages."""
+"""The harness's AMQP codec: correct and inconsistent frames, the table of composites, messages."""
 
 import json
 from importlib.resources import files

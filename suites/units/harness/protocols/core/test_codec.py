@@ -1,5 +1,5 @@
-"""The harness's codec of Artemis's CORE protocol: against bytes of a real Artemis, and on bytes
-that lie."""
+"""The harness's codec of Artemis's CORE protocol: compared with bytes of a real Artemis, and on
+inconsistent bytes."""
 
 import json
 from importlib.resources import files
@@ -104,7 +104,7 @@ def test_everything_that_artemis_own_client_writes_is_read() -> None:
 
 
 def test_what_a_message_costs_is_the_size_of_its_encoding() -> None:
-    """As Artemis's client counts it: the packet without its head and without what stands behind the
+    """As Artemis's client counts it: the packet without its head and without the fields after the
     message."""
     sent = the("client", "send")
     assert sent.message.cost == sent.size - codec.PACKET_HEADER - 1 - 8 - 4

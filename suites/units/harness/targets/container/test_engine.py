@@ -122,7 +122,8 @@ def test_a_container_of_our_own_kernel_is_watched_and_reached_at_its_own_address
     cgroup: str | None,
     is_direct: bool,
 ) -> None:
-    """So that a reset proves something. The same number may be another process here."""
+    """The process is watched so that a reset proves something. Its id may belong to another process
+    here."""
     docker.prints, docker.process, docker.address = READY["rabbitmq"], 4711, "127.0.0.61"
     if cgroup is not None:
         (tmp_path / "proc" / "4711").mkdir(parents=True)
@@ -142,7 +143,7 @@ def test_a_container_of_our_own_kernel_is_watched_and_reached_at_its_own_address
 def test_a_container_is_reached_by_its_published_ports_where_its_own_do_not_answer(
     docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Docker without root has a network of its own."""
+    """Rootless Docker has its own network."""
     docker.prints, docker.process, docker.address = READY["rabbitmq"], 4711, "127.0.0.62"
     (tmp_path / "4711").mkdir()
     (tmp_path / "4711" / "cgroup").write_text("0::/docker/c1\n")
@@ -231,7 +232,7 @@ def test_activemq_images_moved_within_two_lines_of_releases(version: str, image:
 
 @pytest.mark.parametrize("broker", READY)
 def test_a_container_is_judged_by_all_that_its_native_target_is_judged_by(broker: str) -> None:
-    """But for what only a process of this machine can show."""
+    """Except for capabilities that only a process of this machine can have."""
     native, container = load(broker).identity, load(f"{broker}-container").identity
     assert native.capabilities - container.capabilities <= {"page-files", "shipped-configuration"}
     assert container.capabilities <= native.capabilities

@@ -27,8 +27,7 @@ pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs 
 
 @pytest.fixture
 def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own, and an apt-get that brings packages out of the folder that is
-    returned."""
+    """A separate cache, and an apt-get that takes packages from the returned folder."""
     offered, tools = tmp_path / "offered", tmp_path / "tools"
     offered.mkdir()
     tools.mkdir()

@@ -1,4 +1,4 @@
-"""Where messages of a queue wait in ActiveMQ's profile, and their charge meanwhile."""
+"""Where messages of a queue wait in ActiveMQ's profile, and what they are charged there."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,8 +68,8 @@ def test_a_slow_consumer_has_a_page_of_messages_in_memory() -> None:
 
 
 def test_nothing_is_left_when_all_is_gone() -> None:
-    """Whatever the cursor and the order of things, charges are given back, and nothing is lost or
-    doubled."""
+    """Whatever the cursor and the order of events, charges are released, and nothing is lost or
+    duplicated."""
 
     @settings(patient, max_examples=60)
     @given(

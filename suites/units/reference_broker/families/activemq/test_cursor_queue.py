@@ -27,7 +27,7 @@ WIDE = "activemq.prefetchSize:10000\n"
 
 
 class Shelf(StoringDriver):
-    """A broker of ActiveMQ's kind with a disk. ``options`` None is one without ``--data``."""
+    """An ActiveMQ-like broker with a disk. ``options`` None: without ``--data``."""
 
     prefix = "/queue/"
     wide = WIDE
@@ -51,7 +51,7 @@ class Shelf(StoringDriver):
 
     @property
     def resident(self) -> int:
-        """Messages of q that are in memory, as entries, on pages, or in the journal's keeping."""
+        """Messages of q that are in memory, as entries, on pages, or kept by the journal."""
         store = self.broker._store
         assert store is not None
         pages = store.pages.open("queue://q").pages.values()
@@ -60,7 +60,7 @@ class Shelf(StoringDriver):
         return max(entries, len(store.journal.live)) + on_pages
 
     def fill(self, conn: int, bodies: Sequence[str], persistent: bool = False) -> int:
-        """Sends ``bodies``, some at a time; returns the most that was resident meanwhile."""
+        """Sends ``bodies``, some at a time; returns the most that were in memory at once."""
         most = 0
         for at in range(0, len(bodies), 40):
             self.send(conn, *bodies[at : at + 40], persistent=persistent)

@@ -1,5 +1,5 @@
-"""The histories of ``persistence/test_store.py`` and ``test_recovery.py`` on a broker of
-ActiveMQ's kind, whose queue puts messages aside at any moment."""
+"""The histories of ``persistence/test_store.py`` and ``test_recovery.py`` on an ActiveMQ-like
+broker, whose queue may move messages to disk at any moment."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ MESSAGE = 1024 + 4
 
 
 def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int = 3) -> Settings:
-    """A queue q of so many bytes, whose pages have ``page`` bytes."""
+    """A queue q with a limit in bytes, whose pages have ``page`` bytes."""
     about = activemq.policy(
         "queue://q",
         memory_limit=limit,
@@ -43,7 +43,7 @@ CURSORS = {0: Cursor.STORE, 1500: Cursor.FILE, 4000: Cursor.STORE, -1: Cursor.VM
 
 
 class StoringActiveMq(Storing):
-    """Unwanted messages become dead letters here, so everything is wanted."""
+    """A broker on which refused messages become dead letters, so nothing is refused."""
 
     nacks = False
 

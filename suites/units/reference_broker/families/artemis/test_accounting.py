@@ -25,7 +25,7 @@ IN = "transaction:t\n"
 
 
 def memory(driver: Driver | Desk, address: str = "q") -> tuple[int, int]:
-    """Bytes and messages of an address; all that there is in the broker if that is no name."""
+    """Bytes and messages of an address, or of the whole broker if no address is named."""
     accounting = driver.broker._shared.accounting
     found = accounting.find(address) if address else accounting
     return found.size, found.messages
@@ -43,7 +43,7 @@ def sized(size: int) -> Message:
 
 
 def delivered(driver: Driver, ack: str) -> list[str]:
-    """The ids by which connection 1 acknowledges a, b and c, which it has got."""
+    """The ids with which connection 1 acknowledges a, b and c, which it has received."""
     driver.connect(1)
     driver.connect(2)
     driver.feed(1, subscribe(ack=ack))
@@ -159,7 +159,7 @@ ACTIONS = st.one_of(
 def play(
     driver: Driver, actions: list[tuple[int, tuple[str, object, bool, int]]], modes: tuple[str, str]
 ) -> None:
-    """Plays ``actions`` of two connections; each begins anew after its end."""
+    """Plays ``actions`` of two connections, each of which reconnects after its end."""
     people: dict[int, Someone] = {}
     fresh = 0
 
@@ -216,8 +216,8 @@ MODES = st.sampled_from(["auto", "client", "client-individual"])
 def test_what_is_charged_is_what_is_there(
     actions: list[tuple[int, tuple[str, object, bool, int]]], modes: tuple[str, str]
 ) -> None:
-    """Whatever happened: once everybody is gone, what is charged is what waits in the one queue
-    that is left."""
+    """Whatever happened, once all connections have ended, exactly the messages in the one remaining
+    queue are charged."""
     driver = Driver(Settings(address_settings=(AddressSetting("#", max_delivery_attempts=2),)))
     play(driver, actions, modes)
     address = driver.broker._shared.router.addresses.by_name.get("q")

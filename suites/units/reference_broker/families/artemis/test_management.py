@@ -11,8 +11,8 @@ from brokerproof.suites.units.drivers.broker import Driver, only, send, subscrib
 
 @pytest.fixture
 def driver() -> Driver:
-    """Connection 1 asks, and gets answers; 2 sends; addresses under full. refuse from 1000 bytes
-    on."""
+    """Connection 1 queries and gets answers, connection 2 sends; addresses under full. refuse at
+    1000 bytes."""
     full = AddressSetting("full.#", max_size_bytes=1000, address_full_policy=FullPolicy.FAIL)
     made = Driver(Settings(address_settings=(full,))).connected(1)
     made.feed(1, subscribe("a", destination="answers"))

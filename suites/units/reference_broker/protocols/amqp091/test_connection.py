@@ -1,5 +1,5 @@
-"""The reference broker's AMQP 0-9-1, where a conformance suite does not look: expiry, dead letters,
-other protocols."""
+"""Parts of the reference broker's AMQP 0-9-1 that no conformance suite covers: expiry, dead
+letters, other protocols."""
 
 import pytest
 from pamqp import commands

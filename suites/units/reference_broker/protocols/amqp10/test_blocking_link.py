@@ -1,5 +1,5 @@
-"""The profile of ActiveMQ over AMQP 1.0: deliveries that wait for space, credit meanwhile, and
-statistics."""
+"""The profile of ActiveMQ over AMQP 1.0: deliveries that wait for space, credit during the wait,
+and statistics."""
 
 from typing import Any
 

@@ -1,9 +1,8 @@
 """Three AMQP type codecs that share no code read and write the same: the harness's, the reference
 broker's and Proton's.
 
-Vectors made by hand are in fixtures/vectors/amqp-types.json, with every difference that is known. A
-difference that goes away fails here too: then its entry goes. Drawn values cover what nobody
-thought of.
+Handmade vectors are in fixtures/vectors/amqp-types.json, with every known difference. A difference
+that disappears fails here too: then remove its entry. Drawn values cover what nobody thought of.
 """
 
 import json
@@ -188,7 +187,7 @@ READERS: dict[str, Callable[[bytes], Neutral]] = {
 
 
 def again(data: bytes) -> Item:
-    """The value in ``data``, with no constructor forced."""
+    """The value in ``data``, without a forced constructor."""
     return unforced(harness.decode(data)[0])
 
 
@@ -222,7 +221,7 @@ def bits(value: float) -> bytes:
 
 
 def neutral(written: list[Any]) -> Neutral:
-    """A value as the vectors write it."""
+    """A value in the notation of the vectors."""
     kind, *rest = written
     match kind:
         case "described":
@@ -438,8 +437,8 @@ def test_bytes_around_a_value_do_not_matter(what: Item, before: int) -> None:
 
 
 def proton_miscounts(what: Item) -> bool:
-    """Proton 0.40 reads and writes a described value that is itself described so that what follows
-    it in a list is lost."""
+    """Proton 0.40 reads and writes a described value that is itself described in a way that loses
+    what follows it in a list."""
     match what:
         case Described(descriptor, inner):
             return (
@@ -467,7 +466,7 @@ def test_proton_still_miscounts() -> None:
 @settings(max_examples=300, deadline=None)
 @given(ITEMS, st.data())
 def test_the_broker_refuses_what_the_harness_refuses(what: Item, data: st.DataObject) -> None:
-    """Bytes changed or cut anywhere: both codecs call the same ones a value, and then the same
+    """With bytes changed or cut anywhere, both codecs accept the same data, and read the same
     value."""
     raw = bytearray(harness.encode(what))
     at = data.draw(st.integers(0, len(raw) - 1))

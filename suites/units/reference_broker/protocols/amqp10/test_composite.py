@@ -1,5 +1,5 @@
-"""The broker's tables against the machine-readable definition of AMQP 1.0: every type, field, code,
-choice and condition."""
+"""The broker's tables, compared with the machine-readable definition of AMQP 1.0: every type,
+field, code, choice and condition."""
 
 import json
 import re

@@ -1,5 +1,5 @@
-"""Headers, SASL, open, close, silence and errors of AMQP connections; and telling AMQP from
-STOMP."""
+"""Headers, SASL, open, close, silence and errors of AMQP connections; and the distinction between
+AMQP and STOMP."""
 
 from dataclasses import replace
 from typing import Any

@@ -45,7 +45,7 @@ def listed(data: bytes, code: bytes) -> bytes:
 
 
 class LargeDesk(StoringDesk):
-    """A desk with acceptors to which 200 bytes are large."""
+    """A test bench whose acceptors treat 200 bytes as large."""
 
     def __init__(self) -> None:
         acceptors = (
@@ -81,7 +81,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> LargeDesk:
 
 
 def sent(desk: LargeDesk, data: bytes, *, cut: int = 300) -> list[Frame]:
-    """One message to ``q``, in transfers of ``cut`` bytes; what came back."""
+    """Send one message to ``q``, in transfers of ``cut`` bytes; return the answers."""
     producer = Peer(desk).ready(container_id="producer")
     producer.attach_sender()
     desk.answer()

@@ -1,4 +1,5 @@
-"""Links on which the broker sends, where no case looks: odd sources, flows, states, deep queues."""
+"""Links on which the broker sends, in situations that no case covers: odd sources, flows, states,
+deep queues."""
 
 from typing import Any
 

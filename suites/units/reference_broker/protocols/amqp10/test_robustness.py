@@ -1,5 +1,5 @@
-"""Well-formed frames in any order with any fields: the broker answers, others are not touched, and
-no message is lost."""
+"""Well-formed frames in any order with any fields: the broker answers, other connections are not
+affected, and no message is lost."""
 
 from random import Random
 

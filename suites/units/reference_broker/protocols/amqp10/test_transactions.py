@@ -1,4 +1,4 @@
-"""Transactions over AMQP, where the cases of suites/amqp10 do not look: odd orders and bytes."""
+"""Transactions over AMQP that the cases of suites/amqp10 do not cover: odd orders and bytes."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ def states(frames: list[Frame]) -> list[Any]:
 
 
 def waiting(desk: Desk) -> list[str]:
-    """Return the messages that another consumer would get now; it gives them back."""
+    """Return the messages that another consumer would get now; it releases them."""
     peer = Peer(desk).ready(container_id="looker")
     peer.attach_receiver(
         source=Source(address="q", distribution_mode="copy", capabilities=("queue",))

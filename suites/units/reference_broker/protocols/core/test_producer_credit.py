@@ -64,7 +64,7 @@ CHARGE = MESSAGE + REFERENCE
 def limited(
     policy: FullPolicy, *, within_room: bool = True, messages: int | None = None
 ) -> CoreClient:
-    """A client of a broker whose addresses are full at MAX bytes, or at so many messages."""
+    """A client of a broker whose addresses are full at MAX bytes, or at a number of messages."""
     size = MAX if messages is None else None
     rule = AddressSetting(
         "#", max_size_bytes=size, max_size_messages=messages, address_full_policy=policy
@@ -83,7 +83,7 @@ def granted(client: CoreClient, credits: int) -> list[int]:
 
 
 def fill(one: CoreClient) -> int:
-    """Sends what makes the address full; the messages are 1000 bytes each. Returns how many."""
+    """Fills the address with messages of 1000 bytes; returns their number."""
     count = 0
     while count * (1000 + CHARGE) < MAX:
         one.say("send", message=sized(1000))

@@ -215,8 +215,8 @@ def test_to_stomp_and_back() -> None:
 
 @pytest.mark.parametrize("side", ["client", "broker"])
 def test_both_codecs_read_the_same_of_a_message_from_artemis(side: str) -> None:
-    """The harness's codec and the broker's share nothing; a real Artemis wrote one, and understood
-    the other."""
+    """The harness's codec and the broker's share no code; a real Artemis wrote the one's input and
+    understood the other's output."""
     code = BY_NAME["send" if side == "client" else "receive"].code
     data = next(
         packet
@@ -352,7 +352,7 @@ class NoFiles:
         raise AssertionError("nobody reads this")
 
     def idle(self, body: LargeBody) -> None:
-        """Nobody holds it."""
+        """Do nothing."""
 
 
 def test_a_large_message_of_another_protocol_stays_for_others() -> None:

@@ -1,5 +1,5 @@
-"""STOMP as a broker of ActiveMQ's kind speaks it: errors that end nothing, prefetch, NACK,
-heartbeats, destinations."""
+"""STOMP on an ActiveMQ-like broker: errors that end nothing, prefetch, NACK, heartbeats,
+destinations."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def lenient() -> Driver:
 
 
 def closed_at(driver: Driver, until: int) -> int | None:
-    """When the session ends, in milliseconds; None if it does not."""
+    """The instant at which the session ends, in milliseconds; None if it does not."""
     while not driver.closed and (due := driver.broker.next_deadline()) is not None and due <= until:
         driver.at(due)
     return driver.now // ms(1) if driver.closed else None

@@ -1,9 +1,9 @@
 """Three STOMP codecs that share no code read and write the same: the harness's, the reference
 broker's and stomp.py's.
 
-Vectors made by hand are in fixtures/vectors/stomp.json, with every difference that is known and why
-it is there. A difference that goes away fails here too: then its entry goes. Drawn frames cover
-what nobody thought of.
+Handmade vectors are in fixtures/vectors/stomp.json, with every known difference and its reason. A
+difference that disappears fails here too: then remove its entry. Drawn frames cover what nobody
+thought of.
 """
 
 import json
@@ -51,7 +51,7 @@ def harness_reads(version: str, pieces: list[bytes]) -> Read | str:
 
 
 def broker_reads(version: str, pieces: list[bytes]) -> Read | str:
-    """Its refusals are named by the requirement they cite."""
+    """Read with the broker's parser; refusals are named by the requirement that they cite."""
     parser = FrameParser(
         OPENING if version == "opening" else GRAMMARS[VERSIONS[version]], StompLimits()
     )
@@ -98,8 +98,8 @@ def encoded(vector: dict[str, Any]) -> bytes:
 
 
 def meant(frames: list[dict[str, Any]], codec: str) -> Read:
-    """``frames`` as ``codec`` can have them: stomp.py keeps the first entry of a repeated header
-    only."""
+    """``frames`` as ``codec`` represents them: stomp.py keeps only the first entry of a repeated
+    header."""
     read: Read = []
     for frame in frames:
         headers = tuple((name, value) for name, value in frame["headers"])
@@ -170,8 +170,7 @@ def test_a_vector_is_written_as_written_down(
 
 
 def test_every_difference_is_one() -> None:
-    """A recorded difference says something else than the vector; otherwise the list would hide
-    nothing and say much."""
+    """A recorded difference must differ from its vector, or the entry would be meaningless."""
     for vector in VECTORS["read"]:
         for codec, difference in vector.get("differs", {}).items():
             assert difference["why"]
@@ -193,9 +192,9 @@ BODIES = st.binary(max_size=40) | st.sampled_from([b"\0", b"\n\n\0", b"\0SEND\n\
 def sayable(version: str, name: str, value: str) -> bool:
     """True if ``version`` can carry this header so that every reader understands it alike.
 
-    1.0 has no escapes, 1.1 none for a carriage return, and readers may take one before an end of
-    line for a part of it. stomp.py reads escapes in 1.0 and writes none in names, so neither is
-    drawn; the vectors have them.
+    1.0 has no escapes, 1.1 none for a carriage return, and readers may treat one before an end of
+    line as part of it. stomp.py reads escapes in 1.0 and writes none in names, so neither is drawn;
+    the vectors have them.
     """
     excluded = {"1.0": "\n\r:\\", "1.1": "\r", "1.2": ""}[version]
     never_in_names = "\n\r:\\"
@@ -253,8 +252,7 @@ def test_all_read_what_any_wrote(
 @settings(deadline=None)
 @given(st.sampled_from(harness.VERSIONS), st.binary(max_size=60))
 def test_the_harness_and_the_broker_survive_any_bytes(version: str, junk: bytes) -> None:
-    """Whatever arrives, both answer with frames or a refusal, and cutting it changes nothing about
-    that answer."""
+    """Whatever arrives, both codecs return frames or a refusal, however the bytes are split."""
     stream = b"SEND\n" + junk
     for reads in (harness_reads, broker_reads):
         assert reads(version, [stream]) == reads(

@@ -1,5 +1,5 @@
-"""The frame parser: the same frames, and the same refusals, for any fragmentation; never anything
-else than those."""
+"""The frame parser: the same frames, and the same refusals, for any fragmentation, and never
+anything else."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ Outcome = tuple[list[tuple[str, tuple[tuple[str, str], ...], bytes]], str | None
 
 
 def parse(grammar: Grammar, *chunks: bytes, limits: StompLimits = GENEROUS) -> Outcome:
-    """The frames read, and the requirement of the refusal that ended it, if one did."""
+    """The frames read, and the requirement of the refusal that ended the reading, if any."""
     parser = FrameParser(grammar, limits)
     frames: list[tuple[str, tuple[tuple[str, str], ...], bytes]] = []
     try:
@@ -76,7 +76,7 @@ def test_fragments_give_the_same_frames_and_the_same_refusal(
 
 
 def written(version: Version, text: str) -> bytes:
-    """``text`` escaped by the specification's table, written anew for this test."""
+    """``text`` escaped by the specification's table, implemented again for this test."""
     for raw, escape in [("\\", "\\\\"), ("\n", "\\n"), (":", "\\c")] + (
         [("\r", "\\r")] if version == 2 else []
     ):
@@ -152,7 +152,8 @@ def test_refused_frames_that_no_vector_has(grammar: Grammar, data: bytes, requir
     ],
 )
 def test_limits_to_the_byte(data: bytes, ok: bool) -> None:
-    """One less, equal, one more than each limit; also for what never ends (STOMP12-LIMIT-02)."""
+    """One below, at, and one above each limit; also for input that never ends
+    (STOMP12-LIMIT-02)."""
     expected = None if ok else "STOMP12-LIMIT-02"
     assert parse(V12, data, limits=LIMITS)[1] == expected
     assert parse(V12, *(bytes([byte]) for byte in data), limits=LIMITS)[1] == expected

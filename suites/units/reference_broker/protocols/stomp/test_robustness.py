@@ -1,4 +1,4 @@
-"""Inputs can be replayed, and connections that are gone leave nothing behind."""
+"""Inputs can be replayed, and ended connections leave nothing behind."""
 
 from random import Random
 
@@ -21,7 +21,7 @@ from brokerproof.suites.units.drivers.broker import Driver, patient
 @patient
 @given(st.randoms(use_true_random=False), st.integers(0, 30), st.integers(0, 5))
 def test_the_same_inputs_give_the_same_effects(random: Random, count: int, step: int) -> None:
-    """A recording can be replayed: nothing but the inputs and their instants decides."""
+    """A recording can be replayed, because only the inputs and their instants matter."""
     frame = FAMILIES["artemis"][0].frame
     script = [(random.randrange(4), random.choice((None, frame(random)))) for _ in range(count)]
 

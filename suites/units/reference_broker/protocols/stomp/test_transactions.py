@@ -1,4 +1,4 @@
-"""Transactions: sends and settlements together or not at all."""
+"""Transactions: sends and settlements take effect together or not at all."""
 
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
 from brokerproof.suites.units.drivers.broker import Driver, only, send, subscribe

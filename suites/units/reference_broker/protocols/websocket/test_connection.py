@@ -32,7 +32,7 @@ MASK = b"\x01\x02\x03\x04"
 
 
 def request(**changes: object) -> bytes:
-    """A right request but for what is changed: ``line``, ``host``, ``key``, ``fields``."""
+    """A correct request except for the changed parts: ``line``, ``host``, ``key``, ``fields``."""
     about = {"host": "here", "key": websocket_codec.key(b"k"), "fields": UPGRADE, **changes}
     return websocket_codec.request(
         about.pop("host"), about.pop("key"), about.pop("fields"), **about
@@ -80,7 +80,7 @@ class Wire:
 
     @property
     def said(self) -> list[tuple[str, bytes]]:
-        """Name and payload of what came, of STOMP frames the command."""
+        """Name and payload of the frames that arrived; of STOMP frames, the command."""
         return [
             (frame.name, frame.payload if frame.is_control else frame.payload.split(b"\n")[0])
             for frame in self.frames
