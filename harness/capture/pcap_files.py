@@ -179,9 +179,9 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
         else:
             number, _, high, low, kept, _ = struct.unpack_from(order + "HHIIII", block)
         if number >= len(interfaces):
-            raise _BadBlock(f"it names interface {number} of {len(interfaces)}")
+            raise _BadBlock(f"it names interface {number}, but {len(interfaces)} are defined")
         if kept > len(block) - 20:
-            raise _BadBlock(f"its packet has {kept} bytes and the block {len(block) - 20}")
+            raise _BadBlock(f"its packet has {kept} bytes, but the block only {len(block) - 20}")
         interface = interfaces[number]
         instant = interface.instant(high, low)
         if abs(instant) > LATEST:

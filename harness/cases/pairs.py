@@ -315,7 +315,7 @@ class PairTrial:
         for side in (0, 1):
             self.lines[-1].end(side)
         if self.drivers[-1].watch_for(END) is None:
-            raise _End("the client does not report that its connection was reset")
+            raise _End("the client did not report that its connection was reset")
 
     def _give_up(self) -> None:
         self.lines[-1].is_over = True
@@ -351,7 +351,7 @@ class PairTrial:
         line, goodbye = self.lines[-1], self._speech["goodbye"]
         self.drivers[-1].do("disconnect")
         if not self.world.wait_until(lambda: bool(line.ends), self.world.now() + PATIENCE):
-            raise _End("the connection is open 10 s after the client was asked to end it")
+            raise _End("the connection was still open 10 s after the client was asked to end it")
         if (0, goodbye) not in line.said:
             raise _End(f"the client ended the connection without {goodbye}")
 

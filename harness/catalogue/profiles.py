@@ -108,7 +108,7 @@ def _read(path: Path) -> Profile:
     for key, value in entry.values["parameters"].items():
         if not isinstance(value, (int, float, str, bool)):
             raise BadData(
-                f"{path}: parameter {key} should be a number, text or true/false, it is {value!r}"
+                f"{path}: parameter {key} is {value!r}; it should be a number, text or true/false"
             )
     return Profile(
         name=path.stem,

@@ -302,8 +302,8 @@ def _document(path: Path, values: object) -> Document:
     for section, anchor in anchors.items():
         if not isinstance(anchor, str):
             raise BadData(
-                f"{path}: the anchor of section {section!r} should be text in quotes, it is"
-                f" {anchor!r}"
+                f"{path}: the anchor of section {section!r} is {anchor!r}; it should be text in"
+                " quotes"
             )
     return Document(
         name=path.stem,

@@ -83,7 +83,9 @@ def _check(path: Path, value: Any, depth: int) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise BadData(f"{path}: has the number {value}; write a finite one")
     if isinstance(value, int) and abs(value) >= 1 << 64:
-        raise BadData(f"{path}: has a whole number of {value.bit_length()} bits; the most are 64")
+        raise BadData(
+            f"{path}: has an integer of {value.bit_length()} bits; at most 64 are allowed"
+        )
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             _check(path, inner, depth + 1)
@@ -111,7 +113,7 @@ def table(where: str, keys: Mapping[str, Key], row: Mapping[str, Any], name: str
         if key not in keys:
             raise BadData(f"{who}: unknown key {key!r}; a {name} has {', '.join(keys)}")
         if type(value) is not keys[key].kind:
-            raise BadData(f"{who}: {key} should be {_NAMES[keys[key].kind]}, it is {value!r}")
+            raise BadData(f"{who}: {key} is {value!r}; it should be {_NAMES[keys[key].kind]}")
         if isinstance(value, str) and not value.strip() and keys[key].required:
             raise BadData(f"{who}: {key} is empty; write what it should say")
     for key, rule in keys.items():

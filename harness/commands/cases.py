@@ -130,7 +130,8 @@ def suites_named(names: Iterable[str]) -> dict[str, Path]:
         raise errors.Usage(str(problem)) from None
     chosen = [SUITE_ALIASES.get(name, name) for name in names]
     if unknown := [name for name in chosen if name not in folders]:
-        raise errors.Usage(f"--suite {unknown[0]}: the suites are {', '.join(folders)}")
+        known = ", ".join(folders)
+        raise errors.Usage(f"--suite {unknown[0]}: there is no such suite; the suites are {known}")
     return {name: folders[name] for name in chosen or folders}
 
 

@@ -38,7 +38,7 @@ def init_suite(name: str, out: Path | None) -> None:
         raise errors.Usage(f"suite {name} already exists; choose another name")
     folder = out or Path(f"{name}-cases")
     if folder.exists():
-        raise errors.Usage(f"{folder} exists; remove it, or name another folder by --out")
+        raise errors.Usage(f"{folder} exists; remove it, or name another folder with --out")
     template = Path(str(files("brokerproof.fixtures"))) / "suite_template"
     for source in sorted(template.rglob("*")):
         if source.suffix in (".txt", ".toml", ".md"):

@@ -63,7 +63,7 @@ def init_target(
         click.echo(configuration_snippets.snippet(family), nl=False)
         return
     if out.exists():
-        raise errors.Usage(f"{out} exists; remove it, or name another file by --out")
+        raise errors.Usage(f"{out} exists; remove it, or name another file with --out")
     if not addresses:
         addresses, login, passcode_env = _asked()
     text = _detected(addresses, login, passcode_env, like)

@@ -107,8 +107,8 @@ def with_endpoints(targets: tuple[str, ...], endpoints: tuple[str, ...], like: s
     """Return the one address among ``targets`` with further endpoints and its family."""
     if len(targets) != 1 or targets[0].endswith(".toml") or targets[0] in shipped_targets.paths():
         raise errors.Usage(
-            "--endpoint and --like need one --target that is HOST:PORT or a URL; in a target"
-            " file they are its keys endpoints and like"
+            "--endpoint and --like need exactly one --target, given as HOST:PORT or a URL; in a"
+            " target file, set the keys endpoints and like instead"
         )
     return target_url.joined(targets[0], endpoints, like)
 

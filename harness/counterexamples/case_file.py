@@ -152,7 +152,7 @@ def read(path: Path) -> CaseFile:
     ):
         if not isinstance(header.get(key), kind) or isinstance(header.get(key), bool):
             raise BadCaseFile(
-                f"{path}, line 1: {key} should be a {kind.__name__}, it is {header.get(key)!r}"
+                f"{path}, line 1: {key} is {header.get(key)!r}; it should be a {kind.__name__}"
             )
     if not 0 <= header["seed"] < 1 << 64 or not isinstance(header.get("case_version"), str | None):
         raise BadCaseFile(f"{path}, line 1: seed should be below 2^64 and case_version a text")
@@ -167,7 +167,7 @@ def read(path: Path) -> CaseFile:
         return CaseFile(header, _conversation(values[1:]))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as problem:
         raise BadCaseFile(
-            f"{path}: the steps are not as this version writes them ({problem!r})"
+            f"{path}: the steps are not in the format of this version ({problem!r})"
         ) from None
 
 

@@ -112,7 +112,7 @@ def _decode(stored: Mapping[str, Any]) -> Any:
             if not isinstance(table, Sequence):
                 raise Unrestorable(f"{inner} is not a table")
             if _shown(table[stored["index"]]) != stored["shown"]:
-                raise Unrestorable(f"{inner} has another entry number {stored['index']} now")
+                raise Unrestorable(f"entry {stored['index']} of {inner} has changed since then")
             return table[stored["index"]]
     raise Unrestorable(f"{kind!r} is not a form of argument that this version knows")
 

@@ -154,7 +154,7 @@ class Conductor:
         if not all(seat.ready for seat in self._seats) or len(self._seats) < everybody:
             came = sum(seat.ready for seat in self._seats)
             raise LoadFailed(
-                f"of {everybody} drivers only {came} were ready within {COME_WITHIN // NS_PER_S} s"
+                f"only {came} of {everybody} drivers were ready within {COME_WITHIN // NS_PER_S} s"
             )
         self.progress.since = go = self.world.now() + 50 * NS_PER_MS
         for seat in self._seats:

@@ -72,8 +72,8 @@ class Session:
             restarts = [fault.every for fault in self.wishes.faults if fault.kind == "restart"]
             if restarts and self.target.identity.kind == "address":
                 raise BadPlan(
-                    f"target {self.target.identity.name} cannot be restarted here; leave"
-                    " restart out"
+                    f"target {self.target.identity.name} cannot be restarted here; omit the"
+                    " fault restart"
                 )
             terms = plan_builder.terms(self.target, whole.acceptor, self._about_the_record())
             conductor = stack.enter_context(

@@ -70,7 +70,7 @@ class LogHeader:
             return cls(**strict_json.read(tape / ABOUT))
         except (TypeError, BadInput) as problem:
             raise ValueError(
-                f"{tape / ABOUT}: {problem}; this tape is of another release"
+                f"{tape / ABOUT}: {problem}; another release wrote this tape"
             ) from None
 
     def write(self) -> None:

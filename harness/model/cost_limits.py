@@ -60,7 +60,7 @@ def changed(limits: Limits, values: Mapping[str, object]) -> Limits:
         if name not in NAMES:
             raise ValueError(f"there is no limit {name!r}; the limits are {', '.join(NAMES)}")
         if type(value) is not int or value < 1:
-            raise ValueError(f"the limit {name} should be a positive integer, it is {value!r}")
+            raise ValueError(f"the limit {name} is {value!r}; it should be a positive integer")
     return dataclasses.replace(limits, **values)  # type: ignore[arg-type]
 
 

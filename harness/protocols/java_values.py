@@ -77,5 +77,5 @@ class Cursor:
     def utf16(self, count: int, order: str) -> str:
         """Return the text of the next ``count`` bytes; ``order`` is their codec."""
         if count < 0 or count % 2:
-            raise Malformed(f"{count} bytes of text in UTF-16")
+            raise Malformed(f"a text in UTF-16 cannot have {count} bytes")
         return self.take(count).decode(order, "surrogatepass")

@@ -28,7 +28,7 @@ def of_requirement(requirement: str) -> Impact | None:
 
 def rule_of(requirement: str) -> str:
     """Return what the requirements of one rule have in common in all versions of a protocol: the
-    protocol and the title, or the rest of the id where the catalogue does not know it."""
+    protocol and the title, or the rest of the id if the catalogue does not know it."""
     document, _, rest = requirement.partition("-")
     known = _catalogue().get(requirement)
     return f"{_VERSION.sub('STOMP', document)} {rest if known is None else known.heading}"

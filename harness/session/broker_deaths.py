@@ -83,7 +83,7 @@ class BrokerDeaths:
             try:
                 self._target.start(self._logs)
             except SetUpFailed as problem:
-                raise RunStopped(f"{death}; it does not start again: {problem}") from None
+                raise RunStopped(f"{death}; it cannot be restarted: {problem}") from None
         elif self._restart:
             with (self._logs / "restart.log").open("ab") as log:
                 subprocess.run(  # it may run on, and is not a child of this process

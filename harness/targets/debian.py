@@ -107,7 +107,7 @@ def _run(what: str, command: list[str | Path]) -> None:
             line for line in output if line.startswith(("E:", "W: Failure", "unshare:", "mount:"))
         ] or output[-1:]
         raise SetUpFailed(
-            f"{what}: could not be made, {Path(str(command[0])).name} ended with {done.returncode}"
-            f" ({wrong[0] if wrong else 'it printed nothing'}); it needs root, mounts and a Debian"
-            " mirror"
+            f"{what}: could not be created; {Path(str(command[0])).name} ended with exit code"
+            f" {done.returncode} ({wrong[0] if wrong else 'it printed nothing'}); it needs root,"
+            " mounts and a Debian mirror"
         )

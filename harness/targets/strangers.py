@@ -43,7 +43,7 @@ def options_for(target: str, log: Path) -> Iterator[list[str]]:
     (port,) = free_ports(1)
     name, _, version = target.removeprefix(WORD).partition("@")
     if name not in NAMES:
-        raise SetUpFailed(f"{target}: there is no such stranger; known are {', '.join(NAMES)}")
+        raise SetUpFailed(f"{target}: there is no such broker; known are {', '.join(NAMES)}")
     command = _command_of(name, version, port)
     pids = log.with_suffix(".pids")
     pids.write_text("", "utf-8")
@@ -68,7 +68,7 @@ def _running(command: list[str], port: int, log: Path) -> Iterator[None]:
                 process.wait(0.2)
         if process.poll() is not None:
             said = [*filter(str.strip, log.read_text("utf-8", "replace").splitlines()), "nothing"]
-            raise SetUpFailed(f"it ended with {process.returncode} and printed {said[-2:][0]}")
+            raise SetUpFailed(f"it ended with code {process.returncode} and printed {said[-2:][0]}")
         yield
     finally:
         process.terminate()

@@ -235,7 +235,7 @@ def _check_keys(kind: str, values: Mapping[str, Any], path: Path) -> None:
             )
         if type(value) is not allowed[key]:
             raise BadTarget(
-                f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r:.60}"
+                f"{path}: {key} is {value!r:.60}; it should be a {allowed[key].__name__}"
             )
     for key in ("command", "rabbitmqctl", "add_capabilities"):
         if not all(isinstance(word, str) for word in values.get(key, ())):
@@ -526,8 +526,8 @@ def _endpoint(name: str, value: object, path: Path) -> endpoint.Endpoint:
         )
     except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
         raise BadTarget(
-            f"{path}: endpoints.{name} should be HOST:PORT or a URL, it is"
-            f" {without_passcode(str(value))!r:.200}: {problem}"
+            f"{path}: endpoints.{name} is {without_passcode(str(value))!r:.200}; it should be"
+            f" HOST:PORT or a URL: {problem}"
         ) from None
 
 

@@ -60,7 +60,8 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
         for column, known in _KNOWN.items():
             if row[column] not in known:
                 raise UnreadableTrace(
-                    f"{segment}, row {number}: {column} is {row[column]!r:.60}; record again"
+                    f"{segment}, row {number}: {column} has the unknown value"
+                    f" {row[column]!r:.60}; record again"
                 )
         yield row
 
@@ -83,7 +84,7 @@ def row_count(segment: Path) -> int:
         raise UnreadableTrace(damaged(segment, problem)) from None
     if not schema.equals(SCHEMA) or leaves != _LEAVES:
         raise UnreadableTrace(
-            f"{segment}: has other columns than this version records; record again"
+            f"{segment}: its columns differ from those of this version; record again"
         )
     if count != groups or not 0 <= count <= MOST_ROWS:
         raise UnreadableTrace(

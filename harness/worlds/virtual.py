@@ -302,7 +302,7 @@ class VirtualWorld:
                     )
             elif isinstance(effect, StoreFiles | LoadFile):
                 if self._disk is None:
-                    raise BrokerStuck("the broker wants files, and this world was given no disk")
+                    raise BrokerStuck("the broker needs files, but this world has no disk")
                 at, answer = self._disk.carry(self._now, effect)
                 self.at(at, partial(self.feed, answer))
             elif isinstance(effect, Report):

@@ -35,7 +35,7 @@ def in_one_sentence() -> Iterator[None]:
         raise OurError(str(problem)) from None
     except BrokenProcessPool:
         raise OurError(
-            "a process that makes pages of cases ended, possibly for lack of memory"
+            "a process that writes case pages ended, possibly because it ran out of memory"
         ) from None
     except problems() as problem:
         if unreadable := _UNREADABLE.search(_text(problem)):

@@ -46,8 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A case whose verdict was not always the same: a step per stage, None where it was not
-    judged."""
+    """A case whose verdict was not always the same: a step per stage; None if it was not judged."""
 
     case: str
     went: str

@@ -186,7 +186,7 @@ def _decided_by(field: str, stage: str) -> str:
 def test_a_number_of_an_extension_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """As for the numbers of the specification, where a broker offers their extension."""
+    """The same requirement for numbers of extensions, on a broker that offers them."""
     _play(target, field, position, (EXCEPTION, CHANNEL_CLOSED))
 
 

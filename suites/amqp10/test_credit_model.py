@@ -551,7 +551,7 @@ def test_credit_and_window_do_what_the_model_says(
     """Two links of a session receive from two queues, topics or nodes created on request, while
     credit, window and settlement change as drawn, links close and other clients hinder. After each
     step as many messages have arrived as the model says: those that wait, within the credit of each
-    link and the window of both. A drain uses the credit up. In the end nothing is lost or
+    link and the window of both. A drain uses the credit up. At the end nothing is lost or
     duplicated.
 
     One scenario: the requirements are the model.

@@ -227,7 +227,7 @@ class ClosesLater(Connection):
 
 
 class GreedyQueue(Queue):
-    """The consumer that came first gets the next message if it has room: there are no turns."""
+    """The earliest consumer gets the next message if it has room: there are no turns."""
 
     def end_turn(self, taker: Subscription) -> None:
         pass

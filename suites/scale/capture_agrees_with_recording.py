@@ -19,7 +19,7 @@ COUNT = 6
 
 
 def agree(target: Bench, capture: Capture) -> None:
-    """Both recordings hold the same frames and come to the same verdicts."""
+    """Check that both recordings contain the same frames and get the same verdicts."""
     live, passive = spoken(capture.live), spoken(capture.passive)
     target.control(
         len(live) == len(passive), f"{len(live)} connections were recorded, {len(passive)} captured"

@@ -341,7 +341,7 @@ class Beating:
 @case(CLIENT_BEATS, AT_LEAST_EVERY, needs={"heart-beat"})
 def test_clients_of_all_intervals_live_side_by_side(target: Bench, version: str) -> None:
     """Clients agree on beats in both directions at intervals from short to long, and beat as
-    agreed, by LF, CR LF or octets of a frame. Each session is open after more than the longest
+    agreed, with LF, CR LF or bytes of a frame. Each session is open after more than the longest
     interval, or after hundreds of its own, and got beats as agreed. One scenario: one surviving
     session shows that the sentences are kept."""
     longest = 3_600_000 if target.virtual else 8_000

@@ -210,7 +210,9 @@ def read_payload(type: int, channel: int, data: bytes) -> Read:
 
 def _method(payload: bytes) -> tuple[str, dict[str, Any]]:
     if len(payload) < 4:
-        raise Malformed(f"a method of {len(payload)} bytes has no numbers")
+        raise Malformed(
+            f"a method of {len(payload)} bytes is too short for its class and method ids"
+        )
     numbers = int.from_bytes(payload[:2]), int.from_bytes(payload[2:4])
     table = BY_NUMBERS.get(numbers)
     if table is None:

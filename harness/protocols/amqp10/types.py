@@ -232,7 +232,7 @@ def plain(what: Item) -> Any:
             return [plain(item) for item in items]
         case Raw(data):
             return data
-    raise TypeError(f"{what!r} is not a value")  # pragma: no cover - the union is closed
+    raise TypeError(f"{what!r} is not an AMQP value")  # pragma: no cover - the union is closed
 
 
 def _key(value: Any) -> Any:
@@ -263,7 +263,7 @@ def text(what: Item) -> str:
             return f"[{', '.join(map(text, items))}]"
         case Raw(data):
             return f"bytes 0x{data.hex()}"
-    raise TypeError(f"{what!r} is not a value")  # pragma: no cover - the union is closed
+    raise TypeError(f"{what!r} is not an AMQP value")  # pragma: no cover - the union is closed
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -501,6 +501,6 @@ def _take(data: bytes, at: int, end: int, size: int, part: str, of: str) -> byte
     # Words that are put together for each value, and not only for an error, are a third of reading.
     if end - at < size:
         raise Malformed(
-            f"{part} {of} at byte {at} should have {size} bytes, there are {max(0, end - at)}"
+            f"{part} {of} at byte {at} should have {size} bytes, but {max(0, end - at)} are left"
         )
     return data[at : at + size]

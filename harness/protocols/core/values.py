@@ -126,7 +126,7 @@ def property_of(value: Any) -> Property:
 
 
 def encode_properties(properties: dict[str, Any]) -> bytes:
-    """Encode names and typed values; one byte where there are none."""
+    """Encode names and typed values; one byte if there are none."""
     if not properties:
         return b"\0"
     data = b"\1" + len(properties).to_bytes(4)

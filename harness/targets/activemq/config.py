@@ -110,7 +110,7 @@ def connectors(config: Path) -> dict[str, int]:
     for element, name, match in _connectors(parsed(config, "an activemq.xml"), config):
         if name in ports:
             raise SetUpFailed(
-                f"{config}, line {element.sourceline}: a second transportConnector is called {name}"
+                f"{config}, line {element.sourceline}: two transportConnectors are called {name}"
             )
         ports[name] = int(match["port"])
     if not ports:

@@ -46,7 +46,7 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
         name, match = _read(element, config)
         if name in acceptors:
             raise SetUpFailed(
-                f"{config}, line {element.sourceline}: a second acceptor is called {name}"
+                f"{config}, line {element.sourceline}: two acceptors are called {name}"
             )
         spoken = re.search(r"[?;&]protocols=([^;&]*)", match["after"])
         protocols = tuple(part.strip() for part in spoken[1].split(",")) if spoken else ()

@@ -81,7 +81,7 @@ def install(name: str, version: str | None = None) -> Path:
             release = _release(debs[0])
             if version not in {None, release}:
                 raise SetUpFailed(
-                    f"{name} {version}: apt offers {release} only; name that version, or none"
+                    f"{name} {version}: apt offers only {release}; name that version or omit it"
                 )
             return once(home_of(name, release), lambda folder: _made(name, debs, folder))
         finally:

@@ -59,7 +59,7 @@ class Management:
                 ) from None
         if status not in (201, 204):
             raise SetUpFailed(
-                f"{what}: was answered with {status} {answer[:200]!r}, should be 201 or 204"
+                f"{what}: was answered with {status} {answer[:200]!r} instead of 201 or 204"
             )
 
     def _asked(self, path: str, body: str) -> tuple[int, bytes]:

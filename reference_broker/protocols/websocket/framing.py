@@ -33,7 +33,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The peer's Close with its status code; None where it gave none."""
+    """The peer's Close with its status code; None if it gave none."""
 
     code: int | None
 

@@ -179,7 +179,7 @@ def amqp_keeps_flow_to_itself(original, self, name, fields=None, channel=0):
 
 @fault("ack", breaks="AMQP091-ACK-04")
 def amqp_acknowledges_on_channel_1(original, self, message):
-    """The client acknowledges on its first channel, wherever a message came."""
+    """The client acknowledges on its first channel, whichever channel a message arrived on."""
     self.send("basic.ack", {"delivery-tag": message["delivery-tag"]}, 1)
 
 

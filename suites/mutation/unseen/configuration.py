@@ -189,7 +189,7 @@ def a_multiple_is_of_what_can_be_used(right, self):
 
 @configuration_amqp091.result(LimitedQueue, "_above", breaks="RABBITMQ-AMQP091-LEN-01")
 def a_length_of_zero_is_none(right, self, messages, size):
-    """x-max-length 0 is no limit."""
+    """An x-max-length of 0 counts as no limit."""
     if self.limits.length == 0:
         most = self.limits.size
         return most is not None and self.size + size > most

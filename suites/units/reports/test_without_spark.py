@@ -57,7 +57,7 @@ def _ends(_: object) -> Iterator[tuple[int, str]]:
 
 def test_a_process_that_ends_is_one_sentence() -> None:
     with (
-        pytest.raises(OurError, match="a process that makes pages of cases ended"),
+        pytest.raises(OurError, match="a process that writes case pages ended"),
         in_one_sentence(),
         local_tasks() as tasks,
     ):

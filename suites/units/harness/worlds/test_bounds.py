@@ -96,7 +96,7 @@ def test_a_case_without_a_run_has_no_limits() -> None:
     [
         ("case_seconds", "'case_seconds' should be NAME=NUMBER"),
         ("case_seconds=-1", "should be NAME=NUMBER"),
-        ("case_seconds=0", "should be a positive integer, it is 0"),
+        ("case_seconds=0", "is 0; it should be a positive integer"),
         ("seconds=3", "there is no limit 'seconds'; the limits are connection_bytes, "),
     ],
 )
@@ -112,5 +112,5 @@ def test_a_target_file_and_the_command_set_limits(tmp_path: Path) -> None:
     loaded = target_file.load(str(path), {"case_bytes": 9})
     assert loaded.identity.limits == replace(Limits(), case_seconds=7, case_bytes=9)
     path.write_text(f'{text}limits = {{ case_seconds = "7" }}\n', "utf-8")
-    with pytest.raises(target_file.BadTarget, match=r"mine.*limits: the limit case_seconds should"):
+    with pytest.raises(target_file.BadTarget, match=r"mine.*limits: the limit case_seconds is"):
         target_file.load(str(path))

@@ -152,7 +152,7 @@ def test_an_interrupted_content_says_so() -> None:
     [
         (codec.encode_frame(9, 0), "unknown type 9", True),
         (codec.encode_frame(1, 0, b"\0\x0a\0\x0b", end=0), "ends with 0x00", True),
-        (codec.encode_frame(1, 0, b"\0\x0a"), "has no numbers", False),
+        (codec.encode_frame(1, 0, b"\0\x0a"), "is too short for its class", False),
         (codec.encode_frame(1, 0, b"\0\x0a\0\x63"), "no method 99 in class 10", False),
         (
             codec.encode_frame(1, 1, b"\0\x32\0\x0b\x09ab"),

@@ -35,7 +35,7 @@ CONNECTOR = '<transportConnector name="stomp" uri="stomp://127.0.0.1:61613"/>'
     ("connectors", "sentence"),
     [
         ("", "has no <transportConnector>"),
-        (CONNECTOR * 2, "line 1: a second transportConnector is called stomp"),
+        (CONNECTOR * 2, "line 1: two transportConnectors are called stomp"),
         (CONNECTOR.replace(' name="stomp"', ""), "line 1: the transportConnector has no name"),
         (CONNECTOR.replace("127.0.0.1", "0.0.0.0"), "listens on 0.0.0.0; only 127.0.0.1"),
         (

@@ -89,7 +89,7 @@ def test_the_newest_release_of_the_cache_is_taken(apt: Path) -> None:
 
 def test_a_release_that_apt_does_not_offer_is_refused(apt: Path, tmp_path: Path) -> None:
     examples(apt, "0.38.1-1+b2")
-    with pytest.raises(SetUpFailed, match=r"proton-python 0\.37\.0: apt offers 0\.38\.1 only"):
+    with pytest.raises(SetUpFailed, match=r"proton-python 0\.37\.0: apt offers only 0\.38\.1"):
         proton_examples.install("proton-python", "0.37.0")
     assert not [
         path

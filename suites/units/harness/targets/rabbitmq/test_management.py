@@ -97,7 +97,7 @@ def test_a_refusal_and_silence_are_one_sentence(api: tuple[type[_Api], int]) -> 
     management = Management("127.0.0.1", port, "me", "wrong")
     with pytest.raises(
         SetUpFailed,
-        match=r"PUT .*/api/queues/%2F/q: was answered with 401 .*no.*should be 201 or 204",
+        match=r"PUT .*/api/queues/%2F/q: was answered with 401 .*no.*instead of 201 or 204",
     ):
         management.declare_queue("q")
     management.close()

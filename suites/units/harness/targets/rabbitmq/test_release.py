@@ -96,7 +96,8 @@ def test_a_debian_root_needs_root_and_debootstrap(
         sys.executable,
     )
     with pytest.raises(
-        SetUpFailed, match=r"debootstrap ended with 1 \(E: Couldn't download it\); it needs root"
+        SetUpFailed,
+        match=r"debootstrap ended with exit code 1 \(E: Couldn't download it\); it needs root",
     ):
         debian.install("trixie", "rabbitmq-server")
     assert not debian.home_of("trixie", "rabbitmq-server").exists()
