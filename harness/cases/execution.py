@@ -80,8 +80,7 @@ def execute(run: Run, call: Call) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempts:
-    """Earlier attempts that left a case undecided because a control failed or a finding is
-    uncertain."""
+    """Earlier attempts, undecided because a control failed or a finding is uncertain."""
 
     lateness: tuple[Duration, ...] = ()
     """The host's worst lateness during each of them."""

@@ -186,7 +186,7 @@ def _decided_by(field: str, stage: str) -> str:
 def test_a_number_of_an_extension_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """The same requirement for numbers of extensions, on a broker that offers them."""
+    """As a_number_works_or_is_refused, for the numbers of extensions that the broker offers."""
     _play(target, field, position, (EXCEPTION, CHANNEL_CLOSED))
 
 
