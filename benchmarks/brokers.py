@@ -4,7 +4,6 @@ ours."""
 import functools
 import json
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -52,36 +51,6 @@ def cpu_s(pid: int) -> float:
     """Processor time that a process has used so far, on all cores. Seconds, in steps of 10 ms."""
     used = psutil.Process(pid).cpu_times()
     return used.user + used.system  # type: ignore[no-any-return]
-
-
-class Memory:
-    """The most that a process has had resident since :meth:`most` was asked last. MiB."""
-
-    def __init__(self, pid: int, every_s: float) -> None:
-        self._process = psutil.Process(pid)
-        self._every_s = every_s
-        self.before = self._most = self._now()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def _now(self) -> float:
-        return self._process.memory_info().rss / 2**20  # type: ignore[no-any-return]
-
-    def _watch(self) -> None:
-        while not self._end.wait(self._every_s):
-            try:
-                self._most = max(self._most, self._now())
-            except psutil.NoSuchProcess:
-                return
-
-    def most(self) -> float:
-        most, self._most = max(self._most, self._now()), 0.0
-        return most
-
-    def end(self) -> None:
-        self._end.set()
-        self._thread.join()
 
 
 VERSION = """

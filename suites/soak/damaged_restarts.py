@@ -47,7 +47,6 @@ def body_of(queue: str, number: int) -> bytes:
 
 NAMINGS = {"activemq": SLASHES, "artemis": ARTEMIS}
 """By profile, of those that keep anything."""
-PROFILES = tuple(NAMINGS)
 
 
 @dataclass(slots=True)

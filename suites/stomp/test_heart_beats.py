@@ -95,15 +95,6 @@ def judge_survival(
     return alive
 
 
-def keep_alive(target: Bench, peer: StompPeer, every: Duration, total: Duration) -> None:
-    """Let ``total`` pass, sending a line end ``every`` so long, or until the connection ends."""
-    until = target.now() + total
-    while target.now() < until and peer.ended is None:
-        target.advance(min(every, until - target.now()))
-        if peer.ended is None:
-            peer.beat()
-
-
 @case(SYNTAX, REQUESTED, needs={"heart-beat"})
 @over(
     examples=60,

@@ -12,11 +12,8 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp_credit = Group("amqp-credit")
 
-FORMULA = "AMQP10-CREDIT-03"
 START = "AMQP10-CREDIT-04"
 NONE = "AMQP10-CREDIT-09"
-DRAIN = "AMQP10-CREDIT-12"
-FIRST = "AMQP10-CREDIT-14"
 TRUE = "AMQP10-CREDIT-16"
 PRODUCERS = "ARTEMIS-FLOW-amqp-1"
 

@@ -29,8 +29,6 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 amqp_settlement = Group("amqp-settlement")
 amqp_transactions = Group("amqp-transactions")
 
-BACK = "AMQP10-OUT-09"
-
 
 def _disposed(patch, reached, change):
     """``change`` is applied to every disposition of the client."""

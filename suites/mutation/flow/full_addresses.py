@@ -22,7 +22,6 @@ from brokerproof.suites.mutation.mutant import Group, Reached, breaks, without
 full_addresses = Group("full-addresses")
 
 POLICIES = "ARTEMIS-PAGING-8"
-MESSAGES = "ARTEMIS-PAGING-13"
 WAIT = "ARTEMIS-FLOW-block-1"
 REJECTS = "ARTEMIS-FLOW-amqp-4"
 

@@ -29,7 +29,6 @@ no_space_later = Group("no-space-later", "reference-activemq-timeout")
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
 WAITS = "ACTIVEMQ-PFC-2"
-ANSWERED = "ACTIVEMQ-PFC-3"
 SWITCHED_OFF = "ACTIVEMQ-PFC-6"
 ORDER = "ACTIVEMQ-ORDER-1"
 FILES = "ACTIVEMQ-PFC-7"

@@ -10,7 +10,6 @@ from brokerproof.suites.mutation.stomp.shared_faults import replace_header
 
 errors = Group("errors")
 
-SEND_FAILED = "STOMP11-SEND-07 STOMP12-SEND-07"
 SUBSCRIBE_FAILED = "STOMP11-SUB-03 STOMP12-SUB-03"
 
 

@@ -131,7 +131,6 @@ def unblocked_is_told_for_the_first_of_two(original, reached, self, resource, sh
 
 # --- STOMP, AMQP 1.0, CORE ------------------------------------------------------------------------
 
-ROOM = "ARTEMIS-FLOW-block-1"
 BEATS = "ARTEMIS-STOMP-ttl-9 STOMP12-HB-09 STOMP11-HB-09 STOMP12-HB-07"
 
 

@@ -104,10 +104,6 @@ def _unfinished091(number: int) -> bytes:
     )
 
 
-def _queue091(number: int) -> bytes:
-    return method("queue.declare", {"queue": f"a{number}"})
-
-
 def _exchange(name: str) -> bytes:
     return method("exchange.declare", {"exchange": name, "type": "fanout"})
 

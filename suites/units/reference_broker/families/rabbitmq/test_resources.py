@@ -8,8 +8,6 @@ from brokerproof.reference_broker.runtime.control_input import Control
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.units.drivers.amqp091 import Driver, with_queue
 
-GIB = 1024**3
-
 
 def test_memory_is_looked_at_every_second_and_limits_count_at_once() -> None:
     driver, conn = with_queue()

@@ -24,7 +24,6 @@ from brokerproof.suites.units.drivers.persistence import paging
 
 SMALLEST = 200
 DURABLE = Header(durable=True, priority=7).encode()
-PROPERTIES = b"\0\x53\x73\xc0\x0b\x02\xa1\x02id\x40" + b""
 APPLICATION = b"\0\x53\x74\xc1\x0d\x02\xa1\x05color\xa1\x03red"
 FOOTER = b"\0\x53\x78\xc1\x0b\x02\xa3\x06x-opt-\x54\x07"
 LONG = b"".join(b"%05d," % number for number in range(200))
