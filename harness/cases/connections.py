@@ -82,6 +82,11 @@ class Connections(CaseRecord):
         if lack := self.target.identity.lack_of({name}):
             raise ControlFailed(lack, Symptom.ABSENT)
 
+    def require_offer(self, name: str) -> None:
+        """As :meth:`require_capability`; a capability that is judged on another target is there."""
+        if name not in self.target.identity.judged_on:
+            self.require_capability(name)
+
     def require_place(self, protocol: str, routing: RoutingType) -> None:
         """Raise :class:`ControlFailed` if no plain message passes through that kind of place."""
         if reason := self.target.identity.unmet.get(f"{protocol} {routing.value}"):

@@ -73,8 +73,7 @@ class StompPeers(Connections):
         certificate: Certificate | None = None,
     ) -> StompPeer:
         """A connected STOMP peer. Connecting is a control, not a finding."""
-        if "stomp" in self.capabilities:  # else STOMP is judged on another target
-            self.require_capability(f"stomp-{version}")
+        self.require_offer(f"stomp-{version}")
         extra = header_list(headers)
         if heart_beat is not None:
             extra = (*extra, ("heart-beat", heart_beat))

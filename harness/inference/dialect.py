@@ -67,13 +67,13 @@ class Dialect:
         profile = dataclasses.replace(
             identity.profile, parameters={**identity.profile.parameters, **self.parameters}
         )
-        return dataclasses.replace(
+        offering = dataclasses.replace(
             identity,
             profile=profile,
-            capabilities=(identity.capabilities | self.offered) - self.absent.keys(),
-            absent={**identity.absent, **self.absent},
+            capabilities=identity.capabilities | self.offered,
             unmet={**identity.unmet, **self.unmet},
         )
+        return offering.without(self.absent)
 
     def add(self, other: Dialect) -> None:
         self.parameters |= other.parameters

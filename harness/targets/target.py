@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -68,8 +69,10 @@ class Identity:
     default_acceptor: str = "stomp"
     default_amqp_acceptor: str = "amqp"
     capabilities: frozenset[str] = field(default_factory=frozenset)
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """The reasons for capabilities that the target lacks."""
+    not_offered: Mapping[str, str] = field(default_factory=dict)
+    """The reasons for capabilities that the target does not offer."""
+    judged_on: Mapping[str, str] = field(default_factory=dict)
+    """Capabilities that the target may have, with the shipped target on which they are judged."""
     unmet: Mapping[str, str] = field(default_factory=dict)
     """Why a kind of place cannot be used to judge: a plain message did not pass through it. By
     protocol and routing, as in "amqp ANYCAST". "stomp SEND": why its RECEIPT never comes."""
@@ -111,6 +114,21 @@ class Identity:
         of them."""
         missing = needs - self.capabilities
         return capabilities.missing(missing, self.absent, self.profile.name) if missing else ""
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Why cases that need these capabilities are not judged here, by capability."""
+        elsewhere = {name: f"judged on the target {on}" for name, on in self.judged_on.items()}
+        return {**self.not_offered, **elsewhere}
+
+    def without(self, reasons: Mapping[str, str]) -> Identity:
+        """Return this identity for a broker that turned out not to offer these capabilities."""
+        return dataclasses.replace(
+            self,
+            capabilities=self.capabilities - reasons.keys(),
+            not_offered={**self.not_offered, **reasons},
+            judged_on={name: on for name, on in self.judged_on.items() if name not in reasons},
+        )
 
     def is_out_of_scope(self, needs: frozenset[str], case: str) -> bool:
         """True if ``case``, which needs these capabilities, is judged on another target."""

@@ -336,34 +336,21 @@ def _check_shipped(target: Any, place: str) -> None:
         )
 
 
-def _absent(profile: profiles.Profile, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the reasons for capabilities that the profile or the file states to be absent."""
-    not_offered = {**profile.not_offered, **values.get("not_offered", {})}
+def _not_offered(profile: profiles.Profile, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the reasons for capabilities that the profile or the file states not to be offered."""
+    stated = {**profile.not_offered, **values.get("not_offered", {})}
     of_protocols = {
-        name: not_offered[capability.protocol]
+        name: stated[capability.protocol]
         for name, capability in capabilities.listed().items()
-        if capability.protocol in not_offered
+        if capability.protocol in stated
         and capability.family in ("", profile.name)
         and name not in profile.capabilities
     }
-    reasons = {
-        name: f"not offered: {reason}" for name, reason in (of_protocols | not_offered).items()
-    }
-    for name, target in values.get("judged_on", {}).items():
-        reasons[name] = f"judged on the target {target}"
     return {
-        name: reason
-        for name, reason in reasons.items()
+        name: f"not offered: {reason}"
+        for name, reason in (of_protocols | stated).items()
         if name not in values.get("add_capabilities", ())
-    }
-
-
-def _elsewhere(profile: str) -> dict[str, str]:
-    """Return for capabilities that are configured on one shipped target of the family its name."""
-    return {
-        name: f"judged on the target {capability.judged_on[profile]}"
-        for name, capability in capabilities.listed().items()
-        if profile in capability.judged_on
+        and name not in values.get("judged_on", ())
     }
 
 
@@ -388,13 +375,16 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     clock_rate = values.get("clock_rate", 1)
     if clock_rate < 1:
         raise BadTarget(f"{path}: clock_rate is {clock_rate}; it should be 1 or more")
-    absent = _absent(profile, values)
+    not_offered = _not_offered(profile, values)
+    judged_on = dict(values.get("judged_on", {}))
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
     known |= {CLIENT_CLOCKS} if clock_rate == 1 else set()
     offered = profile.capabilities | known | set(values.get("add_capabilities", ()))
     if kind != "address":  # a running broker is configured by its user
-        missing = _elsewhere(profile.name).items()
-        absent = {name: reason for name, reason in missing if name not in offered} | absent
+        for capability in capabilities.listed().values():
+            configured_on = capability.judged_on.get(profile.name)
+            if configured_on and capability.name not in offered | not_offered.keys():
+                judged_on.setdefault(capability.name, configured_on)
     return Identity(
         name=name,
         kind=kind,
@@ -406,8 +396,9 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         websockets=frozenset(values.get("websockets", ())),
         addresses=values.get("full_addresses", full_addresses.SHIPPED),
         default_amqp_acceptor=values.get("default_amqp_acceptor", "amqp"),
-        capabilities=offered - absent.keys(),
-        absent=absent,
+        capabilities=offered - not_offered.keys() - judged_on.keys(),
+        not_offered=not_offered,
+        judged_on=judged_on,
         scope=frozenset(values.get("scope", ())),
         cases=frozenset(values.get("cases", ())),
         others_judged_on=values.get("others_judged_on", ""),

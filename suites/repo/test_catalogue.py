@@ -285,8 +285,7 @@ def test_what_is_judged_on_another_target_is_judged_there() -> None:
     wrong = [
         f"{name}: {capability} on {other}"
         for name, identity in identities.items()
-        for capability, reason in identity.absent.items()
-        if (other := reason.removeprefix("judged on the target ")) != reason
+        for capability, other in identity.judged_on.items()
         if capability not in identities[other].capabilities
         or identities[other].profile.name != identity.profile.name
     ]

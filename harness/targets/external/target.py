@@ -164,19 +164,17 @@ class AddressTarget(SocketTarget):
     def _offer(self, greetings: Sequence[Greeting]) -> None:
         """Add the extensions that the broker announces, unless its file says that it lacks them."""
         identity = self.identity
+        known = identity.capabilities | identity.absent.keys()
         offered: set[str] = set()
         absent: dict[str, str] = {}
         for greeted in greetings:
             for name, capability in _EXTENSIONS.get(greeted.protocol, {}).items():
                 if name in greeted.announced:
                     offered.add(capability)
-                elif capability not in identity.capabilities:
+                elif capability not in known:
                     absent[capability] = f"the broker does not announce {name}"
-        self.identity = dataclasses.replace(
-            identity,
-            capabilities=identity.capabilities | (offered - identity.absent.keys()),
-            absent={**absent, **identity.absent},
-        )
+        announced = identity.capabilities | (offered - identity.absent.keys())
+        self.identity = dataclasses.replace(identity, capabilities=announced).without(absent)
 
     def _use_hosts(self, hosts: Mapping[str, str]) -> None:
         """Keep the virtual hosts that admitted us, by protocol."""
@@ -215,15 +213,11 @@ class AddressTarget(SocketTarget):
     def use_addresses(self, addresses: FullAddresses, absent: Mapping[str, str]) -> None:
         """Adopt what was found out about addresses since :meth:`start`; ``absent`` has capabilities
         that the target turned out to lack, with reasons."""
-        identity = self.identity
         by_address = addresses.capabilities & self._possible
-        kept = identity.capabilities - full_addresses.CAPABILITIES.keys() - absent.keys()
+        others = self.identity.capabilities - full_addresses.CAPABILITIES.keys()
         self.identity = dataclasses.replace(
-            identity,
-            addresses=addresses,
-            capabilities=kept | (by_address - absent.keys()),
-            absent={**identity.absent, **absent},
-        )
+            self.identity, addresses=addresses, capabilities=others | by_address
+        ).without(absent)
 
     def _credentials(self) -> Credentials:
         identity = self.identity
@@ -234,13 +228,8 @@ class AddressTarget(SocketTarget):
     def _give_up(self, protocol: str, reason: str) -> None:
         """Drop the capabilities of a protocol that the broker does not speak."""
         self._given_up[protocol] = reason
-        identity = self.identity
-        lost = {name for name in identity.capabilities if _protocol(name) == protocol}
-        self.identity = dataclasses.replace(
-            identity,
-            capabilities=identity.capabilities - lost,
-            absent={**identity.absent, **dict.fromkeys(lost, reason)},
-        )
+        lost = [name for name in self.identity.capabilities if _protocol(name) == protocol]
+        self.identity = self.identity.without(dict.fromkeys(lost, reason))
 
     def _unknown(self, name: str) -> Parameters:
         protocol = _PROTOCOLS.get(self._given[name].protocol, "OPENWIRE")

@@ -66,6 +66,7 @@ def test_a_capability_that_is_not_offered_has_its_reason(tmp_path: Path) -> None
     ).identity
     assert not {"nack", "multicast"} & identity.capabilities
     assert identity.absent["nack"] == "not offered: our manual, page 3"
+    assert identity.judged_on == {"multicast": "rabbitmq"}
     assert identity.absent["multicast"] == "judged on the target rabbitmq"
     # What the family lacks and this broker has is offered, and the rest keeps the family's reason.
     assert "amqp-transactions" in identity.capabilities

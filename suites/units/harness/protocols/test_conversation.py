@@ -1,6 +1,7 @@
 """The conversation that all peers share, on the reference broker in virtual time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.protocols.conversation import Violated
+from brokerproof.harness.protocols.conversation import ControlFailed, Violated
 from brokerproof.harness.targets import target_file
 
 
@@ -82,3 +83,12 @@ def test_what_is_written_in_one_write_reaches_the_link_in_one_piece(
         assert not pieces
     peer.write(b"three")
     assert pieces == [b"one, two", b"three"]
+
+
+def test_a_version_that_is_judged_on_another_target_is_spoken_here(bench: Bench) -> None:
+    identity = bench.target.identity.without({"stomp-1.1": "our manual, page 3"})
+    bench.target.identity = replace(identity, not_offered={}, judged_on={"stomp-1.1": "another"})
+    assert bench.stomp("1.1").connected is not None
+    bench.target.identity = identity
+    with pytest.raises(ControlFailed, match=r"no stomp-1\.1 \(our manual, page 3\)"):
+        bench.stomp("1.1")
