@@ -1,6 +1,7 @@
 """Faults that show only while another client interferes."""
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from brokerproof.reference_broker.kernel.queue import Queue, Selection
@@ -53,34 +54,30 @@ def stalled_connections(patch: Any) -> weakref.WeakSet[StompConnection]:
     return stalled
 
 
-@hindered.mutant(CREDIT)
-def core_waits_for_open_transactions(patch, reached):
+def no_room(patch: Any, reached: Any, hindrances: Callable[[Any], Any], consumer: type) -> None:
+    """Consumers of this class have no room while there is a hindrance."""
+    present = hindrances(patch)
+
+    @patch.result(consumer)
+    def has_room(right, self):
+        return reached.instead(right, False) if present else right
+
+
+@hindered.variant(no_room, open_transactions, CoreConsumer, breaks=CREDIT)
+def core_waits_for_open_transactions():
     """While another client's transaction holds sends, CORE consumers get nothing."""
-    pending = open_transactions(patch)
-
-    @patch.override(CoreConsumer)
-    def has_room(original, self):
-        return reached.instead(original(self), False) if pending else original(self)
 
 
-@hindered.mutant(CREDIT)
-def core_waits_for_stalled_readers(patch, reached):
+@hindered.variant(no_room, stalled_connections, CoreConsumer, breaks=CREDIT)
+def core_waits_for_stalled_readers():
     """While another client does not read, CORE consumers get nothing."""
-    stalled = stalled_connections(patch)
-
-    @patch.override(CoreConsumer)
-    def has_room(original, self):
-        return reached.instead(original(self), False) if stalled else original(self)
 
 
-@hindered.mutant("AMQP10-CREDIT-03 AMQP10-WIN-07")
-def links_wait_for_stalled_readers(patch, reached):
+@hindered.variant(
+    no_room, stalled_connections, OutgoingLink, breaks="AMQP10-CREDIT-03 AMQP10-WIN-07"
+)
+def links_wait_for_stalled_readers():
     """While a STOMP client does not read, AMQP 1.0 links get nothing."""
-    stalled = stalled_connections(patch)
-
-    @patch.override(OutgoingLink)
-    def has_room(original, self):
-        return reached.instead(original(self), False) if stalled else original(self)
 
 
 @hindered.mutant(WINDOW)
@@ -170,14 +167,11 @@ def windows_over_websocket_are_not_given_back(patch, reached):
             self.window.charge(delivery.charge)
 
 
-@hindered_openwire.mutant("OPENWIRE-PREFETCH-2 OPENWIRE-MSGACK-2")
-def prefetch_waits_for_open_transactions(patch, reached):
+@hindered_openwire.variant(
+    no_room, open_transactions, OpenWireConsumer, breaks="OPENWIRE-PREFETCH-2 OPENWIRE-MSGACK-2"
+)
+def prefetch_waits_for_open_transactions():
     """While another client's transaction holds sends, OpenWire consumers get nothing."""
-    pending = open_transactions(patch)
-
-    @patch.override(OpenWireConsumer)
-    def has_room(original, self):
-        return reached.instead(original(self), False) if pending else original(self)
 
 
 @hindered_amqp091.mutant("AMQP091-QOS-02")
