@@ -70,10 +70,7 @@ def started_reference(
     program = ("-c", VERSION, str(checkout)) if checkout else ("-m", "brokerproof.reference_broker")
     data = ("--data", str(place.folder / f"{name}-data")) if place.durable else ()
     process = NativeProcess(
-        [sys.executable, *program, *arguments, *data],
-        folder=Path.cwd(),
-        console=console,
-        grace_s=3,
+        [sys.executable, *program, *arguments, *data], folder=Path.cwd(), console=console, grace_s=3
     )
     place.stack.callback(process.stop)
     process.start()

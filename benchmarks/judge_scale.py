@@ -140,12 +140,7 @@ def watched(command: list[str], scratch: Path) -> dict[str, Any]:
         if process.returncode == 0 and lines
         else {"found": f"failed ({process.returncode})"}
     )
-    return {
-        "seconds": time.monotonic() - began,
-        "processor": sum(spent.values()),
-        **most,
-        **result,
-    }
+    return {"seconds": time.monotonic() - began, "processor": sum(spent.values()), **most, **result}
 
 
 def size_of_files(folder: Path) -> int:

@@ -223,7 +223,7 @@ def report(measured: Measured, subject: str, options: Options) -> str:
             f" {options.size:,} bytes, {options.repetitions} repetitions behind {options.warm_up}"
             f" that do not count, interleaved; {os.cpu_count()} cores, Python"
             f" {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end"
-        ),
+        )
     ]
     for scenario, by_broker in measured.items():
         words = SCENARIOS[options.protocol][scenario].format(window=options.window)

@@ -41,9 +41,7 @@ from brokerproof.reference_broker.protocols.core.message import CoreMessage, Cor
 from brokerproof.reference_broker.protocols.management_http.connection import ManagementConnection
 from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
 from brokerproof.reference_broker.protocols.openwire.message import OpenWireMessage, OpenWireRecords
-from brokerproof.reference_broker.protocols.stomp.activemq import (
-    ActiveMqStompConnection,
-)
+from brokerproof.reference_broker.protocols.stomp.activemq import ActiveMqStompConnection
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeats
 from brokerproof.reference_broker.protocols.stomp.rabbitmq import RabbitHeartBeats

@@ -17,9 +17,7 @@ from brokerproof.reports.assembly.refusals import Refusal
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1)
 @click.option(
-    "--profile",
-    metavar="NAME",
-    help="The profile to judge by; default: the run folder's.",
+    "--profile", metavar="NAME", help="The profile to judge by; default: the run folder's."
 )
 @click.option(
     "--complete", "whole", is_flag=True, help="The captures contain every connection of one broker."

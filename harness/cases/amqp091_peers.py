@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.harness.cases.connections import Connections
-from brokerproof.harness.protocols.conversation import (
-    Requirements,
-)
+from brokerproof.harness.protocols.conversation import Requirements
 from brokerproof.harness.targets.endpoint import MANAGEMENT
 from brokerproof.harness.targets.target import host_of_amqp091
 

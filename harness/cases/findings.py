@@ -378,11 +378,7 @@ class MeasurementJudge(CaseRecord):
             expectation = self.signs_of_life(label, instants[0], bounds)
         uncertain = None if worst.distance < -margin else f"within the margin of {in_ms(margin)} ms"
         return self.record_finding(
-            requirements,
-            worst.distance >= 0,
-            detail,
-            uncertain=uncertain,
-            expectation=expectation,
+            requirements, worst.distance >= 0, detail, uncertain=uncertain, expectation=expectation
         )
 
     def signs_of_life(
@@ -431,10 +427,7 @@ class MeasurementJudge(CaseRecord):
             kind="count", words=f"{label} ({unit})", value=value, bounds=bounds
         )
         return self.record_finding(
-            requirements,
-            held,
-            f"{label}: {counted}; expected {should}",
-            expectation=expectation,
+            requirements, held, f"{label}: {counted}; expected {should}", expectation=expectation
         )
 
     def _measured(

@@ -249,10 +249,7 @@ class PairTrial:
         self._keeps = mode != "auto"
         self._mode = mode if mode in modes or self._keeps else "each"
         if self._mode not in modes:
-            raise _End(
-                "the drivers of this protocol lack this acknowledgement mode",
-                Cell.CANNOT,
-            )
+            raise _End("the drivers of this protocol lack this acknowledgement mode", Cell.CANNOT)
         self._act("consume", waits=True, mode=modes[self._mode], window=window)
 
     def do_send(self, count: int, size: int = 10) -> None:

@@ -74,9 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the collected cases to this file (for --collect-only)",
     )
     group.addoption(
-        "--brokerproof-restart",
-        default="",
-        help="command that restarts a broker killed by a case",
+        "--brokerproof-restart", default="", help="command that restarts a broker killed by a case"
     )
     for flag, what in (
         ("allow-harm", "run cases that may harm a broker, even one that brokerproof did not start"),

@@ -110,9 +110,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
             if capacity <= 0:
                 self.judge.record(
                     Noted(
-                        at_ns=at,
-                        conn=self.conn,
-                        detail=f"Proton reads no more ({len(data)} bytes)",
+                        at_ns=at, conn=self.conn, detail=f"Proton reads no more ({len(data)} bytes)"
                     )
                 )
                 break

@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 
 import proton
 from proton import _reactor, reactor, utils
-from proton._handlers import (
-    IOHandler,  # used by Container; it has no public name
-)
+from proton._handlers import IOHandler  # used by Container; it has no public name
 from proton.handlers import MessagingHandler, TransactionHandler
 
 from brokerproof.harness.clients.proton_engine import has_tls

@@ -24,12 +24,7 @@ from brokerproof.harness.protocols.conversation import (
     Judge,
     Match,
 )
-from brokerproof.harness.trace.events import (
-    RECORDED_BYTES,
-    FrameReceived,
-    FrameSent,
-    OctetsRefused,
-)
+from brokerproof.harness.trace.events import RECORDED_BYTES, FrameReceived, FrameSent, OctetsRefused
 
 MANAGEMENT_API = "management-api"
 """The capability of a target that has it."""

@@ -14,20 +14,10 @@ from typing import Any, TypeAlias
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.byte_log import Expectation
-from brokerproof.harness.protocols.conversation import (
-    ControlFailed,
-    Ended,
-    Judge,
-    Requirements,
-)
+from brokerproof.harness.protocols.conversation import ControlFailed, Ended, Judge, Requirements
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
-from brokerproof.harness.protocols.stomp.raw_peer import (
-    CONNECTED,
-    Destination,
-    StompInbox,
-    frame,
-)
+from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, Destination, StompInbox, frame
 from brokerproof.harness.trace.events import (
     RECORDED_BYTES,
     ConnectionAbandoned,
@@ -179,10 +169,7 @@ class StompPyPeer(StompInbox):
                 case codec.Unreadable(raw):
                     self.judge.record(
                         OctetsSent(
-                            at_ns=at,
-                            conn=self.conn,
-                            data=raw[:RECORDED_BYTES],
-                            size=len(raw),
+                            at_ns=at, conn=self.conn, data=raw[:RECORDED_BYTES], size=len(raw)
                         )
                     )
 

@@ -38,10 +38,7 @@ _OPTIONS = (
         " repeat for several.",
     ),
     click.option(
-        "--exclude",
-        multiple=True,
-        metavar="ID|WORDS",
-        help="Omit these cases; repeat for several.",
+        "--exclude", multiple=True, metavar="ID|WORDS", help="Omit these cases; repeat for several."
     ),
     click.option(
         "--requirement",

@@ -96,9 +96,7 @@ class _Load(click.Command):
 )
 @click.option("--messages", type=click.IntRange(1), help="How many messages to send in total.")
 @click.option(
-    "--record/--no-record",
-    default=True,
-    help="Whether to record the traffic. Default: yes.",
+    "--record/--no-record", default=True, help="Whether to record the traffic. Default: yes."
 )
 @click.option(
     "--backlog",

@@ -101,10 +101,7 @@ def _explain(requirement: str, as_json: bool) -> None:
     index = _index()
     try:
         facts = requirement_texts.explanation(
-            index.catalogue,
-            case_index.described(index.cases),
-            requirement,
-            coverage.load_listed(),
+            index.catalogue, case_index.described(index.cases), requirement, coverage.load_listed()
         )
     except requirements.UnknownRequirement as problem:
         raise errors.Usage(str(problem)) from None

@@ -118,9 +118,7 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
     " these impacts; never.",
 )
 @click.option(
-    "--inconclusive-ok",
-    is_flag=True,
-    help="Exit 0 instead of 2, for CI hosts too noisy to judge.",
+    "--inconclusive-ok", is_flag=True, help="Exit 0 instead of 2, for CI hosts too noisy to judge."
 )
 @click.option("--no-report", is_flag=True, help="Write no report (later: brokerproof report RUN).")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")

@@ -37,11 +37,7 @@ class StompPyPlayer(Player):
         self.open(conn, acceptor)
 
     def frame(
-        self,
-        conn: int,
-        command: str,
-        headers: Mapping[str, str | Ref | Secret],
-        body: str = "",
+        self, conn: int, command: str, headers: Mapping[str, str | Ref | Secret], body: str = ""
     ) -> None:
         lines = [f"{name}:{value}" for name, value in headers.items() if isinstance(value, str)]
         text = "\n".join([command, *lines, "", body]).encode("utf-8", "surrogateescape")
@@ -64,11 +60,7 @@ class StompPyPlayer(Player):
     def _dial(self, conn: int, acceptor: str) -> None:
         import stomp  # here, so that its absence is reported and is no exit code of a verdict
 
-        kinds = {
-            "1.0": stomp.Connection10,
-            "1.1": stomp.Connection11,
-            "1.2": stomp.Connection12,
-        }
+        kinds = {"1.0": stomp.Connection10, "1.1": stomp.Connection11, "1.2": stomp.Connection12}
         connection = kinds[self._versions[conn]](
             [self._endpoints[acceptor]], reconnect_attempts_max=1
         )

@@ -48,10 +48,7 @@ SHORT_IDLE_MS = 5000
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 _SOON: Duration = seconds(1)
 _OFFERS: Sequence[tuple[str, str]] = (
-    (
-        "amqp-redelivery",
-        "gives a message again that was released or left unsettled",
-    ),
+    ("amqp-redelivery", "gives a message again that was released or left unsettled"),
     ("amqp-modified", "gives a message again whose outcome is modified, with the failed attempt"),
     ("amqp-copy", "lets receivers browse (distribution mode copy)"),
     ("amqp-dynamic", "makes nodes on request (dynamic)"),

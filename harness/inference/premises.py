@@ -49,10 +49,7 @@ def _questions(identity: Identity) -> dict[str, tuple[Question, str]]:
     return asked
 
 
-_AMQP = {
-    RoutingType.ANYCAST: amqp_dialect.is_queue,
-    RoutingType.MULTICAST: amqp_dialect.is_topic,
-}
+_AMQP = {RoutingType.ANYCAST: amqp_dialect.is_queue, RoutingType.MULTICAST: amqp_dialect.is_topic}
 _WORDS = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
 

@@ -125,8 +125,7 @@ def _slow(
     """One frame decoded by the harness's codec, which sees only the stored part of a truncated
     body."""
     head_end = min(
-        (at for at in (data.find(b"\n\n"), data.find(b"\n\r\n")) if at >= 0),
-        default=len(data),
+        (at for at in (data.find(b"\n\n"), data.find(b"\n\r\n")) if at >= 0), default=len(data)
     )
     head = data[:head_end]
     frame = next(iter(codec.Reader("1.2").feed(_without_length(head) + b"\n\n\0")), None)

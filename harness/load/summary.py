@@ -132,10 +132,7 @@ def table(name: str, summary: dict[str, Any]) -> Table:
     size = summary["sent_octets"] / max(1, summary["sent"])
     rows = [
         ("time", f"{summary['seconds']:.1f} s"),
-        (
-            "sent",
-            f"{summary['sent']:,} ({summary['sent_per_s']:,.0f}/s, {size:,.0f} bytes each)",
-        ),
+        ("sent", f"{summary['sent']:,} ({summary['sent_per_s']:,.0f}/s, {size:,.0f} bytes each)"),
         (
             "confirmed",
             f"{summary['confirmed']:,}"

@@ -89,8 +89,5 @@ def _constant(name: str) -> float:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object,
-    parse_int=_integer,
-    parse_float=_fraction,
-    parse_constant=_constant,
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )

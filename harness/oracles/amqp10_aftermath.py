@@ -142,12 +142,7 @@ def endings(events: Sequence[Event], conn: int) -> list[Finding]:
     return findings or [Finding(BEHIND_END, Seen.NEVER_REACHED, "no session ended")]
 
 
-_IN_ANY_CASE = (
-    amqp_liveness.order,
-    amqp_liveness.limits,
-    amqp_conditions.conditions,
-    endings,
-)
+_IN_ANY_CASE = (amqp_liveness.order, amqp_liveness.limits, amqp_conditions.conditions, endings)
 
 
 def _undue_end(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:

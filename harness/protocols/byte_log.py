@@ -51,16 +51,7 @@ class ClosedByBroker(Step):
 
 
 Kind: TypeAlias = Literal[
-    "frame",
-    "absence",
-    "silence",
-    "end",
-    "open",
-    "messages",
-    "window",
-    "signs",
-    "duration",
-    "count",
+    "frame", "absence", "silence", "end", "open", "messages", "window", "signs", "duration", "count"
 ]
 """Kinds of expectations; see :class:`Expectation`."""
 

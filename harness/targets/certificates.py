@@ -12,13 +12,7 @@ from pathlib import Path
 
 import trustme
 
-from brokerproof.harness.worlds.tls import (
-    CERTIFIED,
-    NOBODY,
-    ORGANIZATION,
-    STRANGER,
-    UNIT,
-)
+from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, ORGANIZATION, STRANGER, UNIT
 
 FOLDER = "BROKERPROOF_CERTIFICATES"
 """The folder's name in a configuration file: ``${BROKERPROOF_CERTIFICATES}``."""

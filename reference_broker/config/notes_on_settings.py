@@ -6,12 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.reference_broker.config.ignored_settings import (
-    Entry,
-    NoEffect,
-    Only,
-    Refused,
-)
+from brokerproof.reference_broker.config.ignored_settings import Entry, NoEffect, Only, Refused
 from brokerproof.reference_broker.config.values import Where, nearest
 
 

@@ -127,8 +127,7 @@ def byte_size(
         match = _BYTES.fullmatch(text)
         if match is None and not _WHOLE.fullmatch(text):
             raise where.bad(
-                f"{text!r} is not a size",
-                "write bytes, optionally with K, M or G: 10485760 or 10M",
+                f"{text!r} is not a size", "write bytes, optionally with K, M or G: 10485760 or 10M"
             )
         size = int(text) if match is None else int(match["count"]) * _UNITS[match["unit"].lower()]
         return plain(str(size), where)

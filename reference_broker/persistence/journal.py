@@ -328,11 +328,7 @@ class Journal:
             segment.size = segment.good = size
         self.next_segment = recovered.next_segment
         self.queues, self.consumed = dict(recovered.queues), set(recovered.consumed)
-        self.unit, self.place, self.queue_id = (
-            recovered.unit,
-            recovered.place,
-            recovered.queue_id,
-        )
+        self.unit, self.place, self.queue_id = recovered.unit, recovered.place, recovered.queue_id
         for place, kept in recovered.kept.items():
             live = self.live[place] = Live(kept.message, kept.ids, kept.source_entry)
             live.failures = dict(kept.failures) or None

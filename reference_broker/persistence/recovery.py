@@ -202,9 +202,7 @@ class _Recovery:
                 self._damaged(name, f"record {record}: {problem}; {_JOURNAL_LOSS}")
 
     @staticmethod
-    def _lengths(
-        scans: dict[int, records.Scan],
-    ) -> tuple[dict[int, int], int, dict[int, int]]:
+    def _lengths(scans: dict[int, records.Scan]) -> tuple[dict[int, int], int, dict[int, int]]:
         """Return the good part of each segment; the last segment with a good snapshot, -1 for none;
         and that snapshot."""
         lengths: dict[int, int] = {}
@@ -355,12 +353,7 @@ class _Recovery:
             recovered.pages[folder] = pages[-1].address, pages
 
     def _best(
-        self,
-        folder: str,
-        number: int,
-        candidates: dict[str, records.Scan],
-        address: str,
-        last: int,
+        self, folder: str, number: int, candidates: dict[str, records.Scan], address: str, last: int
     ) -> str | None:
         """The most complete file of a page; None if none has any records. Report damage."""
         written = self._written.get((folder, number))

@@ -116,9 +116,7 @@ def _port(protocol: str, default: str, of: str = "") -> Callable[[Command], Comm
     help=f"Limits per connection: {', '.join(field.name for field in fields(Quotas))}.",
 )
 @click.option(
-    "--check",
-    is_flag=True,
-    help="Read the configuration, list settings without effect, and exit.",
+    "--check", is_flag=True, help="Read the configuration, list settings without effect, and exit."
 )
 @click.option(
     "--control",

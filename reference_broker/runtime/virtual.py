@@ -184,9 +184,7 @@ def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
     if path.suffix in (".conf", rabbitmq_config.SUFFIX):
         return rabbitmq_conf.read(path)
     from brokerproof.reference_broker.config.activemq import activemq_xml
-    from brokerproof.reference_broker.config.artemis import (
-        broker_xml,  # only these need lxml
-    )
+    from brokerproof.reference_broker.config.artemis import broker_xml  # only these need lxml
 
     if activemq_xml.is_one(path):
         return activemq_xml.read(path, environment)

@@ -14,12 +14,7 @@ from collections.abc import Callable
 
 from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from brokerproof.reference_broker.selector.building import (
-    Builder,
-    Misuse,
-    Part,
-    condition,
-)
+from brokerproof.reference_broker.selector.building import Builder, Misuse, Part, condition
 from brokerproof.reference_broker.selector.grammar import VALUE, WORDS, grammar
 from brokerproof.reference_broker.selector.values import Evaluate, Subject
 

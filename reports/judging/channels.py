@@ -19,12 +19,7 @@ from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.harness.oracles.amqp091_rules import ANNOUNCED, allowed
 from brokerproof.harness.trace.facts import is_true, number
 from brokerproof.reports.judging.columns import ABANDONED, CLOSED, IN, OCTETS, UNSEEN, Columns
-from brokerproof.reports.judging.connection_lifetimes import (
-    NEVER,
-    SilenceStats,
-    add_signs,
-    members,
-)
+from brokerproof.reports.judging.connection_lifetimes import NEVER, SilenceStats, add_signs, members
 from brokerproof.reports.judging.dense_ids import Cells, Codes, Ints, Pairs, in_groups, starts
 from brokerproof.reports.judging.protocol_columns import OF_AMQP091, SILENT, Tagged
 from brokerproof.reports.judging.summary import Summary

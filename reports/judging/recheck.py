@@ -420,8 +420,7 @@ def lost_of(flow: Iterable[Row]) -> Iterator[Row]:
 def disordered_of(firsts: Iterable[Row]) -> Iterator[Row]:
     """Yield the first deliveries that arrived after a later message of their producer."""
     for (*scope, conn, subscription, _), rows in groupby(
-        firsts,
-        key=lambda row: (*scope_of(row), row["conn"], row["subscription"], row["producer"]),
+        firsts, key=lambda row: (*scope_of(row), row["conn"], row["subscription"], row["producer"])
     ):
         order = recorded_anomalies.Line()
         for row in rows:

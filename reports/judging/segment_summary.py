@@ -127,8 +127,7 @@ class SegmentSummaries:
     def _update_queue_uses(self, batch: Columns) -> None:
         connection, sent, got = batch.connection, batch.sent, batch.got
         self._queue_uses.of(
-            self._connection_queues.of(connection[sent.rows], sent.queue),
-            sent.producer - CONSUMES,
+            self._connection_queues.of(connection[sent.rows], sent.queue), sent.producer - CONSUMES
         )
         consumer: Ints = np.zeros(len(got.rows), np.int64)
         self._queue_uses.of(self._connection_queues.of(connection[got.rows], got.queue), consumer)

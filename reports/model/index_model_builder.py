@@ -124,9 +124,7 @@ def case_rows(results: pa.Table, runs: Sequence[Run]) -> list[CaseRow]:
 
 
 def case_row(
-    row: Mapping[str, Any],
-    facts: Mapping[str, Mapping[str, CaseFacts]],
-    page: str | None = None,
+    row: Mapping[str, Any], facts: Mapping[str, Mapping[str, CaseFacts]], page: str | None = None
 ) -> CaseRow:
     """A row of the table of cases, with the facts of its run (``facts`` has runs by name)."""
     described = facts[row["run"]].get(row["case"])

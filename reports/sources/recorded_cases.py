@@ -57,11 +57,7 @@ class RecordedCase:
     """
 
     def __init__(
-        self,
-        columns: Columns,
-        numbers: np.ndarray[Any, Any],
-        total: int,
-        rows: slice = slice(None),
+        self, columns: Columns, numbers: np.ndarray[Any, Any], total: int, rows: slice = slice(None)
     ) -> None:
         self._source = columns
         self._rows = rows

@@ -13,12 +13,7 @@ import pyarrow.parquet as pq
 from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.input_file import BadInput, OneSentence
 from brokerproof.harness.results.records import NAME as RESULTS
-from brokerproof.harness.results.run_folder import (
-    CASES,
-    FORMAT,
-    HEADER,
-    wrong_format,
-)
+from brokerproof.harness.results.run_folder import CASES, FORMAT, HEADER, wrong_format
 from brokerproof.harness.trace.columns import FINGERPRINT
 from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, row_count
 

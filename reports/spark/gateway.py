@@ -58,11 +58,7 @@ def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
 
 @contextlib.contextmanager
 def gateway(
-    java: Path,
-    spark_home: Path,
-    conf: Mapping[str, str],
-    scratch: Path,
-    archive: ClassArchive,
+    java: Path, spark_home: Path, conf: Mapping[str, str], scratch: Path, archive: ClassArchive
 ) -> Iterator[tuple[int, str]]:
     """Run the gateway and yield its port and secret; end it with the block.
 

@@ -356,13 +356,7 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
         target.record_finding(PREFETCH, got == [b"confirmed", b"1", b"2"], words)
 
 
-@case(
-    NOTHING_BEFORE_OK,
-    NOTHING_AFTER_CANCEL,
-    OTHER_CHANNELS_CONTINUE,
-    TAGS,
-    needs={"amqp091"},
-)
+@case(NOTHING_BEFORE_OK, NOTHING_AFTER_CANCEL, OTHER_CHANNELS_CONTINUE, TAGS, needs={"amqp091"})
 def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     """A channel has a consumer, and another one starts on a queue with messages: consume-ok arrives
     first. After basic.recover no tag is reused. After cancel-ok the consumer gets no notice when

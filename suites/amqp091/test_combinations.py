@@ -12,11 +12,7 @@ EXCLUSIVE_CONSUMER = "AMQP091-CONS-02"
 
 
 @case(LIMIT, REPLENISHED, NOT_FOR_NO_ACK, EXCLUSIVE_CONSUMER, needs={"amqp091"})
-@over(
-    examples=10,
-    always=lambda target: [{"row": row} for row in TABLE.rows()],
-    row=TABLE.drawn(),
-)
+@over(examples=10, always=lambda target: [{"row": row} for row in TABLE.rows()], row=TABLE.drawn())
 def test_options_of_consume_and_publish_work_together(target: Bench, row: Row) -> None:
     """Whatever combination of options it and the messages have, a consumer gets each message once
     and holds as many as its prefetch allows. So does a consumer of another channel, and an

@@ -38,12 +38,7 @@ LIVES = st.sampled_from([None, 0, SHORT, SHORT, LONG])
 
 
 @case(
-    GUARANTEED,
-    LOWER,
-    PRESERVED,
-    DEAD_LETTERED,
-    TTL_REMOVED,
-    needs={"amqp091", ARGUMENTS, CONFIRMS},
+    GUARANTEED, LOWER, PRESERVED, DEAD_LETTERED, TTL_REMOVED, needs={"amqp091", ARGUMENTS, CONFIRMS}
 )
 @over(
     examples=8,

@@ -102,10 +102,7 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
     size = frame_max - codec.OVERHEAD + beyond
     peer.send_frame(HEADER, 1, codec.encode_content_header(size))
     peer.send_frame(BODY, 1, b"x" * size)
-    peer.expect(
-        method("connection.close", channel=0, reply_code=501),
-        proves=FRAME_TOO_LARGE,
-    )
+    peer.expect(method("connection.close", channel=0, reply_code=501), proves=FRAME_TOO_LARGE)
     others_work(target)
 
 

@@ -108,9 +108,7 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
     )
     answers = [reply.brief() for reply in peer.inbox]
     target.record_finding(
-        NO_CLOSE_AFTER_SILENCE,
-        not answers,
-        f"before the end: {answers or 'nothing'}",
+        NO_CLOSE_AFTER_SILENCE, not answers, f"before the end: {answers or 'nothing'}"
     )
 
 

@@ -29,9 +29,7 @@ def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: R
 
 @case(SELECTS, needs={"amqp", "selectors", "core-filters"})
 @over(
-    examples=10,
-    always=lambda target: [{"row": row} for row in ARTEMIS.rows()],
-    row=ARTEMIS.drawn(),
+    examples=10, always=lambda target: [{"row": row} for row in ARTEMIS.rows()], row=ARTEMIS.drawn()
 )
 def test_a_filter_selects_whatever_else_a_link_asks_for(target: Bench, row: Row) -> None:
     """Whatever combination of options its connection, link and transfers use, a receiver with a

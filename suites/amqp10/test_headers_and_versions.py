@@ -142,12 +142,7 @@ def no_headers() -> st.SearchStrategy[bytes]:
     """Eight bytes or more that begin neither like AMQP nor like TLS, because a port may speak
     both."""
     typical = st.sampled_from(
-        [
-            b"HTTP/1.1",
-            b"GET / HTTP/1.1\r\n\r\n",
-            b"amqp\x00\x01\x00\x00",
-            b"AMQQ\x00\x01\x00\x00",
-        ]
+        [b"HTTP/1.1", b"GET / HTTP/1.1\r\n\r\n", b"amqp\x00\x01\x00\x00", b"AMQQ\x00\x01\x00\x00"]
     )
     return st.one_of(
         typical,

@@ -114,9 +114,7 @@ def test_a_frame_without_its_fields_is_an_error(
         answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
         target.record_finding(
-            BAD_FIELDS,
-            answer is not None,
-            f"{what}: {observed}; expected an error",
+            BAD_FIELDS, answer is not None, f"{what}: {observed}; expected an error"
         )
         target.record_finding(
             CLOSE_WRITTEN,
@@ -146,9 +144,7 @@ def test_an_open_without_its_fields_is_an_error(target: Bench, wrong: str) -> No
         answer = peer.watch_for(ending("close"))
         observed = peer.instead() if answer is None else answer.brief()
         target.record_finding(
-            BAD_FIELDS,
-            answer is not None,
-            f"an open {wrong}: {observed}; expected an error",
+            BAD_FIELDS, answer is not None, f"an open {wrong}: {observed}; expected an error"
         )
         target.record_finding(
             CLOSE_WRITTEN,
@@ -290,14 +286,10 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
         target.record_finding(
-            SESSION_ERROR_ENDS,
-            answer is not None,
-            f"{kind}: {observed}; expected an error",
+            SESSION_ERROR_ENDS, answer is not None, f"{kind}: {observed}; expected an error"
         )
         target.record_finding(
-            CLOSE_WRITTEN,
-            answer is not None or peer.ended is None,
-            f"{kind}: {observed}",
+            CLOSE_WRITTEN, answer is not None or peer.ended is None, f"{kind}: {observed}"
         )
 
 

@@ -197,9 +197,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
             )
             return
         target.require(
-            LINK_ERROR_DETACHES,
-            fine,
-            f"a delivery-tag of {len(LONG_TAG)} bytes: {observed}",
+            LINK_ERROR_DETACHES, fine, f"a delivery-tag of {len(LONG_TAG)} bytes: {observed}"
         )
         target.advance(QUIET)
         judge_trace(target, peer, amqp10_aftermath.endings)
@@ -218,9 +216,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         observed = peer.instead() if end is None else end.brief()
         fine = end is not None and end.name == "end" and end.condition == "amqp:session:errant-link"
         target.record_finding(
-            ERRANT_LINK,
-            fine,
-            f"a {behind} for a link that ended with an error: {observed}",
+            ERRANT_LINK, fine, f"a {behind} for a link that ended with an error: {observed}"
         )
 
 

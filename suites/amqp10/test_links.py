@@ -122,7 +122,7 @@ def test_a_closing_detach_is_answered_with_one(
     )
     reattached = peer.attach(role, node, name="again", handle=link.handle, answered=False)
     answer = peer.watch_for(
-        either(frame("attach", name=reattached.name, role=not role), frame("close")),
+        either(frame("attach", name=reattached.name, role=not role), frame("close"))
     )
     if error and answer is not None and answer.name == "close":
         # No sentence says that a connection outlives an error of one of its links.

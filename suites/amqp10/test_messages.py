@@ -256,11 +256,7 @@ def test_the_bare_message_goes_on_as_it_came(
     peer.settle()
     sent(target, peer, peer.sender(node), before + bare + after, proves=CLOSE_WRITTEN)
     unbroken(
-        target,
-        peer,
-        lambda: bool(peer.deliveries),
-        CLOSE_WRITTEN,
-        "a well-formed message arrived",
+        target, peer, lambda: bool(peer.deliveries), CLOSE_WRITTEN, "a well-formed message arrived"
     )
     received_bare = delivered(target, peer, receiver).message.bare
     target.record_finding(
@@ -411,9 +407,7 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
         for key, value in expected.items()
     }
     target.record_finding(
-        ANNOTATIONS_PASSED_ON,
-        fine,
-        f"sent the message-annotations {expected}, got {dict(have)}",
+        ANNOTATIONS_PASSED_ON, fine, f"sent the message-annotations {expected}, got {dict(have)}"
     )
     target.record_finding(
         OPTIONAL_ANNOTATION_IGNORED,
@@ -450,9 +444,7 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
             and answer.condition == "amqp:not-implemented"
         )
         target.record_finding(
-            ANNOTATION_NOT_UNDERSTOOD,
-            fine,
-            f"{section} with the key brokerproof-key: {observed}",
+            ANNOTATION_NOT_UNDERSTOOD, fine, f"{section} with the key brokerproof-key: {observed}"
         )
 
 

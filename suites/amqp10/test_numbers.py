@@ -308,11 +308,7 @@ def test_an_idle_time_out_works_or_is_refused(target: Bench, position: int) -> N
     """A client announces a boundary value as its idle-time-out. The broker closes the connection
     with an error, or every frame gets its answer and the message arrives; another connection still
     works."""
-    judge(
-        target,
-        FIELDS[IDLE_TIMEOUT].replaced(position),
-        ends_with_reason=IDLE_TIMEOUT_REFUSED,
-    )
+    judge(target, FIELDS[IDLE_TIMEOUT].replaced(position), ends_with_reason=IDLE_TIMEOUT_REFUSED)
 
 
 @case(CREDIT_FORMULA, OPEN_SENT, CLOSE_WRITTEN, needs={"amqp"})

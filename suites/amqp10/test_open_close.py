@@ -197,9 +197,7 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
     used = [session.theirs for session in peer.sessions.values()]
     largest = max(event.size for event in frames_received(target, peer))
     target.record_finding(
-        AGREED_LIMITS,
-        largest <= 512,
-        f"max-frame-size is 512, {largest} bytes arrived",
+        AGREED_LIMITS, largest <= 512, f"max-frame-size is 512, {largest} bytes arrived"
     )
     target.record_finding(
         PEERS_CHANNEL_MAX,

@@ -82,9 +82,7 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
             target.record_not_applicable(SETTLED, f"{kind} ended it: {peer.instead()}")
             return
         target.require(
-            SETTLED,
-            outcome is not None,
-            f"{kind} was {outcome or 'not settled'}; {peer.instead()}",
+            SETTLED, outcome is not None, f"{kind} was {outcome or 'not settled'}; {peer.instead()}"
         )
     if kind == FULL:
         small_addresses.drain_queue(target, node, 1)

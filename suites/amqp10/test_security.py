@@ -82,14 +82,7 @@ def refused(
 UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == UNREADABLE)
 
 
-@case(
-    SASL_HEADER,
-    SASL_FRAME_TYPE,
-    SASL_FRAME_HEADER,
-    SASL_FRAME_SIZE,
-    SASL_BODY,
-    needs={"amqp"},
-)
+@case(SASL_HEADER, SASL_FRAME_TYPE, SASL_FRAME_HEADER, SASL_FRAME_SIZE, SASL_BODY, needs={"amqp"})
 def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
     """A client logs in. The broker answers the SASL header with its own; its frames are of type 1
     with bytes 6 and 7 zero and no extended header, at most 512 bytes, with one SASL body each and

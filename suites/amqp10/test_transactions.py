@@ -190,10 +190,7 @@ RETURNING: Mapping[str, str | Described] = {
 """Outcomes after which a message can be received again."""
 
 
-@case(
-    RETIRED_ON_COMMIT,
-    needs={"amqp", "amqp-transactions", "amqp-redelivery", "amqp-modified"},
-)
+@case(RETIRED_ON_COMMIT, needs={"amqp", "amqp-transactions", "amqp-redelivery", "amqp-modified"})
 @over(
     examples=6,
     always=lambda target: [
@@ -508,9 +505,7 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
             and answer.condition == "amqp:transaction:rollback"
         )
         target.record_finding(
-            OUTCOME_IN_SECOND_TRANSACTION,
-            fine,
-            f"outcomes in two transactions: {observed}",
+            OUTCOME_IN_SECOND_TRANSACTION, fine, f"outcomes in two transactions: {observed}"
         )
 
 
@@ -536,9 +531,7 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
             and answer.condition == "amqp:not-implemented"
         )
         target.record_finding(
-            TRANSACTIONAL_ACQUISITION,
-            acquired or refused,
-            f"a flow with a txn-id: {observed}",
+            TRANSACTIONAL_ACQUISITION, acquired or refused, f"a flow with a txn-id: {observed}"
         )
 
 

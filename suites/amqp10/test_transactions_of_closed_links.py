@@ -45,11 +45,7 @@ def corners(target: Target) -> list[Mapping[str, object]]:
     ]
 
 
-@case(
-    RETIRED_ON_COMMIT,
-    DEFAULT_OUTCOME_ON_ROLLBACK,
-    needs=SEEN_AGAIN,
-)
+@case(RETIRED_ON_COMMIT, DEFAULT_OUTCOME_ON_ROLLBACK, needs=SEEN_AGAIN)
 @over(
     examples=16,
     always=corners,

@@ -113,13 +113,7 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
         )
 
 
-@case(
-    UNSETTLED_BY_DEFAULT,
-    SETTLED_PERSISTS,
-    SETTLED_LATER,
-    CLOSE_WRITTEN,
-    needs={"amqp"},
-)
+@case(UNSETTLED_BY_DEFAULT, SETTLED_PERSISTS, SETTLED_LATER, CLOSE_WRITTEN, needs={"amqp"})
 @over(
     always=lambda target: [
         {"flags": [None]},
@@ -265,12 +259,7 @@ def test_an_aborted_delivery_never_was(
 
 
 def judge_aborted(
-    target: Bench,
-    proves: str,
-    parts: int,
-    more: bool | None,
-    junk: bytes,
-    settled: bool | None,
+    target: Bench, proves: str, parts: int, more: bool | None, junk: bytes, settled: bool | None
 ) -> None:
     """Abort a delivery after ``parts`` transfers, and require that it leaves no trace."""
     node = target.node()

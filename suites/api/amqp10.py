@@ -11,14 +11,7 @@ from brokerproof.harness.protocols.amqp10.raw_peer import (
     ending,
     frame,
 )
-from brokerproof.harness.protocols.amqp10.types import (
-    Array,
-    Described,
-    Value,
-    string,
-    symbol,
-    uint,
-)
+from brokerproof.harness.protocols.amqp10.types import Array, Described, Value, string, symbol, uint
 from brokerproof.harness.protocols.conversation import either
 
 __all__ = [

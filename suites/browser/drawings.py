@@ -93,8 +93,7 @@ def test_the_browser_finds_the_chunk_that_a_case_is_in(viewer: Viewer, name: str
 
 
 @pytest.mark.parametrize(
-    "nanoseconds",
-    [0, 1, 1500, ms(4) + 20_000, -ms(4), *map(seconds, (90, 120, 3600, 2100, 3601))],
+    "nanoseconds", [0, 1, 1500, ms(4) + 20_000, -ms(4), *map(seconds, (90, 120, 3600, 2100, 3601))]
 )
 def test_durations_are_those_of_the_other_pages(viewer: Viewer, nanoseconds: int) -> None:
     assert viewer.call("duration", nanoseconds) == duration(nanoseconds)

@@ -28,10 +28,7 @@ def named(numbers: list[int]) -> str:
 
 
 def judge_beats(
-    target: Bench,
-    peer: StompPyPeer,
-    requirements: tuple[str, ...],
-    period: Duration,
+    target: Bench, peer: StompPyPeer, requirements: tuple[str, ...], period: Duration
 ) -> bool:
     """Judge the longest silence of the server while stomp.py was connected; beats are agreed, so
     there should be some."""

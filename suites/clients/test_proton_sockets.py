@@ -55,12 +55,7 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
     return arrivals
 
 
-@case(
-    BARE_MESSAGE,
-    DISPOSITION_ROLE,
-    CLOSE_WRITTEN,
-    needs={"amqp", "sockets"},
-)
+@case(BARE_MESSAGE, DISPOSITION_ROLE, CLOSE_WRITTEN, needs={"amqp", "sockets"})
 @over(
     examples=3,
     sizes=st.lists(st.sampled_from([0, 1, 1000, 40_000, 200_000]), min_size=1, max_size=4),

@@ -246,8 +246,7 @@ def test_header_text_survives(target: Bench, version: str, text: str, name: str)
     consumer.subscribe(queue)
     producer.publish(queue, b"control", {"x-plain": "value"})
     target.control(
-        consumer.message(body=b"control").get("x-plain") == "value",
-        "a plain header should arrive",
+        consumer.message(body=b"control").get("x-plain") == "value", "a plain header should arrive"
     )
     alone = {f"x-{number}": f"<{one}>" for number, one in enumerate(OF_THESE[version])}
     producer.publish(queue, b"body", {**alone, name: value}, receipt=False)

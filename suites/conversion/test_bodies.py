@@ -177,11 +177,7 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
         peer.message(body=b"behind", proves=STOMP_SUBSCRIPTION)
 
 
-@case(
-    OTHER_BODIES_ARE_BYTES,
-    CONTENT_LENGTH_MEANS_BYTES,
-    needs=CONVERSION | {"stomp-1.0"},
-)
+@case(OTHER_BODIES_ARE_BYTES, CONTENT_LENGTH_MEANS_BYTES, needs=CONVERSION | {"stomp-1.0"})
 @over(
     always=lambda target: [{"kind": name} for name in UNKNOWN],
     examples=4,

@@ -120,11 +120,7 @@ def test_a_history_of_openwire_of_any_length_is_conserved(
 
 
 def judge_windows(
-    target: Bench,
-    protocol: str,
-    window: int,
-    requirements: tuple[str, str],
-    **options: object,
+    target: Bench, protocol: str, window: int, requirements: tuple[str, str], **options: object
 ) -> None:
     """Judge that ``window`` messages arrive, and as many again after one settlement of all earlier
     ones, in each of three rounds. ``options`` are how the client settles."""

@@ -67,9 +67,7 @@ def test_what_was_paged_comes_once_and_in_order(
         for number in range(count):
             state = small_addresses.send(target, peer, link, small_addresses.body(number, size))
             target.record_finding(
-                POLICIES,
-                state == "accepted",
-                f"a message to an address under PAGE was {state}",
+                POLICIES, state == "accepted", f"a message to an address under PAGE was {state}"
             )
     beside = small_addresses.destination(target, "page")
     target.stomp().publish(beside, small_addresses.body(0, 10))
@@ -290,9 +288,7 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
     red.rest()
     blue.rest()
     target.record_finding(
-        SELECTS,
-        red.found == expected,
-        f"red should be {brief(expected)}, got {brief(red.found)}",
+        SELECTS, red.found == expected, f"red should be {brief(expected)}, got {brief(red.found)}"
     )
     target.record_finding(
         KEEPS, blue.found == others, f"blue should be {brief(others)}, got {brief(blue.found)}"

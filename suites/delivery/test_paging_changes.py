@@ -142,9 +142,7 @@ def test_a_transaction_across_the_limit_is_whole(
     )
     words = f"of a transaction over {protocol} that was {end}"
     target.record_finding(
-        KEEPS,
-        received[0] == mine,
-        f"{words} {brief(received[0])} arrived; expected {brief(mine)}",
+        KEEPS, received[0] == mine, f"{words} {brief(received[0])} arrived; expected {brief(mine)}"
     )
     others = list(range(1000, 1030))
     target.record_finding(

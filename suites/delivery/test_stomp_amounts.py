@@ -45,10 +45,7 @@ CONNECTIONS = 200
 
 
 @case({version: each.ids for version, each in STOMP.items()}, needs={"transactions", "anycast"})
-@over_courses(
-    5,
-    corners(lambda target: ["stomp"], 0),
-)
+@over_courses(5, corners(lambda target: ["stomp"], 0))
 def test_a_history_of_stomp_of_any_length_is_conserved(
     target: Bench, version: str, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:

@@ -72,10 +72,7 @@ ALWAYS = [
 
 
 def blocked_through(
-    target: Bench,
-    episode: Episode,
-    publish: Callable[[], None],
-    goes_on: Callable[[str], None],
+    target: Bench, episode: Episode, publish: Callable[[], None], goes_on: Callable[[str], None]
 ) -> None:
     """Raise and clear the alarms of an episode. ``goes_on`` judges the blocked client."""
     alarms = [episode.resource]

@@ -84,9 +84,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             held = second is None and publisher.ended is None
             instead = "was confirmed" if second else f"was not confirmed; {publisher.instead()}"
             target.record_finding(
-                (proves, CONNECTION_BLOCKED),
-                held,
-                f"short of {resource}, a second SEND {instead}",
+                (proves, CONNECTION_BLOCKED), held, f"short of {resource}, a second SEND {instead}"
             )
             if not held:
                 for message in (*received, *collect(target, consumer, 3)):

@@ -166,8 +166,7 @@ class Conversation:
 
     def _publish(self) -> None:
         message: Any = self.replaced.inside(
-            MESSAGE,
-            {"address": self.place, "body": encode("simple?", "content")},
+            MESSAGE, {"address": self.place, "body": encode("simple?", "content")}
         )
         send = {"message": Message(**message), "requires-response": True, "sender": self.producer}
         self._call("send", send, NULL)

@@ -153,8 +153,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
             "the producer keeps to its window",
         )
     target.control(
-        core_credit.overdrawn(target.events, peer.conn) == 0,
-        "the producer keeps to its credit",
+        core_credit.overdrawn(target.events, peer.conn) == 0, "the producer keeps to its credit"
     )
     got = numbers(drain(target, name, 20))
     judge_arrivals(target, COST, got, 20, "sent")

@@ -57,9 +57,7 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(
     received = everything_but(target, fast, count - 1)
     detail = f"the slow consumer holds {listed(held)} of {count}; the other got {listed(received)}"
     target.record_finding(
-        NOTHING_WAITS,
-        len(held) == 1 and sorted([*held, *received]) == sorted(sent),
-        detail,
+        NOTHING_WAITS, len(held) == 1 and sorted([*held, *received]) == sorted(sent), detail
     )
 
 

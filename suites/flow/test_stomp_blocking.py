@@ -46,9 +46,7 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
         count, held = count + 1, admin.size(to.name)
     receipt = offer(peer, to, small_addresses.body(count, 3))
     peer.expect_nothing(
-        for_=QUIET,
-        proves=BLOCKS,
-        why=f"the address holds {held} bytes of {limit_of(target)}",
+        for_=QUIET, proves=BLOCKS, why=f"the address holds {held} bytes of {limit_of(target)}"
     )
     received = [
         small_addresses.number_of(body)

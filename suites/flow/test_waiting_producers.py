@@ -111,7 +111,7 @@ def _by_send(target: Bench, at: Held) -> Waiter:
     peer.write(
         b"".join(
             encode("SEND", [*headers, ("receipt", receipt)], body) for receipt in (first, second)
-        ),
+        )
     )
 
     def went_on() -> bool:
@@ -179,9 +179,7 @@ def _corners(target: Target) -> list[dict[str, object]]:
     always=_corners,
     situations=(SEVERAL, LEFT, BEHIND, TWO_AT_ONCE),
     waiting=lambda target: st.lists(
-        st.tuples(st.integers(0, PLACES - 1), st.sampled_from(ways(target))),
-        min_size=2,
-        max_size=5,
+        st.tuples(st.integers(0, PLACES - 1), st.sampled_from(ways(target))), min_size=2, max_size=5
     ),
     leaving=st.one_of(st.none(), st.integers(0, 4)),
     emptied=st.lists(st.integers(0, PLACES - 1), min_size=1, max_size=PLACES, unique=True),
@@ -254,11 +252,7 @@ BOTH = {"global_max_size_bytes": 20_000, "global_max_messages": COUNT}
 
 
 @case(UNBLOCKS, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full", RECONFIGURABLE})
-@over(
-    examples=6,
-    where=crowded,
-    small=st.booleans(),
-)
+@over(examples=6, where=crowded, small=st.booleans())
 def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small: bool) -> None:
     """The limit of all addresses together is reached, by large messages or by many, at an address
     whose producers do not wait. Producers of another address with its own limit get no credit until

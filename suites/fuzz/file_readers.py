@@ -231,10 +231,7 @@ def _case_files() -> Sequence[bytes]:
     lines = [
         Line(0, "open", 1, {"acceptor": "stomp", "parameters": {"connection_ttl_ms": 60000}}),
         Line(
-            5,
-            "send",
-            1,
-            parts=(b"CONNECT\npasscode:", Secret("passcode", 0, None), b"\n\n\0\xff"),
+            5, "send", 1, parts=(b"CONNECT\npasscode:", Secret("passcode", 0, None), b"\n\n\0\xff")
         ),
         Line(9, "receive", 1, {"count": 1, "within_s": 10.0}, frame=Came(0, "CONNECTED", [], b"")),
         Line(9, "receive", 1, {"count": 2}, frame=Came(0, "MESSAGE", [("ack", "7")], b"x\xff")),

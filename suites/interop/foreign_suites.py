@@ -73,7 +73,7 @@ STOMPPY_BROKER = {
 DIFFERENCES = {
     "amqplib Connect > Connect API > serverProperties": (
         "The test asks for the product RabbitMQ in connection.start; the reference gives its name."
-    ),
+    )
 }
 """Tests that end otherwise on the reference, and why that is right."""
 

@@ -23,10 +23,7 @@ from brokerproof.harness.targets import configuration_snippets, shipped_targets,
 from brokerproof.harness.targets.sockets import SocketTarget
 
 FILES = {"artemis": "broker.xml", "activemq": "flow.xml", "rabbitmq": "rabbitmq.conf"}
-NAMESPACES = {
-    "artemis": "urn:activemq:core",
-    "activemq": "http://activemq.apache.org/schema/core",
-}
+NAMESPACES = {"artemis": "urn:activemq:core", "activemq": "http://activemq.apache.org/schema/core"}
 PARENTS = {
     "acceptor": "acceptors",
     "address-setting": "address-settings",

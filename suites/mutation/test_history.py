@@ -87,11 +87,7 @@ def test_the_page_has_a_row_for_each_pair() -> None:
         .partition("\n## Tested on releases")[2]
         .partition("\nTested, but not distinguished")[0]
     )
-    rows = re.findall(
-        r"^\| (\S+ ?[^|]*?) \| ([\d.]+) \| ([\d.]+) \| (\S+) \|",
-        tried,
-        re.MULTILINE,
-    )
+    rows = re.findall(r"^\| (\S+ ?[^|]*?) \| ([\d.]+) \| ([\d.]+) \| (\S+) \|", tried, re.MULTILINE)
     listed = [pair for path in pairs.shipped() for pair in pairs.load(path)]
     versions = [
         tuple(release.rpartition("@")[2] for release in (pair.before, pair.after))

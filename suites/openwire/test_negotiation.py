@@ -39,9 +39,7 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
             target.record_behaviour(f"openwire.{field}", options[field].value)
     kinds = {name: options[name].kind for name in ENCODINGS if name in options}
     target.record_finding(
-        WIRE_FORMAT_FIRST,
-        set(kinds.values()) <= {"boolean"},
-        f"its encoding options are {kinds}",
+        WIRE_FORMAT_FIRST, set(kinds.values()) <= {"boolean"}, f"its encoding options are {kinds}"
     )
     identity = target.target.identity
     peer.connect(identity.login, identity.passcode, proves=COMMAND_SIZE)

@@ -138,8 +138,7 @@ class Conversation:
         self._say("MessagePull", {**reader, "timeout": 0})
         right = silence_is_right(self.replaced)
         match_message: Match[Structure] = Match(
-            "a message",
-            lambda reply: dispatch().accepts(reply) and reply["message"] is not None,
+            "a message", lambda reply: dispatch().accepts(reply) and reply["message"] is not None
         )
         reply = self._expect(match_message, "the message", QUIET if right else PATIENCE)
         message = reply["message"]

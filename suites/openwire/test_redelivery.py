@@ -24,8 +24,7 @@ SENT = 6
     always=lambda target: [{"rounds": [(4, 2), (6, LOST), (3, 0), (5, SILENT)]}],
     rounds=st.lists(
         st.tuples(
-            st.integers(1, SENT),
-            st.one_of(st.integers(0, SENT), st.sampled_from([LOST, SILENT])),
+            st.integers(1, SENT), st.one_of(st.integers(0, SENT), st.sampled_from([LOST, SILENT]))
         ),
         min_size=1,
         max_size=4,

@@ -66,9 +66,7 @@ def plain(text: str) -> str:
 
 
 def compare(
-    catalogue: Catalogue,
-    folders: Iterable[Path],
-    read_page: Callable[[str], str] | None = None,
+    catalogue: Catalogue, folders: Iterable[Path], read_page: Callable[[str], str] | None = None
 ) -> Comparison:
     """Compare each quotation of ``catalogue`` with the text of its document; ``read_page`` returns
     the page at an address if there is no other text."""

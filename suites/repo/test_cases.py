@@ -126,9 +126,7 @@ def test_no_requirement_holds_by_a_constant() -> None:
 @pytest.mark.parametrize(
     "rule", [positional_citations, assembled_ids], ids=lambda rule: rule.__name__
 )
-def test_requirement_ids_are_named_where_they_are_judged(
-    rule: Callable[[str], list[int]],
-) -> None:
+def test_requirement_ids_are_named_where_they_are_judged(rule: Callable[[str], list[int]]) -> None:
     wrong = [
         f"{path}:{line}"
         for path in conformance_files()

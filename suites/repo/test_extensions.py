@@ -141,9 +141,7 @@ def test_a_vendors_document_binds_no_other_broker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vendor", sorted(VENDORS))
-def test_a_vendors_document_binds_its_brokers_and_who_offers_what_it_describes(
-    vendor: str,
-) -> None:
+def test_a_vendors_document_binds_its_brokers_and_who_offers_what_it_describes(vendor: str) -> None:
     own = target_file.load(vendor).identity
     other = stranger().identity
     needs = {name for name, each in capabilities.listed().items() if each.family == vendor}

@@ -162,10 +162,7 @@ class Producer:
         proves: Requirements | None = None,
     ) -> None:
         self.expect(
-            self.offer(to, data, persistent=persistent),
-            "taken",
-            f"a message to {to.name}",
-            proves,
+            self.offer(to, data, persistent=persistent), "taken", f"a message to {to.name}", proves
         )
 
     def expect(

@@ -311,11 +311,7 @@ def corners(
             far, fewer = (
                 {"position": position, **place, **others} for position in (0, amounts.MORE)
             )
-            parts = {
-                "stride": amounts.SOME,
-                "comers": 5 if number == 0 else 1,
-                "narrow": True,
-            }
+            parts = {"stride": amounts.SOME, "comers": 5 if number == 0 else 1, "narrow": True}
             at_once = {"stride": 0, "comers": 1, "narrow": False, "lost": False}
             lost = bool(number % 2)
             plans.append({**(fewer if lost else far), **parts, "lost": lost})

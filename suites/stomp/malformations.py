@@ -106,8 +106,7 @@ KINDS = (
     Malformation("an ABORT of no transaction", literally(b"ABORT\ntransaction:none\n\n\x00")),
     Malformation("a BEGIN with a body", literally(b"BEGIN\ntransaction:t\n\nbody\x00"), ESCAPING),
     Malformation(
-        "an unknown ack mode",
-        literally(b"SUBSCRIBE\ndestination:x\nid:1\nack:sometimes\n\n\x00"),
+        "an unknown ack mode", literally(b"SUBSCRIBE\ndestination:x\nid:1\nack:sometimes\n\n\x00")
     ),
 )
 

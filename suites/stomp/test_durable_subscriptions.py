@@ -264,10 +264,7 @@ def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
 
 
 PAIRS = [(NAMES[0], NAMES[1]), (NAMES[0], NAMES[2]), (NAMES[1], NAMES[2])]
-PRECEDENCES = {
-    PRECEDENCE_UNTIL_2_33: NAMES,
-    PRECEDENCE_SINCE_2_34: (NAMES[1], NAMES[0], NAMES[2]),
-}
+PRECEDENCES = {PRECEDENCE_UNTIL_2_33: NAMES, PRECEDENCE_SINCE_2_34: (NAMES[1], NAMES[0], NAMES[2])}
 """The order of precedence that a release's manual documents, by requirement."""
 
 

@@ -120,9 +120,7 @@ def test_a_large_body_comes_whole(
         f"{what}: {difference(body, received[0]) if received else 'nothing arrived'}",
     )
     target.record_finding(
-        LARGE,
-        received[1:] == [b"small"],
-        f"{what}: after it {listed(received[1:])} arrived",
+        LARGE, received[1:] == [b"small"], f"{what}: after it {listed(received[1:])} arrived"
     )
 
 

@@ -223,9 +223,7 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
     peer.settle()
     answer = [ws_frame.name for ws_frame in socket.frames[before:] if ws_frame.is_control]
     target.record_finding(
-        UNASKED_PONG,
-        not answer,
-        f"unsolicited Pongs were answered with {answer or 'nothing'}",
+        UNASKED_PONG, not answer, f"unsolicited Pongs were answered with {answer or 'nothing'}"
     )
 
 

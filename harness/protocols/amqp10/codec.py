@@ -372,11 +372,5 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
                 data, f"{name} is described, but no list: {types.text(what.value)[:200]}"
             )
         return Frame(
-            name,
-            fields_of(what),
-            data[end:],
-            channel,
-            type,
-            size,
-            data[HEADER_SIZE:start],
+            name, fields_of(what), data[end:], channel, type, size, data[HEADER_SIZE:start]
         )

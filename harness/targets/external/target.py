@@ -24,12 +24,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.full_addresses import SHIPPED, FullAddresses
 from brokerproof.harness.targets.rabbitmq.target import NATIVE_AMQP
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.targets.target import (
-    Identity,
-    Parameters,
-    TargetFacts,
-    host_of_amqp091,
-)
+from brokerproof.harness.targets.target import Identity, Parameters, TargetFacts, host_of_amqp091
 from brokerproof.harness.worlds.world import World
 
 _PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP", "http": "HTTP", "core": "CORE", "ws": "WEBSOCKET"}

@@ -128,10 +128,7 @@ def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
 
 _OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "web_stomp.ws_frame": ("web_socket_encoder_type", one_of("text", "binary")),
-    "web_stomp.ws_opts.max_frame_size": (
-        "web_socket_max_frame_payload_length",
-        whole(1, INT_MAX),
-    ),
+    "web_stomp.ws_opts.max_frame_size": ("web_socket_max_frame_payload_length", whole(1, INT_MAX)),
     "heartbeat": ("amqp091_heartbeat_s", whole(0, 65535)),
     "channel_max": ("amqp091_channel_max", whole(0, 65535)),
     "frame_max": ("amqp091_frame_max", whole(0, INT_MAX)),

@@ -73,11 +73,7 @@ class StatisticsAddress(Address):
     """An address that holds no messages: each message sent to it is a query."""
 
     def __init__(
-        self,
-        account: UsageAccount,
-        router: Router,
-        accounting: UsageAccounting,
-        codec: AnswerCodec,
+        self, account: UsageAccount, router: Router, accounting: UsageAccounting, codec: AnswerCodec
     ) -> None:
         name = account.name
         super().__init__(

@@ -40,11 +40,7 @@ limit of 0 is always full.
 from __future__ import annotations
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.kernel.accounting import (
-    Charge,
-    MemoryAccount,
-    MemoryAccounting,
-)
+from brokerproof.reference_broker.kernel.accounting import Charge, MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.message import LargeBodyClaim, Message, ResourceClaim
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from brokerproof.reference_broker.families.artemis.accounting import Accounting
 from brokerproof.reference_broker.families.artemis.admission import Admission
-from brokerproof.reference_broker.families.artemis.management import (
-    MANAGEMENT,
-    ManagementAddress,
-)
+from brokerproof.reference_broker.families.artemis.management import MANAGEMENT, ManagementAddress
 from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
 from brokerproof.reference_broker.families.parts import Parts
 from brokerproof.reference_broker.kernel.family import BrokerFamily

@@ -32,10 +32,7 @@ class RabbitMqFamily(BrokerFamily):
             router, accounting, AdmissionControl(stored), None if store is None else store.large
         )
         self.resources = Resources(
-            parts.alarms,
-            parts.deadlines,
-            rabbitmq.memory_high_watermark,
-            rabbitmq.disk_free_limit,
+            parts.alarms, parts.deadlines, rabbitmq.memory_high_watermark, rabbitmq.disk_free_limit
         )
         self.topology = Topology(
             router, parts.deadlines, parts.clock, dead_letter, rabbitmq.queue_rate

@@ -98,12 +98,7 @@ class Amqp091Connection:
     """One AMQP 0-9-1 connection. Its public attributes are read by channels."""
 
     def __init__(
-        self,
-        conn: int,
-        acceptor: Acceptor,
-        shared: BrokerContext,
-        now: Instant,
-        topology: Topology,
+        self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant, topology: Topology
     ) -> None:
         self.conn = conn
         self.acceptor = acceptor

@@ -65,11 +65,7 @@ from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.release import RELEASE
-from brokerproof.reference_broker.protocols.amqp10 import (
-    headers,
-    performatives,
-    refusal,
-)
+from brokerproof.reference_broker.protocols.amqp10 import headers, performatives, refusal
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
 from brokerproof.reference_broker.protocols.amqp10.framing import (
     AMQP,
@@ -304,8 +300,7 @@ class AmqpConnection:
             expected.insert(0, headers.AMQP)
         if not any(headers.can_become(received, header) for header in expected):
             self.observe(
-                headers.requirement_of(received),
-                f"{headers.described(received)}: not accepted now",
+                headers.requirement_of(received), f"{headers.described(received)}: not accepted now"
             )
             self.send(expected[0])
             self._close()

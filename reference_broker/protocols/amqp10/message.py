@@ -31,11 +31,7 @@ from brokerproof.reference_broker.protocols.amqp10 import (
     stomp_conversion,
 )
 from brokerproof.reference_broker.protocols.amqp10.composite import InvalidField
-from brokerproof.reference_broker.protocols.amqp10.decoder import (
-    DEPTH,
-    DecodeError,
-    decode,
-)
+from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError, decode
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     DATA,
     DELIVERY_ANNOTATIONS,

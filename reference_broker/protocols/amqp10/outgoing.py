@@ -197,10 +197,7 @@ class OutgoingLink(Link):
     def deliver(self, entry: Entry) -> None:
         session = self.session
         entry.deliveries += 1
-        payload, large = (
-            encoded(entry, session.shared.clock.unix()),
-            entry.message.large,
-        )
+        payload, large = encoded(entry, session.shared.clock.unix()), entry.message.large
         size = len(payload) + (0 if large is None else large.length)
         if 0 < self._largest < size:
             self._too_large(entry, size)

@@ -159,10 +159,7 @@ class CoreConnection:
                 settings.users, login or "", (passcode or "").encode("utf-8", "surrogatepass")
             )
             if login is None or not same:
-                raise Refusal(
-                    codes.NOT_ALLOWED,
-                    "a user name and its password are required",
-                )
+                raise Refusal(codes.NOT_ALLOWED, "a user name and its password are required")
         if channel < codes.FIRST or channel in self._sessions:
             raise Refusal(
                 codes.ILLEGAL_STATE, f"the session {name!r} cannot have channel {channel}"

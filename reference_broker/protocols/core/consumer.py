@@ -156,8 +156,7 @@ class CoreConsumer:
             return []
         if number not in self._unsettled:
             raise Refusal(
-                codes.ILLEGAL_STATE,
-                f"consumer {self.id} holds no unacknowledged message {number}",
+                codes.ILLEGAL_STATE, f"consumer {self.id} holds no unacknowledged message {number}"
             )
         taken: list[Entry] = []
         last = None

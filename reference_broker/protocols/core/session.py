@@ -21,12 +21,7 @@ from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.core import codes
 from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
-from brokerproof.reference_broker.protocols.core.encoding import (
-    Fields,
-    optional,
-    packet,
-    words,
-)
+from brokerproof.reference_broker.protocols.core.encoding import Fields, optional, packet, words
 from brokerproof.reference_broker.protocols.core.message import CoreMessage, marker
 from brokerproof.reference_broker.protocols.core.refusal import Refusal
 from brokerproof.reference_broker.protocols.core.request import Connection, ResponseRequest

@@ -75,12 +75,7 @@ class OpenWireConnection:
     while the peer does not read."""
 
     def __init__(
-        self,
-        conn: int,
-        acceptor: Acceptor,
-        shared: BrokerContext,
-        now: Instant,
-        flow: ProducerFlow,
+        self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant, flow: ProducerFlow
     ) -> None:
         self.conn = conn
         self.shared = shared

@@ -28,15 +28,9 @@ from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import After, new_message, withheld
-from brokerproof.reference_broker.protocols.stomp.connection import (
-    State,
-    StompConnection,
-)
+from brokerproof.reference_broker.protocols.stomp.connection import State, StompConnection
 from brokerproof.reference_broker.protocols.stomp.frame import Frame
-from brokerproof.reference_broker.protocols.stomp.heartbeat import (
-    HeartBeats,
-    MirroredHeartBeats,
-)
+from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeats, MirroredHeartBeats
 from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
@@ -45,12 +39,7 @@ class ActiveMqStompConnection(StompConnection):
     """A STOMP connection by ActiveMQ's rules. ``submit`` is called by ``commands.py``."""
 
     def __init__(
-        self,
-        conn: int,
-        acceptor: Acceptor,
-        shared: BrokerContext,
-        now: Instant,
-        flow: ProducerFlow,
+        self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant, flow: ProducerFlow
     ) -> None:
         super().__init__(conn, acceptor, shared, now, HeartBeats(MirroredHeartBeats))
         self._flow = flow
@@ -143,9 +132,7 @@ class ActiveMqStompConnection(StompConnection):
 
     def _close_without_a_word(self, fault: Fault) -> None:
         self.shared.outbox.observe(
-            self.conn,
-            fault.requirement(self.version),
-            f"{fault.message}: closed without a word",
+            self.conn, fault.requirement(self.version), f"{fault.message}: closed without a word"
         )
         self.close()
 

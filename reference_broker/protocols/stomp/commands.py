@@ -436,9 +436,7 @@ def _settle(
     delivery = session.deliveries.get(key)
     if delivery is None:
         raise Refusal(
-            unknown,
-            version,
-            f"{header} {shown(key)} does not name an unacknowledged message",
+            unknown, version, f"{header} {shown(key)} does not name an unacknowledged message"
         )
     subscription: Subscription = delivery.subscription
     if version is Version.V1_1 and first["subscription"] != subscription.id:

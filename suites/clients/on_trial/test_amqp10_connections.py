@@ -239,8 +239,7 @@ def test_a_flow_without_a_link_ends_the_session(target: Bench) -> None:
     trial.message()
     trial.server.flow(link, handle=77)
     target.wait_until(
-        lambda: trial.server.closing is not None or bool(trial.server.named("end")),
-        seconds(5),
+        lambda: trial.server.closing is not None or bool(trial.server.named("end")), seconds(5)
     )
     conditions = [end.condition for end in trial.server.named("end")]
     target.record_finding(

@@ -287,9 +287,5 @@ def kind(answer: str) -> str:
 
 
 GRAMMAR = Grammar(
-    codec.VERSIONS,
-    conversation,
-    StompPlayer,
-    Path(__file__).with_suffix(".toml"),
-    kind,
+    codec.VERSIONS, conversation, StompPlayer, Path(__file__).with_suffix(".toml"), kind
 )

@@ -230,8 +230,7 @@ def the_temporary_store_has_no_limit(right, self, account, persistent):
 def each_kind_waits_for_the_other(original, reached, self, account, persistent):
     """Persistent messages wait for the temporary store, and others for the store."""
     return reached.instead(
-        original(self, account, persistent),
-        original(self, account, not persistent),
+        original(self, account, persistent), original(self, account, not persistent)
     )
 
 

@@ -3,10 +3,7 @@
 from dataclasses import replace
 
 from brokerproof.reference_broker.protocols.stomp.frame import Version
-from brokerproof.reference_broker.protocols.stomp.heartbeat import (
-    HeartBeatNegotiator,
-    to_long,
-)
+from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator, to_long
 from brokerproof.reference_broker.settings.acceptor import LONG_MAX
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.suites.mutation.mutant import Group, breaks

@@ -170,7 +170,7 @@ def written_in_passes(right, self, name, value):
 
 @escapes.result(FrameEncoder, "receipt")
 @breaks(
-    "STOMP11-ENC-02 STOMP12-ENC-02 STOMP11-RCPT-02 STOMP12-RCPT-02 STOMP11-HDR-13 STOMP12-HDR-17",
+    "STOMP11-ENC-02 STOMP12-ENC-02 STOMP11-RCPT-02 STOMP12-RCPT-02 STOMP11-HDR-13 STOMP12-HDR-17"
 )
 def receipts_not_escaped(right, self, receipt):
     """The receipt-id of a RECEIPT is written without escapes."""

@@ -137,7 +137,7 @@ def value_from_the_last_colon(right, self, line, number):
 
 @framing.result(FrameParser, "_text")
 @breaks(
-    "STOMP11-ENC-01 STOMP12-ENC-01 STOMP11-HDR-10 STOMP12-HDR-14 STOMP11-SEND-06 STOMP12-SEND-06",
+    "STOMP11-ENC-01 STOMP12-ENC-01 STOMP11-HDR-10 STOMP12-HDR-14 STOMP11-SEND-06 STOMP12-SEND-06"
 )
 def headers_in_latin_1(right, self, line, number):
     """Header text is read as ISO 8859-1."""

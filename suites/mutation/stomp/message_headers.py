@@ -256,7 +256,7 @@ def repeated_headers_turned_round(right, self, envelope):
 
 @message_headers.override(FrameEncoder, "header")
 @breaks(
-    "STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-FH-13 STOMP10-FRAME-03",
+    "STOMP11-SEND-06 STOMP12-SEND-06 STOMP11-MSG-06 STOMP12-MSG-08 STOMP12-FH-13 STOMP10-FRAME-03"
 )
 def numbers_normalised(original, reached, self, name, value):
     """A header value that looks like a number is read as one and written anew: 007 becomes 7."""

@@ -32,7 +32,7 @@ def prefetch_size_ignored(original, reached, session, frame):
 
 @window_sizes.override(COMMANDS, "SUBSCRIBE")
 @breaks(
-    "ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-4",
+    "ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-4"
 )
 def window_size_ignored(original, reached, session, frame):
     """consumer-window-size is ignored: the acceptor's default applies."""

@@ -16,9 +16,7 @@ from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransa
 from brokerproof.reference_broker.protocols.core.producer_credit import Grants
 from brokerproof.reference_broker.protocols.core.session import Session as CoreSession
 from brokerproof.reference_broker.protocols.openwire.client import Client
-from brokerproof.reference_broker.protocols.openwire.consumer import (
-    OpenWireConsumer,
-)
+from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
 from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
 from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription

@@ -82,9 +82,7 @@ class StoringDriver:
         self.unread: set[int] = set()
         found = None if self.options is None else self.disk
         self.broker = create_broker(
-            self.settings,
-            start=self.now,
-            store=store(self.settings, found, self.options),
+            self.settings, start=self.now, store=store(self.settings, found, self.options)
         )
         self.feed(TimerFired())
 

@@ -158,9 +158,7 @@ def test_ends_and_resets_reach_the_other_side(proxy: Proxied) -> None:
     assert proxy.end()[0] == 2, "nothing of a protocol: nothing was judged"
 
 
-def test_a_side_that_does_not_read_holds_up_the_other_which_may_still_reset(
-    proxy: Proxied,
-) -> None:
+def test_a_side_that_does_not_read_holds_up_the_other_which_may_still_reset(proxy: Proxied) -> None:
     application, broker = proxy.connection()
     application.settimeout(0.5)
     with pytest.raises(TimeoutError):

@@ -2,12 +2,7 @@
 
 from pathlib import Path
 
-from brokerproof.suites.interop.foreign_suites import (
-    DIFFERENCES,
-    Suite,
-    from_junit,
-    problems_of,
-)
+from brokerproof.suites.interop.foreign_suites import DIFFERENCES, Suite, from_junit, problems_of
 
 SUITE = Suite("amqplib", Path(), (), from_junit, least=1)
 LISTED = next(iter(DIFFERENCES)).removeprefix("amqplib ")

@@ -127,8 +127,7 @@ def openwire_message(number: int, **fields: Any) -> bytes:
 
 def message_id(number: int) -> Structure:
     return Structure(
-        "MessageId",
-        {"producerId": PRODUCER, "producerSequenceId": number, "brokerSequenceId": 0},
+        "MessageId", {"producerId": PRODUCER, "producerSequenceId": number, "brokerSequenceId": 0}
     )
 
 

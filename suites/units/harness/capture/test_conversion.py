@@ -227,10 +227,7 @@ def test_amqp_is_read_on_behind_a_loss() -> None:
             },
         ),
         ({"again": True}, {"a delivery has the tag 1 again"}),
-        (
-            {"silent": True},
-            {"longest silence: 10812 ms; expected at most 1000 ms"},
-        ),
+        ({"silent": True}, {"longest silence: 10812 ms; expected at most 1000 ms"}),
     ],
 )
 def test_faults_of_amqp_0_9_1_are_found(faults: dict[str, bool], wrong: set[str]) -> None:

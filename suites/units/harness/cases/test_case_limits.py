@@ -72,11 +72,7 @@ def test_a_control_that_fails_while_the_host_is_late_is_no_unmet_precondition(
 
 @pytest.mark.parametrize(
     ("heartbeats", "waits", "verdict"),
-    [
-        (5, True, Verdict.PASS),
-        (6, False, Verdict.PASS),
-        (6, True, Verdict.INCONCLUSIVE),
-    ],
+    [(5, True, Verdict.PASS), (6, False, Verdict.PASS), (6, True, Verdict.INCONCLUSIVE)],
 )
 def test_a_case_waits_for_no_connection_with_more_heartbeats_than_a_client_may_ask_for(
     heartbeats: int, waits: bool, verdict: Verdict

@@ -478,9 +478,7 @@ def test_a_case_that_is_put_together_wrongly_is_refused(
     assert registry() == before
 
 
-def test_several_maps_from_version_to_id_make_one_citation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_several_maps_from_version_to_id_make_one_citation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brokerproof.harness.cases.case._REGISTRY", {})
     decorated = case({"1.1": "A-1", "1.2": ("A-2", "A-3")}, {"1.2": "B-2"})(
         lambda target, version: None

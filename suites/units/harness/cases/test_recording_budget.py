@@ -34,11 +34,7 @@ class Example:
 FINDINGS = st.lists(st.builds(Finding, st.sampled_from("abc"), PASSING, st.sampled_from("xyz")))
 EXAMPLES = st.lists(
     st.builds(
-        Example,
-        st.integers(1, 50),
-        FINDINGS,
-        st.lists(st.sampled_from(["s", "t"])),
-        st.booleans(),
+        Example, st.integers(1, 50), FINDINGS, st.lists(st.sampled_from(["s", "t"])), st.booleans()
     ),
     max_size=40,
 )
@@ -53,10 +49,7 @@ def test_what_is_left_out_changes_no_finding_and_no_situation(
         example
         for example in examples
         if budget.records(
-            example.events,
-            example.findings,
-            example.situations,
-            nearer_to_bound=example.nearer,
+            example.events, example.findings, example.situations, nearer_to_bound=example.nearer
         )
     ]
 
@@ -98,11 +91,7 @@ def talk(target: Bench, size: int = 0) -> None:
 
 @pytest.mark.parametrize(("most", "verdict"), [(900, Verdict.PASS), (2_000, Verdict.FAIL)])
 def test_a_property_records_up_to_its_budget_and_what_fails(
-    reference: Target,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    most: int,
-    verdict: Verdict,
+    reference: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, verdict: Verdict
 ) -> None:
     monkeypatch.setattr(recording_budget, "EVENTS", 3 * TALKATIVE)
     over = Over({"size": st.integers(0, most)}, 100, always=lambda _: [{"size": 0}] * 10)

@@ -17,13 +17,7 @@ from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.target import Target
-from brokerproof.suites.units.drivers.executed_case import (
-    MUST,
-    OTHER_MUST,
-    SHOULD,
-    made,
-    run_of,
-)
+from brokerproof.suites.units.drivers.executed_case import MUST, OTHER_MUST, SHOULD, made, run_of
 
 
 def property_of(most: int, situations: Situations = ("even", "odd")) -> Call:

@@ -47,10 +47,7 @@ def own_target(tmp_path: Path, more: str, like: str = "rabbitmq") -> Target:
     return target_file.load(str(file))
 
 
-@pytest.mark.parametrize(
-    ("lines", "sentence"),
-    TABLES["targets"],
-)
+@pytest.mark.parametrize(("lines", "sentence"), TABLES["targets"])
 def test_a_target_file_with_wrong_capabilities_is_refused(
     tmp_path: Path, lines: str, sentence: str
 ) -> None:

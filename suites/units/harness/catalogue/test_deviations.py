@@ -113,10 +113,7 @@ def test_the_first_of_several_wins(tmp_path: Path) -> None:
     assert first is listed[0]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "sentence"),
-    TABLES["entries"],
-)
+@pytest.mark.parametrize(("before", "after", "sentence"), TABLES["entries"])
 def test_a_wrong_entry_is_refused_with_its_line(
     tmp_path: Path, before: str, after: str, sentence: str
 ) -> None:

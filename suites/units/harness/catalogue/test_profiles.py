@@ -39,10 +39,7 @@ def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
         profiles.load("../requirements/stomp12")
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "sentence"),
-    TABLES["wrong"],
-)
+@pytest.mark.parametrize(("before", "after", "sentence"), TABLES["wrong"])
 def test_a_wrong_profile_is_refused(tmp_path: Path, before: str, after: str, sentence: str) -> None:
     (tmp_path / "mine.toml").write_text(GOOD.replace(before, after))
     with pytest.raises(BadData, match=sentence):

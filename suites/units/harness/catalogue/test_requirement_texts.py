@@ -78,8 +78,7 @@ def test_what_has_no_case_says_why() -> None:
 
 def test_an_unknown_source_is_answered_with_those_there_are() -> None:
     with pytest.raises(
-        texts.UnknownSource,
-        match=r"no document is called 'stomp13'; did you mean 'stomp1\d'\?",
+        texts.UnknownSource, match=r"no document is called 'stomp13'; did you mean 'stomp1\d'\?"
     ):
         texts.rows(CATALOGUE, CASES, source="stomp13")
     with pytest.raises(
@@ -118,15 +117,7 @@ def test_json_says_what_the_text_says() -> None:
 
 
 def test_lines_keep_their_width_and_nothing_gets_an_empty_page() -> None:
-    assert (
-        max(
-            map(
-                len,
-                texts.rows_text(texts.rows(CATALOGUE, CASES), 80).splitlines(),
-            )
-        )
-        <= 80
-    )
+    assert max(map(len, texts.rows_text(texts.rows(CATALOGUE, CASES), 80).splitlines())) <= 80
     assert texts.rows_text([]) == "no requirement fits\n"
     for requirement in CATALOGUE:
         text = texts.explanation_text(texts.explanation(CATALOGUE, CASES, requirement), 80)

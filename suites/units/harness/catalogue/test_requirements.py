@@ -87,10 +87,7 @@ def test_an_unknown_id_is_answered_with_near_ones(tmp_path: Path) -> None:
         catalogue.find("qqq")
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "sentence"),
-    TABLES["entries"],
-)
+@pytest.mark.parametrize(("before", "after", "sentence"), TABLES["entries"])
 def test_a_wrong_entry_is_refused_with_its_line_and_id(
     tmp_path: Path, before: str, after: str, sentence: str
 ) -> None:

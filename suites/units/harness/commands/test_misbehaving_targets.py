@@ -230,8 +230,7 @@ def test_a_broker_that_dies_of_one_case(
 
 
 @pytest.mark.parametrize(
-    ("relay", "fault"),
-    [(ClosingAtRandom, "is unstable: "), (FloodingFrom, "floods its clients")],
+    ("relay", "fault"), [(ClosingAtRandom, "is unstable: "), (FloodingFrom, "floods its clients")]
 )
 def test_a_broker_that_becomes_unusable_while_it_is_judged(
     relay: type[Relay], fault: str, tmp_path: Path

@@ -48,9 +48,7 @@ def test_the_exit_code_of_a_failed_report_is_that_of_the_run(tmp_path: Path) -> 
     assert raised.value.exit_code == 3
 
 
-def test_a_process_that_ends_early_is_no_broken_pipe(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_process_that_ends_early_is_no_broken_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     with ReportProcess([sys.executable, "-c", "import sys; sys.exit('no report')"]) as report:
         report.start()
         assert report._process is not None

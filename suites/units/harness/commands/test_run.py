@@ -81,10 +81,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     assert "results.ndjson, line 1: is not a result" in garbled.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    TABLES["refused"],
-)
+@pytest.mark.parametrize(("arguments", "code", "words"), TABLES["refused"])
 def test_what_is_wrong_is_said_in_one_sentence(
     tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:

@@ -150,12 +150,7 @@ SIZE = len(A)
     ],
 )
 def test_a_window(
-    window: int,
-    total: int,
-    count: int,
-    settled: list[Settled],
-    cumulative: bool,
-    decision: bool,
+    window: int, total: int, count: int, settled: list[Settled], cumulative: bool, decision: bool
 ) -> None:
     expected = {
         "kind": "window",

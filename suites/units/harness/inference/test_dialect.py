@@ -36,10 +36,7 @@ def broker(tmp_path: Path) -> Iterator[Target]:
     ("refused_in", "offers_it"), [((), True), (("1.2",), True), (("1.2", "1.1"), False)]
 )
 def test_a_nack_that_works_in_one_version_is_offered(
-    refused_in: tuple[str, ...],
-    offers_it: bool,
-    broker: Target,
-    monkeypatch: pytest.MonkeyPatch,
+    refused_in: tuple[str, ...], offers_it: bool, broker: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         dialect, "_refuses_nack", lambda probes, queue, version: version in refused_in

@@ -7,15 +7,8 @@ import pytest
 
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import amqp_conditions
-from brokerproof.harness.trace.events import (
-    Event,
-)
-from brokerproof.suites.units.drivers.amqp_traces import (
-    begun,
-    broker,
-    outcome,
-    violations,
-)
+from brokerproof.harness.trace.events import Event
+from brokerproof.suites.units.drivers.amqp_traces import begun, broker, outcome, violations
 
 
 def failed(frame: str, condition: str) -> list[Event]:

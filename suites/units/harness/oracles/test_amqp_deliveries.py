@@ -9,11 +9,7 @@ from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_liveness
 from brokerproof.harness.protocols.amqp10.fact_reader import Side
-from brokerproof.harness.trace.events import (
-    Event,
-    HeartBeatReceived,
-    HeartBeatSent,
-)
+from brokerproof.harness.trace.events import Event, HeartBeatReceived, HeartBeatSent
 from brokerproof.suites.units.drivers.amqp_traces import (
     LAST,
     broker,

@@ -6,19 +6,8 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import amqp_liveness
-from brokerproof.harness.trace.events import (
-    ConnectionClosed,
-    Event,
-    HeartBeatReceived,
-    Noted,
-)
-from brokerproof.suites.units.drivers.amqp_traces import (
-    broker,
-    opened,
-    outcome,
-    violations,
-    we,
-)
+from brokerproof.harness.trace.events import ConnectionClosed, Event, HeartBeatReceived, Noted
+from brokerproof.suites.units.drivers.amqp_traces import broker, opened, outcome, violations, we
 
 
 def beats(*instants: int) -> list[Event]:

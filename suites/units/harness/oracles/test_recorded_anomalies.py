@@ -67,9 +67,6 @@ def test_a_delivery_whose_ack_was_refused_counts_once() -> None:
 
 def test_a_send_whose_receipt_never_came_counts_once() -> None:
     lost = ev.ConnectionAbandoned(at_ns=5, conn=1, how=CloseHow.RESET)
-    for how in (
-        {"receipt": "r"},
-        {"transaction": "t"},
-    ):
+    for how in ({"receipt": "r"}, {"transaction": "t"}):
         events = [frame(1, 1, "SEND", b"body", destination=QUEUE, **how), lost]
         assert len([fact for fact in facts(events) if isinstance(fact, Sent)]) == 1

@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.model.finding import (
-    Finding,
-    ListedDeviation,
-    Measurement,
-    combine,
-)
+from brokerproof.harness.model.finding import Finding, ListedDeviation, Measurement, combine
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result, UnreadableResults

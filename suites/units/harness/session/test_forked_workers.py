@@ -102,10 +102,9 @@ def test_results_do_not_depend_on_who_runs_a_case(run: Run, tmp_path: Path) -> N
     calls = [call(f"units.{number}", property_of, Over(sizes, 20)) for number in range(6)]
     calls += [call(f"units.single-{number}", single) for number in range(6)]
     alone = [the_same(execute(run, call)) for call in calls]
-    assert {result.verdict for result in alone} == {
-        Verdict.PASS,
-        Verdict.FAIL,
-    }, "or there is little to be told apart"
+    assert {result.verdict for result in alone} == {Verdict.PASS, Verdict.FAIL}, (
+        "or there is little to be told apart"
+    )
     for processes in (1, 3):
         folder = tmp_path / str(processes)
         folder.mkdir()

@@ -42,10 +42,7 @@ def test_endpoints_are_read(folder: Path) -> None:
     assert (known.tls, known.options, known.login) == (Tls(verify=False), {"profile": "x"}, "me")
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    TABLES["bad"],
-)
+@pytest.mark.parametrize(("text", "sentence"), TABLES["bad"])
 def test_bad_endpoints_are_one_sentence(folder: Path, text: str, sentence: str) -> None:
     with pytest.raises(endpoint.BadEndpoint) as caught:
         endpoint.read(text, folder)

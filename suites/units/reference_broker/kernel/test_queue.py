@@ -13,14 +13,7 @@ from brokerproof.reference_broker.settings.settings import (
     ConfiguredQueue,
     Settings,
 )
-from brokerproof.suites.units.drivers.broker import (
-    Driver,
-    bodies,
-    frames,
-    only,
-    send,
-    subscribe,
-)
+from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, only, send, subscribe
 
 ANY, MULTI = RoutingType.ANYCAST, RoutingType.MULTICAST
 PLAIN_SEND = "destination-type:MULTICAST\n"

@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, LargeMessage, Message
-from brokerproof.reference_broker.persistence import (
-    codec,
-    page,
-)
+from brokerproof.reference_broker.persistence import codec, page
 from brokerproof.reference_broker.protocols.amqp10.large_messages import LargeAmqpMessage
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage, Notes
 from brokerproof.reference_broker.protocols.amqp10.performatives import Error

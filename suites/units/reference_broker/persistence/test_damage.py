@@ -64,8 +64,7 @@ class Stomp:
             for body in bodies
         )
         driver.say(
-            producer,
-            f"BEGIN\ntransaction:t\n\n\0{frames}COMMIT\ntransaction:t\nreceipt:t\n\n\0",
+            producer, f"BEGIN\ntransaction:t\n\n\0{frames}COMMIT\ntransaction:t\nreceipt:t\n\n\0"
         )
         driver.settle()
         content["q"] += bodies

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.model.broker_io import FilesStored, LoadFile, StoreFiles, Write
-from brokerproof.reference_broker.persistence import (
-    store_from_settings,
-)
+from brokerproof.reference_broker.persistence import store_from_settings
 from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.settings.settings import Settings
 

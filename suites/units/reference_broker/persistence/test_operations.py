@@ -5,10 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.reference_broker.persistence import (
-    operations,
-    page,
-)
+from brokerproof.reference_broker.persistence import operations, page
 from brokerproof.suites.units.drivers.broker import patient
 
 texts = st.text(max_size=12)

@@ -4,9 +4,7 @@ touches."""
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerproof.reference_broker.persistence import (
-    records,
-)
+from brokerproof.reference_broker.persistence import records
 from brokerproof.suites.units.drivers.broker import patient
 
 binaries = st.binary(max_size=60)

@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.persistence import (
-    store_from_settings,
-)
+from brokerproof.reference_broker.persistence import store_from_settings
 from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
 

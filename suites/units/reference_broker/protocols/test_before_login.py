@@ -295,10 +295,7 @@ def _places() -> Iterator[Place]:
     ):
         place = _amqp091_place(chunks=chunks, together=together)
         yield replace(place, state=f"amqp091-{state}")
-    for state, chunks in (
-        ("tuning", (HEADER091, right)),
-        ("opening", (HEADER091, right, TUNED)),
-    ):
+    for state, chunks in (("tuning", (HEADER091, right)), ("opening", (HEADER091, right, TUNED))):
         yield replace(
             _amqp091_place(chunks=chunks),
             state=f"amqp091-{state}",

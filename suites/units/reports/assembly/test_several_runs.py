@@ -28,12 +28,7 @@ BASELINE = {
     "run": "last good",
     "counts": {"worse": 1, "undecided": 1, "better": 0, "same": 7},
     "changes": [
-        {
-            "course": "WORSE",
-            "target": "reference",
-            "case": "c.broke",
-            "verdicts": ["PASS", "FAIL"],
-        },
+        {"course": "WORSE", "target": "reference", "case": "c.broke", "verdicts": ["PASS", "FAIL"]},
         {
             "course": "UNDECIDED",
             "target": "reference",

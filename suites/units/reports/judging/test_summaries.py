@@ -503,10 +503,7 @@ def test_a_window_is_shut_when_as_much_is_held_as_it_has() -> None:
     ]
     assert [
         account(one, window, WindowSlice(individual=100), held=50) for window in (150, 151)
-    ] == [
-        True,
-        False,
-    ]
+    ] == [True, False]
     assert [account(one, window, WindowSlice(individual=0)) for window in (0, 1, -1, None)] == [
         False,
         False,
@@ -517,16 +514,10 @@ def test_a_window_is_shut_when_as_much_is_held_as_it_has() -> None:
     assert not account("auto", 10, WindowSlice(individual=100))
     assert [
         account("client", window, WindowSlice(before_ack=100), held=50) for window in (150, 151)
-    ] == [
-        True,
-        False,
-    ]
+    ] == [True, False]
     assert [
         account("client", window, WindowSlice(after_ack=100), held=50) for window in (100, 101)
-    ] == [
-        True,
-        False,
-    ]
+    ] == [True, False]
     assert not account("client", 1, WindowSlice())
     assert not account(one, 1, WindowSlice(before_ack=NONE))
 

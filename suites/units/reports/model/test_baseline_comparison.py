@@ -29,11 +29,7 @@ def comparison(
     recorded: dict[str, Any] = {
         "run": "last good",
         "seed": seeds[0],
-        "counts": {
-            "worse": len(changes) if worse is None else worse,
-            "undecided": 0,
-            "better": 0,
-        },
+        "counts": {"worse": len(changes) if worse is None else worse, "undecided": 0, "better": 0},
         "changes": [
             {"course": "WORSE", "target": "t", "case": case, "verdicts": [before, "FAIL"]}
             for case, before in changes

@@ -13,9 +13,7 @@ def test_examples_that_violated_the_requirement_are_counted() -> None:
         event
         for number, closed in enumerate((3, 9, 3, 8))
         for event in silence(
-            seconds(closed),
-            example=number,
-            verdict=Seen.VIOLATED if closed > 4 else Seen.HELD,
+            seconds(closed), example=number, verdict=Seen.VIOLATED if closed > 4 else Seen.HELD
         )
     ]
     assert sighting(recorded_case(events), {TTL}, 96) == Sighting(100, 2, 0)

@@ -201,11 +201,7 @@ def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged() -> None:
     ]
     events[500] = ev.Judged(at_ns=500, requirement="R", seen="HELD", detail="in the middle")
     (only,) = shown(events)
-    assert numbers(only["rows"]) == [
-        *range(1, HEAD + 1),
-        501,
-        *range(1000 - TAIL + 1, 1001),
-    ]
+    assert numbers(only["rows"]) == [*range(1, HEAD + 1), 501, *range(1000 - TAIL + 1, 1001)]
     assert (only["events"], only["part"]) == (1000, 0)
     assert max(len(row.get("body", "")) for row in only["rows"]) == BODY_BYTES
 

@@ -86,11 +86,7 @@ def test_no_more_is_said_than_the_run_recorded(
 
 @pytest.mark.parametrize(
     ("waited", "explained"),
-    [
-        (seconds(15), "which cannot explain a wait of 15 s"),
-        (seconds(14), ""),
-        (None, ""),
-    ],
+    [(seconds(15), "which cannot explain a wait of 15 s"), (seconds(14), ""), (None, "")],
 )
 def test_only_a_wait_far_beyond_the_hosts_lateness_is_not_explained_by_it(
     tmp_path: Path, waited: int | None, explained: str

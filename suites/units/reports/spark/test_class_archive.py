@@ -31,9 +31,7 @@ def test_the_second_session_writes_and_the_third_reads(
     assert second.path.read_bytes() == b"classes"
 
 
-def test_a_jvm_that_wrote_nothing_leaves_no_archive(
-    places: tuple[Path, Path, str, Path],
-) -> None:
+def test_a_jvm_that_wrote_nothing_leaves_no_archive(places: tuple[Path, Path, str, Path]) -> None:
     class_archive(*places)
     second = class_archive(*places)
     second.keep()

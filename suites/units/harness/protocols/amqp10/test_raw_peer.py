@@ -14,13 +14,7 @@ from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10.codec import Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import WRAP, Link, Session, plus
-from brokerproof.harness.protocols.amqp10.raw_peer import (
-    RECEIVER,
-    SENDER,
-    Node,
-    ending,
-    frame,
-)
+from brokerproof.harness.protocols.amqp10.raw_peer import RECEIVER, SENDER, Node, ending, frame
 from brokerproof.harness.protocols.conversation import ControlFailed, Violated, either
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import (

@@ -192,10 +192,7 @@ def test_what_is_no_release_number_is_refused(version: str) -> None:
         broker.install(version)
 
 
-@pytest.mark.parametrize(
-    ("log", "console", "why"),
-    TABLES["logs"],
-)
+@pytest.mark.parametrize(("log", "console", "why"), TABLES["logs"])
 def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str, why: str) -> None:
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "artemis.log").write_text(log)

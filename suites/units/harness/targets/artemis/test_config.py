@@ -44,10 +44,7 @@ def test_acceptors_are_read_and_their_ports_rewritten(tmp_path: Path) -> None:
     assert "127.0.0.1:1?protocols=STOMP;connectionTtl=5" in again.read_text()
 
 
-@pytest.mark.parametrize(
-    ("acceptor", "sentence"),
-    TABLES["refused"],
-)
+@pytest.mark.parametrize(("acceptor", "sentence"), TABLES["refused"])
 def test_acceptors_that_cannot_be_used_are_refused(
     tmp_path: Path, acceptor: str, sentence: str
 ) -> None:

@@ -71,10 +71,7 @@ def test_a_machine_without_rabbitmq_is_told_what_to_install(
     assert not (tmp_path / "node").exists()
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    TABLES["refused"],
-)
+@pytest.mark.parametrize(("line", "sentence"), TABLES["refused"])
 def test_settings_that_are_not_the_files_business_are_refused(
     tmp_path: Path, line: str, sentence: str
 ) -> None:
@@ -145,10 +142,7 @@ def test_erlang_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         RabbitmqProcess(tmp_path / "node", release=release(tmp_path)).start()
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    TABLES["outputs"],
-)
+@pytest.mark.parametrize(("said", "reason"), TABLES["outputs"])
 @pytest.mark.usefixtures("erlang")
 def test_why_a_node_did_not_start_is_read_from_what_it_said(
     tmp_path: Path, said: str, reason: str

@@ -225,10 +225,7 @@ def test_what_is_wrong_is_said_with_its_place(
     assert "\n" not in text
 
 
-@pytest.mark.parametrize(
-    ("uri", "said"),
-    TABLES["connectors"],
-)
+@pytest.mark.parametrize(("uri", "said"), TABLES["connectors"])
 def test_what_is_wrong_with_a_connector_is_said(tmp_path: Path, uri: str, said: str) -> None:
     inside = (
         f'<transportConnectors><transportConnector name="c" uri="{uri}"/></transportConnectors>'
@@ -238,10 +235,7 @@ def test_what_is_wrong_with_a_connector_is_said(tmp_path: Path, uri: str, said: 
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    TABLES["files"],
-)
+@pytest.mark.parametrize(("text", "said"), TABLES["files"])
 def test_what_is_no_such_file_is_said(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "activemq.xml"
     path.write_text(text)

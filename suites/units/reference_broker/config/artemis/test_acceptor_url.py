@@ -130,10 +130,7 @@ def test_without_ssl_enabled_the_rest_of_tls_is_noted() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("url", "sentence"),
-    TABLES["refused"],
-)
+@pytest.mark.parametrize(("url", "sentence"), TABLES["refused"])
 def test_a_bad_url_is_refused(url: str, sentence: str) -> None:
     with pytest.raises(BadSetting) as caught:
         acceptor_url.read("a", url, WHERE)

@@ -172,10 +172,7 @@ def test_placeholders_come_from_the_environment_or_their_default(tmp_path: Path)
     )
 
 
-@pytest.mark.parametrize(
-    ("inside", "sentence"),
-    TABLES["elements"],
-)
+@pytest.mark.parametrize(("inside", "sentence"), TABLES["elements"])
 def test_a_bad_element_is_refused_with_file_line_and_name(
     tmp_path: Path, inside: str, sentence: str
 ) -> None:
@@ -184,10 +181,7 @@ def test_a_bad_element_is_refused_with_file_line_and_name(
     assert refused.startswith("line ")
 
 
-@pytest.mark.parametrize(
-    ("setting", "sentence"),
-    TABLES["address_settings"],
-)
+@pytest.mark.parametrize(("setting", "sentence"), TABLES["address_settings"])
 def test_a_bad_address_setting_is_refused(tmp_path: Path, setting: str, sentence: str) -> None:
     inside = (
         "<address-settings>\n<address-setting"
@@ -218,19 +212,13 @@ def test_sizes_have_units_of_1024(tmp_path: Path, text: str, size: int) -> None:
     assert broker_xml.read(path, {}).address_settings[0].max_size_bytes == size
 
 
-@pytest.mark.parametrize(
-    ("queue", "sentence"),
-    TABLES["queues"],
-)
+@pytest.mark.parametrize(("queue", "sentence"), TABLES["queues"])
 def test_a_bad_queue_is_refused(tmp_path: Path, queue: str, sentence: str) -> None:
     inside = f"<addresses><address name='a'><anycast>{queue}</anycast></address></addresses>"
     assert sentence in refusal(written(tmp_path, inside))
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    TABLES["files"],
-)
+@pytest.mark.parametrize(("text", "sentence"), TABLES["files"])
 def test_a_file_that_is_no_broker_xml_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "broker.xml"
     path.write_text(text)

@@ -77,11 +77,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
     assert _read(tmp_path, "disk_free_limit.absolute = 50MB").rabbitmq.disk_free_limit == 50_000_000
     assert [
         acceptor.name for acceptor in _read(tmp_path, "stomp.listeners.tcp = none").acceptors
-    ] == [
-        "amqp",
-        "management",
-        "web_stomp",
-    ]
+    ] == ["amqp", "management", "web_stomp"]
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,7 @@ def test_terms_of_every_kind(tmp_path: Path) -> None:
     assert (values["e"], values["t"]) == (Sequence((), False, 4), Sequence((), True, 4))
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    TABLES["refused"],
-)
+@pytest.mark.parametrize(("text", "sentence"), TABLES["refused"])
 def test_what_is_wrong_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(BadSetting) as refused:
         _read(tmp_path, text)
@@ -137,10 +134,7 @@ def test_the_shipped_file_is_read_alike() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    TABLES["refused_by_the_harness"],
-)
+@pytest.mark.parametrize(("text", "sentence"), TABLES["refused_by_the_harness"])
 def test_what_the_harness_cannot_use_is_one_sentence(
     tmp_path: Path, text: str, sentence: str
 ) -> None:

@@ -7,11 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.reference_broker.families.artemis.accounting import (
-    MESSAGE,
-    REFERENCE,
-    Accounting,
-)
+from brokerproof.reference_broker.families.artemis.accounting import MESSAGE, REFERENCE, Accounting
 from brokerproof.reference_broker.kernel.message import Envelope, Message
 from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings

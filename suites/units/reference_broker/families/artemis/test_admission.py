@@ -10,13 +10,7 @@ from brokerproof.reference_broker.settings.settings import (
     ConfiguredQueue,
     Settings,
 )
-from brokerproof.suites.units.drivers.broker import (
-    Driver,
-    bodies,
-    frames,
-    send,
-    subscribe,
-)
+from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, send, subscribe
 
 BLOCK, FAIL, DROP, PAGE = FullPolicy.BLOCK, FullPolicy.FAIL, FullPolicy.DROP, FullPolicy.PAGE
 RECEIPT = "receipt:{}\n"

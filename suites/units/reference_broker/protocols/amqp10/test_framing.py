@@ -9,9 +9,7 @@ from brokerproof.reference_broker.protocols.amqp10 import composite, performativ
 from brokerproof.reference_broker.protocols.amqp10.composite import InvalidField
 from brokerproof.reference_broker.protocols.amqp10.connection import _FRAMES
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
-from brokerproof.reference_broker.protocols.amqp10.delivery import (
-    Batch,
-)
+from brokerproof.reference_broker.protocols.amqp10.delivery import Batch
 from brokerproof.reference_broker.protocols.amqp10.encoder import encode
 from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, FrameParser, decoded
 from brokerproof.reference_broker.protocols.amqp10.messaging import (

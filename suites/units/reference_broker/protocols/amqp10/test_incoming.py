@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 
-from brokerproof.reference_broker.protocols.amqp10.messaging import (
-    Modified,
-    Properties,
-    Source,
-)
+from brokerproof.reference_broker.protocols.amqp10.messaging import Modified, Properties, Source
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Detach,
     Disposition,

@@ -6,20 +6,9 @@ from typing import Any
 import pytest
 
 from brokerproof.reference_broker.protocols.amqp10.messaging import Source, Target
-from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    Attach,
-    Detach,
-    Flow,
-)
+from brokerproof.reference_broker.protocols.amqp10.performatives import Attach, Detach, Flow
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
-from brokerproof.suites.units.drivers.amqp10 import (
-    AMQP,
-    Desk,
-    Peer,
-    error_of,
-    kinds,
-    received,
-)
+from brokerproof.suites.units.drivers.amqp10 import AMQP, Desk, Peer, error_of, kinds, received
 
 STRICT = replace(AMQP, address_settings=(AddressSetting("#", auto_create_addresses=False),))
 

@@ -7,17 +7,8 @@ import pytest
 
 from brokerproof.harness.model.broker_io import TimerFired
 from brokerproof.reference_broker.kernel.queue import MOST_SERVED
-from brokerproof.reference_broker.protocols.amqp10.messaging import (
-    Accepted,
-    Declared,
-    Source,
-)
-from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    Attach,
-    Detach,
-    End,
-    Flow,
-)
+from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted, Declared, Source
+from brokerproof.reference_broker.protocols.amqp10.performatives import Attach, Detach, End, Flow
 from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbol
 from brokerproof.suites.units.drivers.amqp10 import (
     Desk,

@@ -3,23 +3,12 @@
 from typing import Any
 
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
-from brokerproof.reference_broker.protocols.amqp10.messaging import (
-    Properties,
-)
-from brokerproof.reference_broker.protocols.amqp10.performatives import (
-    Disposition,
-    Flow,
-)
+from brokerproof.reference_broker.protocols.amqp10.messaging import Properties
+from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Flow
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
-from brokerproof.suites.units.drivers.amqp10 import (
-    Desk,
-    Frame,
-    Peer,
-    ids,
-    message,
-)
+from brokerproof.suites.units.drivers.amqp10 import Desk, Frame, Peer, ids, message
 
 BLOCK, FAIL, DROP, PAGE = FullPolicy.BLOCK, FullPolicy.FAIL, FullPolicy.DROP, FullPolicy.PAGE
 MOST, LOW = 10, 3

@@ -10,10 +10,7 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from proton import Message, symbol, timestamp, ulong
 
-from brokerproof.reference_broker.protocols.amqp10.messaging import (
-    Accepted,
-    Source,
-)
+from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted, Source
 from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Attach,
     Detach,

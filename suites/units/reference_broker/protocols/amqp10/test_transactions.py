@@ -23,14 +23,7 @@ from brokerproof.reference_broker.protocols.amqp10.performatives import (
     Disposition,
     Transfer,
 )
-from brokerproof.suites.units.drivers.amqp10 import (
-    Desk,
-    Frame,
-    Peer,
-    bodies,
-    error_of,
-    message,
-)
+from brokerproof.suites.units.drivers.amqp10 import Desk, Frame, Peer, bodies, error_of, message
 
 
 class Controller(Peer):

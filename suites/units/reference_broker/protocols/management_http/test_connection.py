@@ -61,10 +61,7 @@ def test_a_connection_is_told_with_who_it_is(bench: Bench, api: ManagementPeer) 
     bench.stomp("1.1")
     assert sorted(
         (connection["protocol"], connection["type"]) for connection in api.connections()
-    ) == [
-        ("AMQP 0-9-1", "network"),
-        ("STOMP 1.1", "direct"),
-    ]
+    ) == [("AMQP 0-9-1", "network"), ("STOMP 1.1", "direct")]
     assert api.get("connections?columns=protocol,client_properties.product")[1] == {
         "protocol": "STOMP 1.1",
         "client_properties": {"product": "STOMP client"},

@@ -5,11 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerproof.harness.model.broker_io import (
-    BytesReceived,
-    PeerGone,
-    TimerFired,
-)
+from brokerproof.harness.model.broker_io import BytesReceived, PeerGone, TimerFired
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.assembly import create_broker
