@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from brokerproof.harness.model.enums import StrEnum
 from brokerproof.harness.model.finding import JudgedFinding
-from brokerproof.harness.model.verdicts import Impact, Seen, Verdict
+from brokerproof.harness.model.verdicts import Impact, Verdict
 from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import LatestResult
 from brokerproof.harness.results.verdict import WORST_FIRST, is_met, is_race, is_unmet, merge
@@ -54,9 +54,12 @@ def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Cou
     nor does the removal of a case without a verdict on the broker (SKIP, ERROR, INCONCLUSIVE). Any
     other case on one side only is UNDECIDED. ``across`` two targets, SKIP means that one lacks a
     capability, so a change to or from SKIP is UNDECIDED; it is SAME if only B has it and keeps it
-    or is known not to. A precondition that A does not meet counts as SKIP. On one target merge
-    order decides, because a lost capability is a loss."""
+    or is known not to. A precondition that A does not meet counts as SKIP. A behaviour that only
+    one of them has, PASS or NOTE, is SAME. On one target merge order decides, because a lost
+    capability is a loss."""
     if a is b or (across and a is Verdict.SKIP and b in {*_KEPT, Verdict.KNOWN}):
+        return Course.SAME
+    if across and a in _KEPT and b in _KEPT:
         return Course.SAME
     if a is None:
         return Course.SAME if b in _KEPT or b is Verdict.SKIP else Course.UNDECIDED
@@ -100,13 +103,8 @@ class Difference:
 
     @property
     def judged_in_both(self) -> bool:
-        """True if the case reached a verdict on the broker in A and in B, and neither verdict is a
-        NOTE because a requirement does not apply to one of them."""
-        if self.a is None or self.b is None:
-            return False
-        sides = [side.result.findings for side in (self.a, self.b)]
-        noted = Verdict.NOTE in self.verdicts and self.kind is Kind.CHANGED
-        return all(map(is_met, sides)) and not (noted and any(map(_is_spared, sides)))
+        """True if the case reached a verdict on the broker in A and in B."""
+        return all(side and is_met(side.result.findings) for side in (self.a, self.b))
 
     @property
     def lost_service(self) -> bool:
@@ -251,10 +249,6 @@ def exit_code(differences: Iterable[Difference], *, partial: bool = False) -> in
     if Course.WORSE in courses:
         return 1
     return 2 if partial or Course.UNDECIDED in courses else 0
-
-
-def _is_spared(findings: Iterable[JudgedFinding]) -> bool:
-    return any(finding.seen is Seen.NOT_APPLICABLE for finding in findings)
 
 
 def _verdict(latest: LatestResult | None) -> Verdict | None:
