@@ -26,7 +26,7 @@ LEAST, MOST = seconds(5), seconds(120)
 MOST_BEATS = 50
 """Heartbeats of the shortest interval after which it is over, in virtual time."""
 GRACE: Duration = ms(1000)
-"""Time in which a broker closes a connection behind ERROR, in virtual time."""
+"""Time within which a broker closes a connection after ERROR, in virtual time."""
 
 
 class Rules(Protocol):

@@ -100,7 +100,8 @@ class _StoppedAtFirst(Exception):
 
 
 class _EndedEarly(errors.SetUp):
-    """The target could not be judged to its end. What was judged has its summary and report."""
+    """The target could not be judged to the end. Everything judged so far is in the summary and the
+    report."""
 
 
 def with_endpoints(targets: tuple[str, ...], endpoints: tuple[str, ...], like: str | None) -> str:

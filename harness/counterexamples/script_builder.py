@@ -34,7 +34,7 @@ SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
 NEAR: Duration = 2 * NS_PER_MS
 """Greatest distance between the instant that a measurement names and the step that it means."""
 COUNTED = ("frame", "absence", "silence")
-"""Kinds of expectation that count frames which fit a shape."""
+"""Kinds of expectation that count the frames of a given shape."""
 AGAIN_S = 0.25
 """By how much later than when it was recorded a frame that should not come may come again."""
 _SHORTEST_MARK = 6

@@ -20,7 +20,7 @@ TIMES = 20
 
 
 class Exchange(NamedTuple):
-    """When we asked and received the answer, by our clock, and their time between the two."""
+    """When we asked and received the answer, by our clock, and the driver's time in between."""
 
     asked: Instant
     theirs: Instant
@@ -29,8 +29,8 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClockSample:
-    """Their clock is ours plus ``offset``, within ``uncertainty``, ``at`` an instant of our
-    clock."""
+    """At ``at`` on our clock, the driver's clock showed ``offset`` more, give or take
+    ``uncertainty``."""
 
     at: Instant
     offset: Duration

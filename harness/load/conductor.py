@@ -118,7 +118,7 @@ class _Seat:
 
 
 class Conductor:
-    """One load. A context manager that ends what it began."""
+    """Runs one load. A context manager that ends everything it started."""
 
     def __init__(self, parts: Sequence[Plan], terms: Terms, crew: Drivers) -> None:
         self.world = RealWorld({}, Canary())

@@ -14,8 +14,8 @@ _READ = 1 << 16
 
 
 class ControlConnection:
-    """One end. ``heard`` is called with each message, ``gone`` once when the other end has
-    closed."""
+    """One end of a control channel. ``heard`` is called with each message, ``gone`` once when the
+    other end has closed."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ ABOUT = "about.json"
 CLOSING = "closing.json"
 """In a tape's folder: files that the segment which is written next holds, and which one that is."""
 ROWS_AT_ONCE = 16_384
-"""Frames that are made columns of together."""
+"""Frames that are turned into columns together."""
 _NEVER = 2**62
 _NAMES = {number: name for name, number in protocols.NUMBERS.items()}
 

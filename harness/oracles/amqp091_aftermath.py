@@ -55,7 +55,7 @@ class _Channel:
     over: str = ""
     """The broker's close or close-ok that ended the channel."""
     closing_at: Instant | None = None
-    """Instant of a close of the client that is not answered."""
+    """Instant of the client's close while it is unanswered."""
     consumers: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     cancelling: list[str] = field(default_factory=list)

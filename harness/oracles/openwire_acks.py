@@ -26,7 +26,7 @@ class Producer:
     sent: int = 0
     taken: int = 0
     most: int = 0
-    """The most that it had sent and not been told about."""
+    """The most bytes that were sent and not acknowledged at one time."""
 
 
 def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], list[str]]:

@@ -48,7 +48,7 @@ from brokerproof.harness.trace.facts import (
 )
 
 CHANNELS = 1 << 20
-"""Above every number of a channel of one connection."""
+"""A number above all channel numbers of a connection."""
 KINDS = ("phantom", "shared", "revived", "lost", "disordered", "mismarked", "unmarked", "overrun")
 
 

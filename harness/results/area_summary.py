@@ -39,7 +39,7 @@ class AreaState:
     without_premise: set[str] = field(default_factory=set)
     """The requirements whose premise did not hold in some case."""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Whose rules were skipped and why, with their counts."""
+    """Number of skipped requirements, by the owner of the rule (:func:`rule_of`) and the reason."""
     cases: set[str] = field(default_factory=set)
     """The cases that were put to the target."""
     skipped: set[str] = field(default_factory=set)

@@ -33,7 +33,7 @@ class Course(StrEnum):
 
     WORSE = enum.auto()
     UNDECIDED = enum.auto()
-    """One side gives no verdict on the broker that the other could be compared with."""
+    """One of the two runs has no verdict on the broker, so there is nothing to compare."""
     BETTER = enum.auto()
     LATE = enum.auto()
     """A late host left the case open on one side, and the other breaks nothing that is unlisted."""

@@ -47,7 +47,8 @@ SET_UP_FAILED, USAGE = 3, 4
 _CASES_END_WITHIN_S = 5.0
 _INTERRUPTED_CASES_END_WITHIN_S = 0.5
 _INTERRUPTED_WORKERS_END_WITHIN_S = 1.5
-"""A worker writes its last segment of the trace meanwhile: tens of milliseconds on a quiet host."""
+"""In this time a worker writes its last segment of the trace, which takes tens of milliseconds on a
+quiet host."""
 Outcome = TypeVar("Outcome")
 
 COLLECT_AT = 50_000

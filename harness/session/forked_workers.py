@@ -68,7 +68,7 @@ class Workers:
     at_once = 1
     """Cases that a worker runs at the same time."""
     ahead = AHEAD - 1
-    """Further cases that it has."""
+    """Further cases that already wait in a worker."""
     wait_s: float | None = None
     """The longest wait for an answer, in seconds; without end by default."""
 

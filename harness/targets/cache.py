@@ -71,7 +71,7 @@ def once(path: Path, make: Callable[[Path], Path]) -> Path:
 
 
 def unpacked(archive: Path, path: Path) -> Path:
-    """The one top-level folder of a ``.tar.gz`` unpacked as ``path``, once. Raises
+    """Unpack the only top-level folder of a ``.tar.gz`` as ``path``, once. Raises
     :class:`SetUpFailed`."""
 
     def unpack(folder: Path) -> Path:

@@ -39,7 +39,7 @@ class JavaBroker(ManagedBroker):
     stop_s: ClassVar[float]
     """Seconds until a stopping broker is killed."""
     bind_failed: ClassVar[str]
-    """Its log's words for a port that was taken."""
+    """The words in the broker's log that say that a port is already in use."""
     reasons: ClassVar[Sequence[re.Pattern[str]]]
     """Patterns of reasons in its logs for a failed start: the first that matches counts, with the
     groups ``text`` and ``line``."""

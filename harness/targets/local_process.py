@@ -192,8 +192,8 @@ def listens(host: str, port: int) -> bool:
 
 
 def taken(ports: Iterable[int], host: str = "127.0.0.1") -> list[int]:
-    """Those of ``ports`` on which we cannot listen, because another program does or the system
-    forbids it."""
+    """Return those ``ports`` on which we cannot listen: another program does, or the system forbids
+    it."""
     in_use = []
     for port in ports:
         with socket.socket() as probe:

@@ -43,7 +43,7 @@ class TargetFacts:
     broker: str
     version: str
     configuration: str
-    """Its configuration, for people: a file's name and digest, or "unknown"."""
+    """The configuration as text for people: a file's name and digest, or "unknown"."""
     endpoint: str
     tls: str = ""
     """The check by which TLS made sure that the broker is the broker; empty without TLS."""
@@ -75,11 +75,12 @@ class Identity:
     """Capabilities that the target may have, with the shipped target on which they are judged."""
     unmet: Mapping[str, str] = field(default_factory=dict)
     """Why a kind of place cannot be used to judge: a plain message did not pass through it. By
-    protocol and routing, as in "amqp ANYCAST". "stomp SEND": why its RECEIPT never comes."""
+    protocol and routing, such as "amqp ANYCAST"; "stomp SEND" says why its RECEIPT never comes."""
     scope: frozenset[str] = frozenset()
     """Capabilities of which a case needs at least one to be judged here."""
     cases: frozenset[str] = frozenset()
-    """Ids of further cases that are judged here. Every case is where there is no scope either."""
+    """Ids of further cases that are judged here. If there is no scope either, every case is judged
+    here."""
     others_judged_on: str = ""
     """The shipped target on which all other cases are judged."""
     deviations: Path | None = None

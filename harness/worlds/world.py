@@ -31,7 +31,7 @@ class Channel(Protocol):
 
     @property
     def remote(self) -> str:
-        """The broker's end, for people."""
+        """The broker's end, as text for people."""
 
     @property
     def local(self) -> str:

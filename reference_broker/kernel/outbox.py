@@ -29,7 +29,7 @@ class PauseReason(enum.Enum):
     ALARM = enum.auto()
     """It publishes, and the broker is short of memory or disk space."""
     FLOW = enum.auto()
-    """It publishes faster than queues work off what they are handed."""
+    """It publishes faster than the queues can take messages."""
 
 
 class Outbox:

@@ -70,7 +70,7 @@ class Streams:
         self._paused: set[int] = set()
         self.watchers: dict[int, Callable[[bool], None]] = {}
         self.broken: list[int] = []
-        """Connections to which something cannot be sent to its end: they are of no more use."""
+        """Connections on which the rest of a message cannot be sent, so that they are useless."""
 
     def __contains__(self, conn: int) -> bool:
         return conn in self.lines

@@ -104,7 +104,7 @@ class Journal:
         self.place = self.unit = self.next_segment = 0
         self.queue_id = 0
         self.atomic_unit = 0
-        """The number of what of this input belongs together, 0 if nothing does."""
+        """The number that marks records of this input as belonging together, 0 if none do."""
         self.touched = False
         """True if something has happened since :meth:`seal`."""
         self.waiting = 0

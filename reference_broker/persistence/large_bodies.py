@@ -57,7 +57,7 @@ class Part:
 
     @property
     def length(self) -> int:
-        """Their bytes in the file."""
+        """The number of bytes that they take in the file."""
         end = min(self.size, -(-self.end // BLOCK) * BLOCK)
         return _position(self.path, end) - self.offset
 

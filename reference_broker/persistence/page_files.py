@@ -275,6 +275,6 @@ class PageFiles:
             )
 
     def all_restored(self) -> None:
-        """Every queue was restored: remove pages that none of them needs."""
+        """Remove the pages that no queue needs, now that every queue was restored."""
         for store in self._stores.values():
             store.clean()

@@ -33,7 +33,7 @@ class Tls:
     """``needClientAuth`` (``need``) and ``wantClientAuth`` (``want``): clients must or may present
     a certificate."""
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
-    """``enabledProtocols``."""
+    """``enabledProtocols``: the permitted versions of TLS."""
 
 
 @dataclass(frozen=True, slots=True)

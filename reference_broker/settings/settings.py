@@ -115,7 +115,7 @@ class Settings:
     core_grants_within_room: bool = True
     """True: a CORE producer is given no more credit than its address has room
     (ARTEMIS-FLOW-producer-2). False: all that it asks for, as long as the address is not full, as
-    release 2.56.0 has it."""
+    in release 2.56.0."""
     quotas: Quotas = field(default_factory=Quotas)
     """Most resources of each kind that one connection may have at a time."""
     activemq: ActiveMq | None = None

@@ -49,7 +49,7 @@ class ChannelTags:
     above_ack: int = NONE
     """The most tags above :attr:`up_to`, later."""
     above_individual: int = NONE
-    """The most deliveries less :attr:`individual_answers`."""
+    """The highest number of deliveries minus :attr:`individual_answers`."""
     answered_early: int = 0
     """The highest tag that was answered before this piece had delivered anything."""
     most_waiting: int = 0

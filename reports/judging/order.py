@@ -24,7 +24,7 @@ MOST = 256
 NEAR = 4096
 """An inversion that spans no more numbers is named with all between."""
 _LIFT = np.int64(1) << 41
-"""Above all numbers of messages."""
+"""A number above all message numbers."""
 
 
 class Inversion(NamedTuple):

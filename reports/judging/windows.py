@@ -106,7 +106,7 @@ class WindowLedger(Summary[WindowSummary]):
     """True if a subscription ended. Deliveries that arrive later do not count, which a single piece
     does not show."""
     cumulative: frozenset[str] = frozenset()
-    """Subscriptions that settle all before at once."""
+    """Subscriptions on which one answer settles all earlier deliveries too."""
 
     always_kept = True
 

@@ -88,7 +88,7 @@ class AreaLine:
     label: str
     state: str
     style: str
-    """The verdict whose colour it has."""
+    """The verdict that gives the line its colour."""
     why: str
     link: str
     cases: str

@@ -12,7 +12,7 @@ from brokerproof.reports.model.index_model import VERDICTS, Column
 ROWS = 12
 """Cases of a requirement on a target that its page lists, the worst first."""
 KEPT_ROWS = 6
-"""The most kept or skipped cases that a page lists: they say the same."""
+"""The most kept or skipped cases that a page lists; more would say the same."""
 _UNREMARKABLE = ("PASS", "SKIP")
 LONGEST_DETAIL, LONGEST_UNREMARKABLE = 400, 160
 """Characters of what was received that a page shows; the case's page has all of it."""

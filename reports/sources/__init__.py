@@ -46,7 +46,7 @@ class Source:
     """True if the events are captured packets, with the instants of the kernel that saw them, or
     those of a proxy."""
     proxied: bool = False
-    """True if they were captured beside the application too, whose half can be judged."""
+    """True if they were captured next to the application too, so that its half can be judged."""
     load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
     """Fetches what workers cannot: returns the pieces as rows with ``place`` and the other keys
     that ``open`` needs."""

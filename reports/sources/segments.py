@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 2**18
 """Rows read at once: some tens of megabytes."""
 PIECE_ROWS = 4_000_000
-"""A piece has about so many rows, or is a single segment."""
+"""A piece has about this number of rows, or is a single segment."""
 
 _PLACES = pa.schema([("path", pa.string()), ("place", pa.int64())])
 _TAG = re.compile(r"(?P<tag>.*)-(?P<number>\d+)\.parquet")

@@ -1,4 +1,4 @@
-"""What clients of the channel model do: the steps of a plan, and how plans are drawn."""
+"""Plans for the clients of the channel model: their steps, and how they are drawn."""
 
 from __future__ import annotations
 

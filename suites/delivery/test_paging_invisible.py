@@ -218,7 +218,7 @@ def sending(target: Bench, to: Destination, kinds: list[str]) -> Queue:
 
 
 def without_fillers(target: Bench, place: Queue) -> None:
-    """Consume the messages ahead."""
+    """Consume the messages in front of the ones to be compared."""
     peer = target.amqp()
     link = peer.receiver(place.node, credit=FILLERS)
     for delivery in collect(target, peer, link, FILLERS, quiet=0):

@@ -31,7 +31,7 @@ LARGE = 16_384
 SOME, MANY = 16, 600
 """Messages that fill the buffers of a link in virtual time, and of a real one on this machine."""
 NO_WINDOW = {"consumer-window-size": "-1"}
-"""Brokers that know no such header have a prefetch that is larger."""
+"""Brokers that do not know this header have a larger prefetch."""
 BEAT = ms(500)
 
 

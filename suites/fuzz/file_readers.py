@@ -446,11 +446,11 @@ READERS: tuple[Reader, ...] = (
 )
 
 MOST_CHARACTERS = 1200
-"""Of a refusal: long names of a file and of keys fit, a dump of the file does not."""
+"""The longest refusal. Long names of a file and of keys fit, a dump of the file does not."""
 
 
 class BadRefusal(Exception):
-    """A refusal is not a sentence."""
+    """The words of a refusal are not one sentence."""
 
 
 def check_sentence(refusal: BaseException) -> None:

@@ -81,7 +81,7 @@ class Peer:
     wildness: float
     """How often a chunk is broken."""
     sense: float
-    """How often a frame fits what came before."""
+    """How often a frame continues the conversation correctly."""
     rest: bytes = b""
     memory: Memory = field(default_factory=Memory)
 

@@ -31,7 +31,7 @@ class BeatsLate(Connection):
 
 
 class ClosesEarly(Connection):
-    """A silent client is given up after a quarter of the interval that was agreed."""
+    """A silent client is disconnected after a quarter of the agreed interval."""
 
     def agree(self, asked: str) -> tuple[int, int]:
         answer = super().agree(asked)
@@ -41,14 +41,14 @@ class ClosesEarly(Connection):
 
 
 class ClosesLate(Connection):
-    """A silent client is given up after five times its TTL."""
+    """A silent client is disconnected after five times its TTL."""
 
     def is_expired(self, now: float) -> bool:
         return super().is_expired(now - 4 * self.ttl_s)
 
 
 class ClosesNever(Connection):
-    """A silent client is never given up."""
+    """A silent client is never disconnected."""
 
     def is_expired(self, now: float) -> bool:
         return False

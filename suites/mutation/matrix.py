@@ -70,8 +70,8 @@ class Fate:
     mutant: str
     status: Status
     reached: int = 0
-    """How often its mutated code did something else than the original would have done, in all cases
-    that ran."""
+    """How often the mutated code did something other than the original would have done, in all
+    cases that ran."""
     cases: int = 0
     """Cases that ran."""
     killed_by: list[Kill] = field(default_factory=list)

@@ -70,7 +70,7 @@ SHOWN_BY = {
 """The target whose broker gets each fault, and the case that notices it."""
 ATTEMPTS = 8
 BUSY = 2
-"""Processes that compute beside a case on a busy host."""
+"""Processes that compute while a case runs, which makes the host busy."""
 
 
 def judged(folder: Path, name: str, module: str, case: str, *, attempts: int = ATTEMPTS) -> Result:

@@ -14,7 +14,7 @@ COMMAND_SIZE = "OPENWIRE-CMD-1"
 COMMAND_TYPE_UNKNOWN = "OPENWIRE-CMD-2"
 MAX_FRAME_SIZE = "OPENWIRE-SIZE-1"
 KNOWN_TYPES = frozenset({40, 50, 52, 53, 54, 55, 60, 61, 65, *range(70, 80), 90, 91, 92, *BY_CODE})
-"""Types that exist."""
+"""The numbers of the types that exist."""
 UNKNOWN_TYPES = [code for code in range(1, 256) if code not in KNOWN_TYPES]
 
 

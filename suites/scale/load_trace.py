@@ -205,7 +205,7 @@ class _Load:
         return WINDOW - int(size_of(held).sum())
 
     def _successor(self) -> int:
-        """The next message that the consumer of the filling one gets."""
+        """Return the next message of the consumer that gets the filling one."""
         message = self.wrong.filling
         after = np.arange(message + 1, message + 1 + PRODUCERS * EACH)
         return int(after[consumer_of(after) == consumer_of(np.array([message]))[0]][0])

@@ -38,7 +38,8 @@ LENGTHS = (20, 20, 400, 400, 400, 3000, 3000, 150_000)
 WITHIN_S = 60.0
 """How long the broker may take for anything."""
 GOES_ON_WITHIN_S = 120.0
-"""... and to go on when there is room again: RabbitMQ looks at the disk every ten seconds."""
+"""How long the broker may take to go on once there is room again: RabbitMQ looks at the disk every
+ten seconds."""
 FULL_S = 12.0
 """How long the disk is full, at most."""
 ROOM = {"low": 25_000_000, "full": 0}

@@ -23,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FAR: Mapping[str, int] = {"smoke": 1_100, "normal": 10_000, "deep": 100_000}
 """The greatest amount by effort in virtual time."""
 FAR_IN_REAL_TIME: Mapping[str, int] = {"smoke": 300, "normal": 1_100, "deep": 10_000}
-"""The same in real time, where other cases run beside, and the broker shares the machine."""
+"""The same in real time, where other cases run concurrently and the broker shares the machine."""
 POWERS = range(5, 17)
 BATCHES: Mapping[str, tuple[int, ...]] = {
     # AMQP credit of a producer and where it is filled up (since 2.6, AmqpSupport), the most that

@@ -155,7 +155,7 @@ _RANK = {"+": 1, "-": 1, "*": 2, "neg": 3, "": 4, "p": 4}
 
 @dataclass(frozen=True)
 class Compared:
-    """Two numbers and a sign."""
+    """A comparison: two numbers and the sign between them."""
 
     left: Number
     sign: str

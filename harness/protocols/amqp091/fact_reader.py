@@ -72,7 +72,7 @@ class _Channel:
     gotten: set[str] = field(default_factory=set)
     """Queues that basic.get asked."""
     queue: str = ""
-    """The one that was declared last: an empty name means it."""
+    """The queue that was declared last; an empty name refers to it."""
     closing: bool = False
 
 

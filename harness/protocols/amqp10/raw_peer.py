@@ -170,7 +170,7 @@ class AmqpConnection(Conversation[Frame]):
         extended: bytes = b"",
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """One frame with exactly these fields. ``doff``, ``size`` and ``type`` may be wrong;
+        """Send a frame with exactly these fields. ``doff``, ``size`` and ``type`` may be wrong;
         ``also`` may change its bytes. A wrong frame is recorded as bytes, not as a frame."""
         body = codec.composite(performative, fields)
         kind = (
@@ -426,7 +426,7 @@ class AmqpPeer(AmqpConnection):
         return self.endpoint.deliveries
 
     def transfer(self, link: Link, payload: bytes = b"", **fields: Any) -> int:
-        """One transfer frame of a delivery, unsettled unless ``settled``; returns its delivery-id.
+        """Send a transfer frame, unsettled unless ``settled``; return the delivery's delivery-id.
 
         Begins a new delivery, or continues the one whose last frame had ``more``. Raises
         :class:`ControlFailed` if the broker takes no such large frame."""

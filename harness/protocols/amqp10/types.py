@@ -118,7 +118,7 @@ _WITHOUT_BYTES = {
     code: Value(CONSTRUCTORS[code].type, value, code)
     for code, value in ((0x40, None), (0x41, True), (0x42, False), (0x43, 0), (0x44, 0), (0x45, ()))
 }
-"""Values that their constructor alone stands for."""
+"""Values that are written as their constructor alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Packet:
 
     @property
     def message(self) -> Message:
-        """Its message. Raises ``KeyError`` if it has none."""
+        """The packet's message. Raises ``KeyError`` if it has none."""
         message = self.fields["message"]
         if not isinstance(message, Message):
             raise KeyError("message")

@@ -48,7 +48,7 @@ _ALWAYS_ANSWERED = frozenset(
     {"commit", "rollback", "delete-queue", "session-stop", "session-close"}
 )
 _UNREAD = "packet-"
-"""Name of packets of no table: some of them may carry a body (large messages)."""
+"""How names of packets begin that are in no table; some may carry a body (large messages)."""
 
 
 @dataclass(slots=True)

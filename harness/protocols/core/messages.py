@@ -59,7 +59,7 @@ class Message:
     priority: int = 4
 
     def encode(self) -> bytes:
-        """Its bytes. Raises ``ValueError`` for values that cannot be written."""
+        """Return the message as bytes. Raises ``ValueError`` for values that cannot be written."""
         data = (PACKET_HEADER + len(self.body)).to_bytes(4) + self.body
         data += b"".join(encode(kind, getattr(self, name)) for name, kind in HEADERS)
         return data + encode_properties(dict(self.properties))

@@ -100,11 +100,11 @@ class CorePeer(Conversation[Packet]):
     def send(
         self, name: str, fields: Mapping[str, Any] | None = None, *, channel: int = FIRST
     ) -> None:
-        """One packet with exactly these fields."""
+        """Send a packet with exactly these fields."""
         self.write(codec.encode_packet(name, fields, channel=channel, version=self.version))
 
     def beat(self, data: bytes = b"") -> None:
-        """A ping that requests the default TTL; the broker returns it."""
+        """Send a ping that requests the default TTL; the broker returns it."""
         self.ping()
 
     def ping(self, ttl_ms: int = TTL_MS) -> None:

@@ -140,7 +140,7 @@ class OpenWirePeer(Conversation[Structure]):
     def send(
         self, name: str, fields: Mapping[str, Any] | None = None, *, response: bool = False
     ) -> int:
-        """One command; returns its number, a new one unless given in ``fields``."""
+        """Send a command; return its number, a new one unless ``fields`` has it."""
         all_fields = {
             "commandId": self._next("command"),
             "responseRequired": response,

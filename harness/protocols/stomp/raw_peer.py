@@ -124,7 +124,8 @@ class StompPeer(StompInbox):
         super().__init__(judge, conn, acceptor, version)
         self.messages_seen = 0
         self.unmet: Mapping[str, str] = {}
-        """See :attr:`Identity.unmet`: for a RECEIPT that never comes only its judge waits."""
+        """See :attr:`Identity.unmet`. Only the case that judges a RECEIPT which never comes waits
+        for it."""
         self._asked: dict[str, str] = {}
         """The commands of the frames that asked for a receipt, by its id."""
 

@@ -55,7 +55,8 @@ def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, 
 
 
 def _sources(driver: Path) -> list[Path]:
-    """A driver that is built, and what the drivers beside it share."""
+    """Return the source of a driver that is built, and the file that drivers of its language
+    share."""
     shared = [driver.parent / name for name in SHARED.values() if name.endswith(driver.suffix)]
     return [driver, *filter(Path.exists, shared)]
 

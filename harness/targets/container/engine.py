@@ -36,7 +36,7 @@ class Recipe:
     there by their paths."""
 
     broker: str
-    """Its name, for people."""
+    """The broker's name, for people."""
     version: str
     image: str
     ports: Mapping[str, int]
@@ -56,7 +56,7 @@ class Container:
 
     @property
     def log(self) -> Path:
-        """Its output, available once it has ended."""
+        """The broker's output, available once the container has ended."""
         return self._folder / "log" / "container.log"
 
     def start(self) -> dict[str, tuple[str, int]]:

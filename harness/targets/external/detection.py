@@ -15,7 +15,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 _STOMP_HOSTS = ("localhost", "/")
 """Values of STOMP's header host: any, or RabbitMQ's virtual host."""
 _AMQP091_HOSTS = ("/", "localhost", "default", "")
-"""Virtual hosts of AMQP 0-9-1, by the habits of brokers; many ask every client for one."""
+"""Virtual hosts that AMQP 0-9-1 brokers usually have; many require every client to name one."""
 _UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: YnJva2VycHJvb2YtZGV0ZQ==\r\nSec-WebSocket-Version: 13\r\n"

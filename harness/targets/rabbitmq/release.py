@@ -28,7 +28,7 @@ _VERSION = re.compile(r"\d+(\.\d+)*")
 class Release:
     version: str
     home: Path
-    """Its folder, as what runs sees it."""
+    """The release's folder, as the running broker sees it."""
     root: Path | None = None
     """The Debian root that it is in; None: this machine's own system."""
 

@@ -235,7 +235,7 @@ class Amqp091Connection:
         self._silence_check.cancel()
 
     def resume(self) -> None:
-        """Handle what waited, and resume reading."""
+        """Handle the bytes that waited, and resume reading."""
         if not self.is_open:
             return
         now = self.shared.clock.now

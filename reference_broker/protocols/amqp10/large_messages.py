@@ -137,7 +137,7 @@ class BodyScan:
             self._begun()
 
     def finish(self) -> tuple[Section, ...]:
-        """Return all sections: the body is complete. Raises :class:`BadMessage`."""
+        """Return all sections once the body is complete. Raises :class:`BadMessage`."""
         if self._skip or self._head:
             raise BadMessage("the message ends within a section")
         return tuple(self.sections)

@@ -79,7 +79,7 @@ class Frames(Protocol):
     def __next__(self) -> bytes: ...
 
     def close(self) -> None:
-        """Forget the rest."""
+        """Forget the frames that were not sent."""
 
 
 class Connection(Protocol):
@@ -161,7 +161,7 @@ class Session(Protocol):
         """Send transfers as the window allows."""
 
     def resume(self) -> None:
-        """Send what waits, as the window allows."""
+        """Send the waiting frames, as the window allows."""
 
     def break_link(self, link: Link, problem: Refusal) -> None:
         """Close ``link`` with an error."""
@@ -211,7 +211,7 @@ class Link:
         raise NotImplementedError
 
     def resume(self) -> None:
-        """Send what waits: the session may send again."""
+        """Send the waiting frames: the session may send again."""
 
     def stop(self) -> None:
         """Leave the queue. May be called more than once."""

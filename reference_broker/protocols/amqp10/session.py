@@ -197,7 +197,7 @@ class Session:
                 return
 
     def resume(self) -> None:
-        """Send what waits: the window or the connection may have room."""
+        """Send the waiting frames: the window or the connection may have room."""
         self._transmit_pending()
         while self.blocked and self.can_send():
             self.blocked.popitem(last=False)[0].resume()

@@ -35,7 +35,7 @@ from brokerproof.reference_broker.selector.values import Value
 
 TEXT, BYTES = 3, 4
 OFFSET = 13
-"""Added to a body's length in front of it: the bytes before the body in a packet."""
+"""The bytes before the body in a packet. The length in front of the body counts them too."""
 ROUTING = "_AMQ_ROUTING_TYPE"
 _INTERNAL = ("_AMQ", "__AMQ")
 _ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}

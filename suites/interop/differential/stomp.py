@@ -19,7 +19,7 @@ QUIET_S, PATIENT_S = 0.1, 0.6
 """Seconds without a byte after which a broker is silent, in the search and when a cluster is
 confirmed."""
 AFTER_RECEIPT_S = 0.02, 0.3
-"""The silence awaited behind a receipt: all that was sent before it has arrived by then."""
+"""The silence to wait for after a receipt; everything sent before it has arrived by then."""
 ABSENT = "(absent)"
 
 

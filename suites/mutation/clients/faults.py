@@ -212,13 +212,13 @@ def waits_for_the_header_heart_beat(original, self, command, headers, body):
 
 @fault("beat", breaks="STOMP12-HB-10 STOMP11-HB-10")
 def beats_with_a_blank(original, self):
-    """A heartbeat is a blank."""
+    """The client sends a blank as a heartbeat."""
     self.write(b" ")
 
 
 @fault("beat", breaks="STOMP11-HB-10")
 def beats_with_cr_lf(original, self):
-    """A heartbeat is CR LF in 1.1 too."""
+    """The client sends CR LF as a heartbeat in 1.1 too."""
     self.write(b"\r\n")
 
 

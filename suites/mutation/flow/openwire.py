@@ -228,7 +228,7 @@ def the_broker_s_duration_counts(original, reached, self, now, ttl, first):
 
 @openwire.override(OpenWireConnection, "receive", breaks=KEPT)
 def signs_of_life_do_not_count(original, reached, self, now, data):
-    """KeepAliveInfo does not keep a connection."""
+    """KeepAliveInfo does not keep a connection alive."""
     before = self._liveness.last_heard
     original(self, now, data)
     if reached(data[4:5] == bytes((codes.KEEP_ALIVE,))):

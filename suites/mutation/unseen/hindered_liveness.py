@@ -56,7 +56,7 @@ def the_first_cleared_alarm_starts_the_watch_of_stomp(
 
 @liveness_amqp091.after(Amqp091Connection, "resume", breaks="AMQP091-HB-02")
 def our_heartbeats_begin_anew_behind_an_alarm(reached, self):
-    """The end of an alarm counts as sent: the next heartbeat is due an interval later."""
+    """The end of an alarm counts like a sent frame: the next heartbeat is due an interval later."""
     if reached(self.is_open and self._beats is not None):
         self._beats.send_at = self.shared.clock.now + self._beats._interval
         self._next_beat.move(self._beats.send_at)

@@ -78,7 +78,7 @@ class _Lane:
 
     @property
     def free(self) -> Instant:
-        """When everything in it will have been sent."""
+        """The instant at which everything that waits will have been sent."""
         return self._waiting[-1][0] if self._waiting else self._world.now()
 
     def send(self, outs: Iterable[Out]) -> None:

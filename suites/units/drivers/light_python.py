@@ -14,7 +14,8 @@ Light: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def light_python(folder: Path) -> Light:
-    """Return the words that run brokerproof; ``folder`` hides the modules."""
+    """Return a function that runs brokerproof without the extras: a file in ``folder`` hides
+    them."""
     hide = f"import sys\nsys.modules.update(dict.fromkeys({tuple(EXTRAS)}))\n"
     (folder / "sitecustomize.py").write_text(hide)
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])

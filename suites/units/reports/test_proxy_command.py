@@ -22,7 +22,7 @@ CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:100,100\n\n\0"
 CONNECTED = b"CONNECTED\nversion:1.2\nheart-beat:100,100\n\n\0"
 WAIT_S = 60.0
 FULL = 60_000
-"""Bytes that a file may have where a disk should be full."""
+"""The largest file, in bytes, where the disk is to look full."""
 
 
 @dataclass

@@ -231,8 +231,8 @@ def test_it_gives_up_a_broker_that_does_not_beat_as_promised() -> None:
 
 
 def test_it_does_not_count_a_beat_of_carriage_return_and_line_feed() -> None:
-    """1.2 allows them, but stomp.py 9.0.0 leaves a server that sends nothing else. The wire, and so
-    the trace, has them."""
+    """1.2 allows such heartbeats, but stomp.py 9.0.0 disconnects from a server that sends no
+    others. They are on the wire, and therefore in the trace."""
     notebook, peer, _ = virtual(
         answering("500,0"), heart_beat=(0, 500), period=ms(500), beat=b"\r\n"
     )

@@ -34,8 +34,8 @@ from brokerproof.suites.units.drivers.misbehaving import (
 COMMAND = (sys.executable, "-m", "brokerproof.harness.commands.cli")
 NEVER_S = 120
 UNDESERVED = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE})
-"""What no early end may make of a broker that keeps its promises. A recommendation that the
-reference does not keep is a WARN."""
+"""Verdicts that no early end may bring to a broker that keeps its promises. A recommendation that
+the reference does not keep is a WARN."""
 """No run below takes that long: a test that reaches it found a target that hangs the harness."""
 
 

@@ -1,4 +1,5 @@
-"""The cache of downloads: its place, and that entries are created once and never incomplete."""
+"""The cache of downloads is where it should be, and its entries are created once and never
+incomplete."""
 
 import io
 import tarfile
