@@ -103,7 +103,7 @@ class _Load(click.Command):
     default=f"{BACKLOG // 1024**3}g",
     show_default=True,
     metavar="2g",
-    help="Bytes a driver may record before conversion begins during the load; 0: at the start.",
+    help="Bytes a driver may record before their conversion begins; 0: it begins at once.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options: Any) -> int:

@@ -36,7 +36,7 @@ _OPTIONS = (
         "--connections",
         type=click.IntRange(0, 10**5),
         default=0,
-        help="Connections, assigned in turn; default: one per producer and consumer.",
+        help="How many connections producers and consumers share; default: one each.",
     ),
     click.option("--queues", type=click.IntRange(1, 10**5), default=2, show_default=True),
     click.option(
@@ -70,7 +70,7 @@ _OPTIONS = (
         type=click.IntRange(1, 10**6),
         default=200,
         show_default=True,
-        help="Most unconfirmed messages per producer.",
+        help="The most unconfirmed messages per producer.",
     ),
     click.option(
         "--receipts/--no-receipts",
@@ -106,7 +106,7 @@ _OPTIONS = (
         type=click.Path(path_type=Path),
         help="Run folder; default: brokerproof-out/<timestamp>.",
     ),
-    click.option("--master", metavar="URL", help="A Spark master: its executors are the drivers."),
+    click.option("--master", metavar="URL", help="A Spark master whose executors become drivers."),
 )
 
 

@@ -149,7 +149,7 @@ def run(
     no_report: bool,
     as_json: bool,
 ) -> int:
-    """Judge each TARGET. Without arguments: every suite on the embedded reference broker, in
+    """Judge each TARGET. Without arguments, run every suite on the embedded reference broker, in
     virtual and in real time."""
     from brokerproof.harness.commands import judging
 

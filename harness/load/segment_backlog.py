@@ -26,7 +26,7 @@ LOOK_EVERY_S = 0.05
 
 
 class SegmentBacklog:
-    """The backlog of the driver in ``about``. ``most``: bytes that may wait during the load; 0: a
+    """The backlog of the driver in ``about``. ``most``: bytes that may wait during the load; 0 if a
     reader follows along."""
 
     def __init__(self, header: LogHeader, most: int) -> None:
