@@ -12,7 +12,7 @@ from brokerproof.harness.catalogue.areas import area_of
 
 _TOKEN = re.compile(r"\(|\)|[^\s()]+")
 _ID = re.compile(r"\w+(\.\w+)+(\[\S*\])?")
-"""The id of a case, its name or that of a module of cases: no words that others may contain."""
+"""The id of a case, or the name of a case or of a module of cases: not words to look for in ids."""
 _OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
 

@@ -26,7 +26,7 @@ did."""
 SETTLE: Duration = NS_PER_S
 """Time without arrivals after which nothing more is expected."""
 FIRST = 1_000_000
-"""Numbers of connections that one driver has."""
+"""How many connection numbers are reserved for one driver."""
 _NUMBERS = (
     *(
         "sent",

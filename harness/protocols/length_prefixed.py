@@ -48,5 +48,5 @@ class LengthPrefixedReader(Generic[F]):
                 return
 
     def _next(self) -> F | Unreadable | None:
-        """The next frame, taken out of what is pending; None while it is not whole."""
+        """Remove and return the next frame; None while it is incomplete."""
         raise NotImplementedError

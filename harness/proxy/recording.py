@@ -27,7 +27,8 @@ from brokerproof.harness.trace.recorder import Recorder
 
 CASE = "proxy"
 RESERVE = ".reserve"
-"""File whose room a recording that meets a full disk has for its end."""
+"""A file that reserves room on the disk, so that a recording can end properly when the disk is
+full."""
 FRAMES = (FrameSent, FrameReceived)
 SEGMENT_TIME: Duration = 10 * NS_PER_S
 

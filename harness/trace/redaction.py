@@ -48,7 +48,7 @@ COMMANDS = frozenset(
 SHORTEST = 6
 """Characters of a passcode that is looked for by its value."""
 MOST_LOG_BYTES = 256 << 20
-"""A log that is larger is cut: it could not be searched."""
+"""A larger log is cut, because it could not be searched."""
 
 _LINE = re.compile(rb"(?im)^(?:passcode|password|authorization)[ \t]*:([^\r\n]+)")
 _PLAIN = re.compile(rb"(?s)PLAIN(?:\xa0.|\xb0.{4}|\x00.{3}|[ \r\n]+)(\x00[^\x00]*\x00.+)")

@@ -126,7 +126,7 @@ class Outbox:
         return self._layers.get(conn)
 
     def _put_now(self, conn: int, data: bytes) -> bool:
-        """Return whether it waits for storage."""
+        """Return True if ``data`` waits for storage."""
         chunks = self._chunks.get(conn)
         if chunks is None:
             self._chunks[conn] = [data]

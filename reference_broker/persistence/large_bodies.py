@@ -238,7 +238,7 @@ class LargeFiles:
         self._idle[body] = None
 
     def tidy(self) -> list[str]:
-        """The end of an input: returns the files of bodies that nobody holds."""
+        """End an input: return the files of the bodies that nobody holds."""
         if not self._idle:
             return []
         idle, self._idle = self._idle, {}

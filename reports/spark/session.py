@@ -150,8 +150,8 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
 
 
 def _few_partitions(spark: SparkSession) -> None:
-    """Shuffles of little data, or of summaries, have a few partitions per core of the cluster
-    instead of Spark's 200, each a task that starts Python. A ``spark-defaults.conf`` takes
+    """Use a few partitions per core for shuffles, which move little data or only summaries. Spark's
+    default is 200, and each is a task that starts Python. A ``spark-defaults.conf`` takes
     precedence."""
     configured = spark.sparkContext.getConf().get("spark.sql.shuffle.partitions")
     if configured is None:

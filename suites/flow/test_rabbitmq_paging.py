@@ -212,8 +212,8 @@ BODY = bytes(5000)
 """More than the 4096 bytes up to which RabbitMQ keeps bodies in the index of their queue, and so in
 memory."""
 ALONGSIDE = 12
-"""Queues with traffic: RabbitMQ divides memory by how long queues would last, and these last no
-time at all."""
+"""Number of queues with traffic. RabbitMQ divides memory by the time in which each queue would be
+empty, and these are empty at once."""
 LONG: Duration = seconds(15)
 """How long to check that nothing is paged out: more than three times the age of the API's
 numbers."""

@@ -95,8 +95,8 @@ class Leave:
 
 @dataclass(frozen=True)
 class Stall:
-    """The clients stop reading while others publish, and they acknowledge, and clients without a
-    subscription subscribe; ``lost``: the first one disconnects during that time."""
+    """The clients stop reading. Meanwhile others publish, the clients acknowledge, and those
+    without a subscription subscribe; ``lost``: the first one disconnects."""
 
     steps: tuple[Publish | Subscribe | Ack, ...]
     lost: bool = False

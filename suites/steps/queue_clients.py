@@ -31,7 +31,7 @@ from brokerproof.suites.api.stomp import frame
 MOST_PREFETCHED = 32_766
 """Messages: a prefetch that ActiveMQ and RabbitMQ take."""
 FRAME = 200
-"""Bytes of a small MESSAGE, about: where windows of STOMP are counted in bytes."""
+"""About the size of a small MESSAGE in bytes, for brokers whose STOMP windows count bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,13 +54,13 @@ class Sentences:
     once: str
     gone: str
     order: str | None
-    """None: no sentence owes an order, and ``unordered`` is the behaviour that says which one there
-    is."""
+    """None: no sentence requires an order, and ``unordered`` is the behaviour that reports the
+    observed one."""
     back: str
     confirmed: str | None = None
     """The requirement that each message is confirmed."""
     order_after_return: bool = True
-    """True if what comes back is owed in order too."""
+    """True if returned messages must arrive in order too."""
     atomic: str | None = None
     """The requirement that a transaction has all its messages or none; None: ``once`` says so."""
     unordered: str = ""

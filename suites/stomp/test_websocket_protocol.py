@@ -118,8 +118,8 @@ BAD_REQUESTS: dict[str, dict[str, object]] = {
     },
     "HTTP 1.0": {"line": "GET {path} HTTP/1.0"},
 }
-"""Not here: a key that is not base64 of 16 bytes, which a server need not decode (section 4.2.2),
-and methods other than GET, with which a server may ignore Upgrade."""
+"""Two mistakes are not listed here: a key that is not base64 of 16 bytes, which a server need not
+decode (section 4.2.2), and methods other than GET, with which a server may ignore Upgrade."""
 
 
 @case(BAD_REQUEST, needs={"websocket"})

@@ -22,7 +22,7 @@ the family's name."""
 OLDER = {"rabbitmq": ("rabbitmq3", 4)}
 """Built-in targets for releases before a major one, by family."""
 _MOST_OF_ANSWER = 200
-"""Characters of an answer in a sentence."""
+"""The most characters of an answer that a sentence quotes."""
 
 
 @dataclass(frozen=True, slots=True)

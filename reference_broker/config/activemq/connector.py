@@ -41,7 +41,7 @@ _URI = re.compile(
 
 
 def _grace(text: str, where: Where) -> float:
-    """Only what is above 1 changes anything
+    """Only values above 1 have an effect
     (``StompTransportFilter.setHbGracePeriodMultiplier``)."""
     return max(1.0, decimal(above=0)(text, where))
 

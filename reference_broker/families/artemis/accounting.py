@@ -46,7 +46,7 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 from brokerproof.reference_broker.settings.settings import Settings
 
 MESSAGE = 352
-"""Bytes charged for a message beside its size."""
+"""Bytes charged for a message in addition to its size."""
 REFERENCE = 72
 """Bytes charged for its place in a queue."""
 

@@ -8,12 +8,12 @@ from brokerproof.suites.mutation.bytecode.records import ControlRecord
 STARTING = "(start)"
 """Stands for a case: the lines that run while the broker starts."""
 TURN_S = 25.0
-"""Seconds of cases on one mutant, as long as they take on the broker as it is."""
+"""Seconds that all cases on one mutant may take, measured on the unchanged broker."""
 LONGEST_CASE_S = 15.0
 _ENDLESS = "FailureCheckAndFlushThread.run"
 """A loop that lasts as long as the broker: it is mutated only if the broker starts with it."""
 JUDGING = frozenset({"PASS", "NOTE", "KNOWN", "WARN"})
-"""Verdicts of a case on the broker as it is by which it can tell a mutant from it."""
+"""Verdicts on the unchanged broker with which a case can reveal a mutant."""
 
 
 def covering(
