@@ -29,8 +29,8 @@ _MOST_BYTES = 1024 * 1024
 _MOST_FRAMES = 1_000
 """A plain message takes some 20 frames."""
 _MANY_FRAMES = 100
-"""A target that sent more than this and did not answer is not silent. It floods: a host that reads
-the flood of the cases beside the probe too does not get to :data:`_MOST_FRAMES` in time."""
+"""A target that sent more than this and did not answer is not silent. It floods us: a host that
+also reads the flood of concurrent cases does not get to :data:`_MOST_FRAMES` in time."""
 
 
 class _ProbeBench(Bench):

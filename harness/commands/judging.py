@@ -221,7 +221,7 @@ def _judge_all(
     report: ReportProcess,
 ) -> bool:
     """Judge one target after the other; return False if the run stopped at its first failure. The
-    process that ``report`` has starts beside the last target."""
+    process that ``report`` has starts while the last target is judged."""
     seed, effort = seed_and_effort
     for number, (name, target) in enumerate(zip(asked.targets, loaded, strict=True), 1):
         if number == len(loaded):

@@ -19,8 +19,7 @@ from brokerproof.harness.load.trace_writer import LogHeader
 from brokerproof.harness.load.wire_log import MOST_BYTES, WireLog
 
 AFTERWARDS, ALONG, BESIDE = 0, 5, 19
-"""Niceness of a scribe: when the load is over, where somebody reads along, and
-beside a load."""
+"""Niceness of a scribe: after the load, while somebody reads along, and during a load."""
 LOOK_EVERY_S = 0.05
 """Interval at which a waiting driver looks for room. Seconds."""
 

@@ -24,9 +24,9 @@ class Limits:
     connection_heartbeats: int = 5_000
     """Heartbeats, which are ends of line and empty frames, received on one connection. Nobody asks
     for so many: a client that asks for one each millisecond listens for less than five seconds. A
-    broker that sends them without a pause takes the time of the cases beside the one that reads
-    them, which then measure the host. Measured: no other conformance case receives more than 310
-    on Artemis, ActiveMQ and RabbitMQ, all its examples together."""
+    broker that sends them without a pause takes processor time from concurrent cases, which then
+    measure the host. Measured: no other conformance case receives more than 310 on Artemis,
+    ActiveMQ and RabbitMQ, all its examples together."""
     case_bytes: int = 64 * _MIB
     case_frames: int = 120_000
     case_seconds: int = 300

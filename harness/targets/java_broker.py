@@ -44,7 +44,7 @@ class JavaBroker(ManagedBroker):
     """Patterns of reasons in its logs for a failed start: the first that matches counts, with the
     groups ``text`` and ``line``."""
     java_options: Sequence[str] = ()
-    """Options for the JVM beside :data:`SMALL`."""
+    """Options for the JVM in addition to :data:`SMALL`."""
 
     def __init__(
         self,

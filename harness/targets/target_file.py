@@ -9,7 +9,7 @@ with one sentence for an unknown name. A file has::
     kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address" | "client"
     profile = "artemis"            # what is expected of it; address: optional, as the broker names itself
     like = "artemis" | "none"      # a shipped target whose family it belongs to; optional (likeness.py)
-    config = "broker.xml"          # beside the file; virtual, process, artemis, activemq, rabbitmq
+    config = "broker.xml"          # next to this file; virtual, process, artemis, activemq, rabbitmq
     factory = "package.module:function"    # virtual
     command = ["{python}", "-m", …]        # process, client (see targets/client/target.py)
     version = "2.56.0"             # artemis, activemq, rabbitmq, proton, client; optional
@@ -304,7 +304,7 @@ def _check_capabilities(values: Mapping[str, Any], path: Path) -> None:
 
 def _check_scope(values: Mapping[str, Any], path: Path) -> None:
     """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds,
-    ``others_judged_on`` stands beside it or ``cases`` and names a shipped target."""
+    ``others_judged_on`` accompanies it or ``cases`` and names a shipped target."""
     named = [key for key in ("scope", "cases") if key in values]
     if bool(named) != ("others_judged_on" in values):
         raise BadTarget(

@@ -25,7 +25,8 @@ _KINDS = {kind.__name__: kind for kind in events.ALL}
 _LEAVES = {field.name for field in SCHEMA if field.type != HEADERS} | {
     f"headers.list.element.{name}" for name in ("name", "value")
 }
-"""The columns as Parquet names them, which may contradict the schema that Arrow keeps beside."""
+"""The columns as Parquet names them, which may contradict the schema that Arrow stores with
+them."""
 _KNOWN: Mapping[str, Container[str | None]] = {
     "kind": _KINDS,
     "vantage": {vantage.value for vantage in Vantage},

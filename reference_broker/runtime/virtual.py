@@ -164,7 +164,7 @@ def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSettin
 
 def _read(config: str | None) -> Settings:
     """Every example of a property creates a world, so a file is read again only if it, the files
-    beside it, or an environment variable that it names has changed. Other variables change all the
+    next to it, or an environment variable that it names has changed. Other variables change all the
     time."""
     if config is None:
         return Settings()

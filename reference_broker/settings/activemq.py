@@ -41,7 +41,7 @@ class DestinationPolicy:
     max_page_size: int = 200
     """Messages that a queue has in memory for its consumers beyond what they have got."""
     minimum_message_size: int = 1024
-    """Bytes that a message is charged beside its own."""
+    """Bytes that a message is charged in addition to its own."""
     queue_prefetch: int = 1000
     queue_browser_prefetch: int = 500
     topic_prefetch: int = 32767

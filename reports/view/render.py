@@ -24,7 +24,7 @@ from brokerproof.reports.view.templates import STYLE, THEME, of_target, template
 BEGUN = 60
 """Cases that are listed in the index for readers without JavaScript."""
 _SHEET_CAUSES = {1: 8, 2: 6, 3: 4}
-"""Causes that fit on one sheet beside so many targets."""
+"""How many causes fit on one sheet, by the number of targets."""
 
 
 class Pages:

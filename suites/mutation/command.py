@@ -124,7 +124,8 @@ def mutants(
 
 
 def _controls(chosen: list[str], names: tuple[str, ...]) -> list[str]:
-    """All controls beside a whole matrix; of single ones those that were asked for."""
+    """Return all controls for a whole matrix; for single mutants, the controls that were asked
+    for."""
     return [name for name in all_mutants.CONTROLS if not names or name in chosen]
 
 

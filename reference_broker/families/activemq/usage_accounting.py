@@ -40,7 +40,7 @@ from brokerproof.reference_broker.settings.settings import Settings
 TEXT = 4
 """Bytes in front of the content of a text message, and of the properties if there are any."""
 PROPERTY = 5
-"""Bytes of a property beside its name and value."""
+"""Bytes of a property in addition to its name and value."""
 STANDARD = frozenset(
     {
         *("correlation-id", "expires", "timestamp", "priority", "type", "reply-to", "persistent"),
