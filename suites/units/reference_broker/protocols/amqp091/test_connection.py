@@ -57,26 +57,6 @@ def test_messages_expire_at_the_head_of_their_queue() -> None:
     assert driver.bodies(conn, "dead") == [b"first", b"short"]
 
 
-def test_a_message_that_comes_back_keeps_its_instant() -> None:
-    driver, conn = with_queue(x_message_ttl=1000)
-    driver.publish(conn, "q", b"x")
-    driver.send(conn, "basic.get", {"queue": "q"})
-    assert driver.got(conn)[0].body == b"x"
-    driver.advance_to(seconds(5))
-    driver.send(conn, "basic.nack", {"delivery-tag": 1, "requeue": True})
-    assert driver.count(conn, "q") == 0
-
-
-def test_a_lifetime_of_0_lives_only_with_a_consumer() -> None:
-    driver, conn = with_queue()
-    driver.publish(conn, "q", b"nobody", expiration="0")
-    assert driver.count(conn, "q") == 0
-    driver.send(conn, "basic.consume", {"queue": "q", "no-ack": True})
-    driver.got(conn)
-    driver.publish(conn, "q", b"somebody", expiration="0")
-    assert [frame.body for frame in driver.got(conn)] == [b"somebody"]
-
-
 def test_a_queue_of_no_use_expires() -> None:
     driver, conn = with_queue(x_expires=1000)
     driver.advance_to(ms(900))
