@@ -511,8 +511,8 @@ def _endpoint(name: str, value: object, path: Path) -> endpoint.Endpoint:
         )
     except (endpoint.BadEndpoint, credentials.NoCredentials) as problem:
         raise BadTarget(
-            f"{path}: endpoints.{name} is {without_passcode(str(value))!r:.200}; it should be"
-            f" HOST:PORT or a URL: {problem}"
+            f"{path}: endpoints.{name} is {without_passcode(str(value))!r:.200}, which is not a"
+            f" valid HOST:PORT or URL: {problem}"
         ) from None
 
 

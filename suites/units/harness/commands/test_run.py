@@ -108,7 +108,7 @@ TARGET = (
         (TARGET.replace('config = "broker.xml"\n', ""), "config is missing"),
         (
             'kind = "address"\nprofile = "stomp"\nendpoints = { stomp = "nowhere" }',
-            "endpoints.stomp should be HOST:PORT",
+            "endpoints.stomp is 'nowhere', which is not a valid HOST:PORT or URL",
         ),
     ],
 )
