@@ -84,7 +84,7 @@ def read(
         raise BadEndpoint(f"{problem}; write HOST:PORT") from None
     if url.scheme not in SCHEMES or not host or port is None:
         forms = ", ".join(f"{scheme}://HOST:PORT" for scheme in SCHEMES)
-        raise BadEndpoint(f"should look like {forms}, or HOST:PORT")
+        raise BadEndpoint(f"it should look like {forms}, or HOST:PORT")
     given = dict(parse_qsl(url.query, keep_blank_values=True))
     secure = SCHEMES[url.scheme][1]
     known = (*options, *(_OPTIONS if secure else ()))

@@ -58,7 +58,7 @@ def values(text: str) -> dict[str, Any]:
         options = _options(address) if number == 0 else ()
         read = endpoint.read(address, Path(), options=options)
         if urlsplit(address).scheme not in SCHEMES:
-            raise BadEndpoint(f"should look like {FORMS}")
+            raise BadEndpoint(f"it should look like {FORMS}")
         if number == 0:
             result |= _of_target(read)
         elif read.login is not None:
