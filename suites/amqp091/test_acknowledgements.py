@@ -104,9 +104,7 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
     if channel == 2:
         eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
         got = bodies(drained(peer, queue))
-        detail = (
-            f"{name} of {fault} was refused; {listed(got)} could be got; expected {listed(left)}"
-        )
+        detail = f"{name} of {fault} was refused; {listed(got)} remained; expected {listed(left)}"
         target.record_finding(FOR_REDELIVERY, sorted(got) == left, detail)
 
 
@@ -182,7 +180,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
     received = [int(body) for body in bodies(drained(peer, queue))]
     detail = (
-        f"{listed(received)} returned of {count} messages; expected {listed(left)}; with {steps}"
+        f"of {count} messages, {listed(received)} returned; expected {listed(left)}; with {steps}"
     )
     rejected = settled.get("basic.reject", set())
     if "basic.nack" in settled:  # it may be what reached too far, or not far enough
@@ -234,7 +232,7 @@ def test_what_is_requeued_comes_in_its_old_place(
     target.record_finding(
         REQUEUE_POSITION,
         received == expected,
-        f"after {way} of {listed(chosen)} of {count} messages {listed(received)} arrived, should be"
+        f"after {way} of {listed(chosen)} of {count} messages, {listed(received)} arrived; expected"
         f" {listed(expected)}",
     )
     others = list(range(len(taken), count))
@@ -243,7 +241,7 @@ def test_what_is_requeued_comes_in_its_old_place(
         target.record_behaviour("amqp091.requeued", place)
     flags = {int(delivery.body): delivery["redelivered"] for delivery in again}
     proves = (REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED) if way == "recover" else REDELIVERED_FLAG
-    words = f"after {way} of {listed(chosen)} the redelivered flags are {flags}"
+    words = f"after {way} of {listed(chosen)}, the redelivered flags are {flags}"
     target.record_finding(proves, all(flags[at] is (at in chosen) for at in flags), words)
 
 
@@ -265,8 +263,5 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
     peer.call("basic.cancel", {"consumer-tag": "nobody"}, channel=2)
     again = peer.expect(method("basic.deliver"), proves=REJECT_REQUEUE)
     received = {*beside, *bodies([again])}
-    target.record_finding(
-        REJECT_REQUEUE,
-        received == {b"0", b"1", b"2"},
-        f"{listed(sorted(received))} arrived again or at the other consumer; expected 0, 1, 2",
-    )
+    words = f"{listed(sorted(received))} arrived again or at the other consumer; expected 0, 1, 2"
+    target.record_finding(REJECT_REQUEUE, received == {b"0", b"1", b"2"}, words)

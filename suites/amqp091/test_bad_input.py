@@ -17,7 +17,7 @@ from brokerproof.suites.amqp091.steps import (
     others_work,
     queue_of,
 )
-from brokerproof.suites.api import RECONFIGURABLE, Bench, Target, Where, case, over
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Target, Where, case, listed, over
 
 SERVER_METHOD_FROM_CLIENT = "AMQP091-FRAME-09"
 MESSAGE_SIZE_LIMIT = "RABBITMQ-AMQP091-SIZE-01"
@@ -86,5 +86,5 @@ def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> No
     target.record_finding(
         (MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE),
         sizes == [limit],
-        f"messages of {sizes} bytes could be received on another channel",
+        f"another channel could receive messages of {listed(sizes)} bytes",
     )

@@ -276,7 +276,7 @@ class Run:
         self.target.require(
             self.settled_by.get((queue, got), (ORDER, OLD_PLACE)),
             got == expected,
-            f"basic.get returned {answer.brief()}, and the oldest message was {expected}",
+            f"basic.get returned {answer.brief()}; the oldest message was {expected}",
         )
         self._mark(queue, answer)
         if expected in model.delivered:

@@ -90,11 +90,8 @@ def test_other_channels_go_on(target: Bench) -> None:
     peer.refused(CHANNEL, 404, channel=1)
     peer.publish(b"after", queue, channel=2)
     delivery = peer.delivery(channel=2, proves=OTHER_CHANNELS_CONTINUE)
-    target.record_finding(
-        OTHER_CHANNELS_CONTINUE,
-        delivery.body == b"after",
-        f"channel 2 delivered {delivery.brief()}",
-    )
+    words = f"channel 2 delivered {delivery.brief()}"
+    target.record_finding(OTHER_CHANNELS_CONTINUE, delivery.body == b"after", words)
 
 
 @case(CHANNEL_MAX_EXCEEDED, needs={"amqp091"})
@@ -149,12 +146,14 @@ def test_what_a_closed_channel_had_is_delivered_again(
     owner.consume(name, no_ack=True)
     due = [b"1", b"2", b"3"] if transacts else [b"2", b"3"]
     deliveries = arrive(owner, len(due))
-    detail = f"afterwards {listed(bodies(deliveries))} arrived; expected {listed(due)}"
+    detail = f"afterwards, {listed(bodies(deliveries))} arrived; expected {listed(due)}"
     target.record_finding(CLOSED_CHANNEL_REDELIVERS, sorted(bodies(deliveries)) == due, detail)
     target.record_finding(REQUEUE_POSITION, bodies(deliveries) == due, detail)
     flags = [delivery["redelivered"] for delivery in deliveries]
     target.record_finding(
-        REDELIVERED_FLAG, flags == [True] * len(deliveries), f"the flags redelivered are {flags}"
+        REDELIVERED_FLAG,
+        flags == [True] * len(deliveries),
+        f"the redelivered flags are {listed(map(str, flags))}",
     )
     owner.call("queue.delete", {"queue": name})
 
@@ -177,7 +176,7 @@ def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
     peer.call("channel.flow", {"active": True}, proves=CHANNEL_FLOW)
     delivery = peer.delivery(proves=CHANNEL_FLOW)
     target.record_finding(
-        CHANNEL_FLOW, delivery.body == b"later", f"afterwards {delivery.brief()} arrived"
+        CHANNEL_FLOW, delivery.body == b"later", f"afterwards, {delivery.brief()} arrived"
     )
 
 
@@ -238,8 +237,7 @@ class Shared:
         self.target.record_finding(
             LIMITS_STAY,
             kept == expected,
-            f"a queue of at most {LENGTH} messages has {listed(kept)}, should be"
-            f" {listed(expected)}",
+            f"a queue of at most {LENGTH} messages has {listed(kept)}; expected {listed(expected)}",
         )
 
 
@@ -317,7 +315,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
         either(method("connection.close"), method("channel.close")), within=QUIET
     )
     observed = "nothing" if error is None else error.brief()
-    detail = f"{kind} on another channel in the midst of {midst} was followed by {observed}"
+    detail = f"{kind} on another channel in the middle of {midst} was followed by {observed}"
     target.require(OTHER_CHANNELS_CONTINUE, error is None and peer.ended is None, detail)
     if midst != "nothing":
         eventually(peer, lambda: peer.count(place, channel=NEIGHBOUR) == 1)
@@ -325,7 +323,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
         target.record_finding(
             MESSAGES_WHOLE if midst == "a content" else OTHER_CHANNELS_CONTINUE,
             got == [b"whole"],
-            f"{listed(got)} arrived; expected 'whole'; with {kind} on another channel in the midst"
+            f"{listed(got)} arrived; expected 'whole'; with {kind} on another channel in the middle"
             f" of {midst}",
         )
     if midst != "a transaction":
@@ -347,7 +345,7 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
         target.record_finding(
             CONFIRM_NUMBERS,
             sorted(answered) == [1, 2] and not wrong,
-            f"the first two messages of a channel opened again: {answered}, besides {wrong}",
+            f"the first two messages of a reopened channel were answered with {answered}",
         )
     peer.consume(queue, channel=BROKEN)
     got = bodies(arrive(peer, 3, channel=BROKEN))
@@ -370,18 +368,20 @@ def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     first = peer.watch_for(either(method("basic.consume-ok"), method("basic.deliver")))
     observed = peer.instead() if first is None else first.brief()
     fine = first is not None and first.name == "basic.consume-ok"
-    target.require(NOTHING_BEFORE_OK, fine, f"basic.consume was answered first with {observed}")
+    target.require(NOTHING_BEFORE_OK, fine, f"the first answer to basic.consume was {observed}")
     tags = [delivery["delivery-tag"] for delivery in arrive(peer, 3)]
     peer.call("basic.recover", {"requeue": True}, channel=1)
     tags += [delivery["delivery-tag"] for delivery in arrive(peer, 3)]
     target.record_finding(
-        TAGS, len(set(tags)) == len(tags) == 6, f"with basic.recover in between the tags are {tags}"
+        TAGS,
+        len(set(tags)) == len(tags) == 6,
+        f"with basic.recover in between, the tags are {tags}",
     )
     peer.call("basic.cancel", {"consumer-tag": "deep"}, channel=1)
     peer.call("queue.delete", {"queue": deep}, channel=1)
     told = peer.watch_for(method("basic.cancel"), within=QUIET)
     words = (
-        f"after cancel-ok the queue was deleted, and {'no' if told is None else 'a'} basic.cancel"
+        f"after cancel-ok, the queue was deleted and {'no' if told is None else 'a'} basic.cancel"
     )
     target.record_finding(NOTHING_AFTER_CANCEL, told is None, f"{words} arrived")
     shared = target.fresh_name()
@@ -389,12 +389,12 @@ def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     peer.consume(shared, "broken", no_ack=True)
     missing_exchange(target, peer)
     closed = peer.watch_for(method("channel.close"))
-    target.control(closed is not None, f"an unknown exchange: {peer.instead()}")
+    target.control(closed is not None, f"after a publish to an unknown exchange: {peer.instead()}")
     other.publish(b"for nobody", shared)
     other.settle()
     delivery = peer.watch_for(method("basic.deliver"), within=QUIET)
     late = "nothing" if delivery is None else delivery.brief()
-    detail = f"after channel.close {late} arrived on the channel"
+    detail = f"after channel.close, {late} arrived on the channel"
     target.record_finding(OTHER_CHANNELS_CONTINUE, delivery is None, detail)
     peer.send("channel.close-ok", channel=1)
     other.call("queue.delete", {"queue": shared}, channel=1)

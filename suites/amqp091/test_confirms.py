@@ -108,7 +108,9 @@ def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, st
     words = f"{len(acked)} of {last} messages were acknowledged: {runs}"
     target.record_finding(PUBLISHER_CONFIRMS, sorted(acked) == list(range(1, last + 1)), words)
     target.record_finding(
-        PUBLISHER_CONFIRMS, not wrong, f"answered twice, or never published: {wrong}"
+        PUBLISHER_CONFIRMS,
+        not wrong,
+        f"messages answered twice or never published: {wrong or 'none'}",
     )
 
 
@@ -128,11 +130,8 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
             returned += 1
         else:
             last = answer["delivery-tag"]
-            target.record_finding(
-                RETURN_BEFORE_CONFIRM,
-                returned >= last,
-                f"message {last} was confirmed after {returned} returns: {names}",
-            )
+            words = f"message {last} was confirmed after {returned} returns: {names}"
+            target.record_finding(RETURN_BEFORE_CONFIRM, returned >= last, words)
     target.record_finding(
         RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{names} arrived"
     )
@@ -178,7 +177,9 @@ def test_messages_of_a_transaction_come_with_its_commit(
             peer.publish(body, queue)
         peer.settle()
         waiting = peer.count(queue, channel=2)
-        words = f"before the end of a transaction {waiting - len(committed)} of its messages waited"
+        words = (
+            f"before the end of a transaction, {waiting - len(committed)} of its messages waited"
+        )
         target.record_finding(TX_PUBLISH, waiting == len(committed), words)
         peer.call("tx.commit" if commit else "tx.rollback", proves=TX_PUBLISH)
         committed += sent if commit else []

@@ -122,7 +122,7 @@ def test_messages_pass_by_their_keys(
     ]
     received = bodies(drained(peer, queue))
     detail = (
-        f"of messages with the keys {keys}, {listed(received)} arrived, should be"
+        f"of messages with the keys {keys}, {listed(received)} arrived; expected"
         f" {listed(expected)}; with {kind} exchange, bindings {bindings}"
     )
     proves = {"direct": DIRECT_ROUTING, "fanout": FANOUT_ROUTING, "topic": TOPIC_ROUTING}[kind]
@@ -177,7 +177,7 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
         target.record_finding(
             EXCHANGE_REDECLARED,
             answer is not None or refused is not None,
-            f"the same again: {peer.instead()}",
+            f"declared again with the same properties: {peer.instead()}",
         )
     else:
         closes = [
@@ -258,9 +258,8 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
         peer.publish(key.encode(), key, exchange=exchange)
     peer.settle()
     received = bodies(drained(peer, queue))
-    target.record_finding(
-        UNBIND_STOPS_ROUTING, received == [b"b"], f"after unbind-ok of a {listed(received)} arrived"
-    )
+    words = f"after unbind-ok of key a, {listed(received)} arrived"
+    target.record_finding(UNBIND_STOPS_ROUTING, received == [b"b"], words)
 
 
 @case(EXCHANGE_TO_EXCHANGE, needs={"amqp091", "amqp091-exchange-bindings"})
@@ -290,7 +289,7 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     peer.publish(b"no more", "", exchange=first)
     peer.settle()
     received = bodies(drained(peer, queue))
-    words = f"through a removed binding {listed(received)} arrived"
+    words = f"through a removed binding, {listed(received)} arrived"
     target.record_finding(EXCHANGE_TO_EXCHANGE, not received, words)
     for name in (first, second):
         peer.call("exchange.delete", {"exchange": name})

@@ -96,7 +96,7 @@ def judge_queue(
     words = (
         f"lives of {lives} ms in a queue of {ttl} ms; with a consumer: {listed(sorted(returned))}"
     )
-    detail = f"{WAIT} ms later the queue has {listed(arrived)}; expired: {listed(over)}; {words}"
+    detail = f"{WAIT} ms later, the queue has {listed(arrived)}; expired: {listed(over)}; {words}"
     both = ttl is not None and any(life is not None for life in lives)
     target.record_finding(LOWER if both else GUARANTEED, not wrong - returned, detail)
     if returned:

@@ -47,9 +47,9 @@ def test_the_server_beats(target: Bench, virtual_s: int, state: str) -> None:
         target.advance(seconds(interval) // 2)
         peer.beat()
     beats = beats_received(target, peer, since)
-    words = f"heart-beats in seven halves of the interval, with {state}"
+    words = f"heart-beats in 3.5 intervals, with {state}"
     target.judge_count(RABBITMQ_HEARTBEATS, words, len(beats), (6, 8), "heart-beats")
-    detail = f"{len(beats)} heart-beats arrived in seven halves of {interval} s, with {state}"
+    detail = f"{len(beats)} heart-beats arrived in 3.5 intervals of {interval} s, with {state}"
     target.record_finding(SERVER_HEARTBEATS, len(beats) >= 3, detail)
     target.require(SERVER_HEARTBEATS, len(beats) > 1, detail)
     target.judge_period(SERVER_HEARTBEATS, f"beats with {state}", beats, (0, seconds(interval)))
@@ -107,9 +107,8 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
         since,
     )
     answers = [reply.brief() for reply in peer.inbox]
-    target.record_finding(
-        NO_CLOSE_AFTER_SILENCE, not answers, f"before the end: {answers or 'nothing'}"
-    )
+    words = f"before the end: {answers or 'nothing'}"
+    target.record_finding(NO_CLOSE_AFTER_SILENCE, not answers, words)
 
 
 @case(ANY_BYTE_KEEPS_ALIVE, needs={"amqp091"})
@@ -150,7 +149,7 @@ def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: 
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))
     beats = beats_received(target, peer, since)
     target.record_finding(
-        HEARTBEATS_DISABLED, not beats, f"{len(beats)} heart-beats arrived, and none was wanted"
+        HEARTBEATS_DISABLED, not beats, f"{len(beats)} heartbeats arrived; none was wanted"
     )
     target.record_finding(
         HEARTBEATS_DISABLED, peer.ended is None, f"a silent client: {peer.instead()}"

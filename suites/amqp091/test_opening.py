@@ -95,9 +95,7 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data:
     answered_version = (header["id"], header["major"], header["minor"], header["revision"])
     spoken = ((0, 0, 9, 1), (0, 1, 0, 0), (3, 1, 0, 0), (2, 1, 0, 0), (1, 1, 0, 9), (1, 1, 9, 1))
     target.record_finding(
-        proves,
-        answered_version in spoken,
-        f"to {data!r} the server answered with AMQP {answered_version}",
+        proves, answered_version in spoken, f"{data!r} was answered with AMQP {answered_version}"
     )
     peer.expect_end(proves=proves)
     target.record_finding(proves, not peer.inbox, f"after the header: {peer.instead()}")
@@ -261,7 +259,7 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
     late = [reply.brief() for reply in peer.inbox if reply.name != "basic.deliver"]
     target.record_finding(
-        CONNECTION_CLOSE_OK, not late, f"with close-ok the broker sent {late or 'nothing'}"
+        CONNECTION_CLOSE_OK, not late, f"along with close-ok, the broker sent {late or 'nothing'}"
     )
 
 
@@ -277,11 +275,8 @@ def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     peer.send("connection.close", {"reply-code": 200})
     peer.expect(method("connection.close-ok", channel=0), proves=DISCARDS_AFTER_CONNECTION_CLOSE)
     answers = [reply.brief() for reply in peer.inbox if reply.name == "exchange.declare-ok"]
-    target.record_finding(
-        DISCARDS_AFTER_CONNECTION_CLOSE,
-        not answers,
-        f"a method after close was answered with {answers or 'nothing'}",
-    )
+    words = f"a method after close was answered with {answers or 'nothing'}"
+    target.record_finding(DISCARDS_AFTER_CONNECTION_CLOSE, not answers, words)
     other = target.amqp091()
     # Not a queue: some brokers make one when it is named.
     other.send("exchange.declare", {"exchange": name, "passive": True}, channel=1)

@@ -130,7 +130,8 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
         peer.publish(b"%d" % at, queue)
         peer.settle()
         target.control(
-            peer.get(queue, channel=2).body == b"%d" % at, "each message should be got at once"
+            peer.get(queue, channel=2).body == b"%d" % at,
+            "each message should be available at once",
         )
     for at in range(2, 5):
         peer.publish(b"%d" % at, queue)
@@ -297,7 +298,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     target.record_finding(
         OVERFLOW_DEAD_LETTERS,
         bodies(letters) == expected_letters,
-        f"{overflow}: the dead letters are {listed(bodies(letters))}, should be"
+        f"{overflow}: the dead letters are {listed(bodies(letters))}; expected"
         f" {listed(expected_letters)}",
     )
     reasons = [
@@ -338,7 +339,7 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(
     answers(peer, small + 1)
     eventually(peer, lambda: peer.count(dead) == small)
     letters = bodies(drained(peer, dead))
-    detail = f"{kind}: {sent} gave way to one message: the dead letters are {letters}"
+    detail = f"{kind}: {sent} gave way to one message; the dead letters are {letters}"
     target.record_finding(OVERFLOW_DEAD_LETTERS, sorted(letters) == sent, detail)
     target.record_finding(QUEUE_LENGTH_LIMIT, letters == sent, detail)
 

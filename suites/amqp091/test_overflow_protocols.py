@@ -79,9 +79,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     peer.publish(to, b"3", {"receipt": receipt}, receipt=False)
     error = peer.watch_for(ERROR)
     confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt})) is not None
-    words = (
-        f"the queue refused the fourth message, and {'a' if confirmed else 'no'} RECEIPT arrived"
-    )
+    words = f"the queue refused the fourth message; {'a' if confirmed else 'no'} RECEIPT arrived"
     target.record_finding(STOMP_RECEIPT, not confirmed, words)
     observed = "an ERROR" if error is not None else peer.instead()
     if confirmed or error is not None or peer.ended is not None:
@@ -155,7 +153,7 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     target.record_finding(
         CLOSE_WRITTEN,
         peer.ended is None or closed,
-        f"{overflow}: when a message was refused {peer.instead()}",
+        f"{overflow}: when a message was refused, {peer.instead()}",
     )
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     received = bodies(drained(owner, queue))
@@ -167,6 +165,6 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
         target.record_finding(
             AMQP_SENDER_LEARNS,
             again == ["accepted"],
-            f"with room in the queue again the outcome is {again}",
+            f"once the queue had room again, the outcome was {again}",
         )
     owner.call("queue.delete", {"queue": queue})

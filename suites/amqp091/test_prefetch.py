@@ -133,11 +133,8 @@ def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> Non
     before = len(arrive(peer, 2, channel=2))
     peer.consume(second, channel=2)
     after = len(arrive(peer, 5, channel=2))
-    target.record_finding(
-        PREFETCH_PER_CONSUMER,
-        (before, after) == (2, 5),
-        f"the consumers have {before} and {after}; expected 2 and 5",
-    )
+    words = f"the consumers have {before} and {after}; expected 2 and 5"
+    target.record_finding(PREFETCH_PER_CONSUMER, (before, after) == (2, 5), words)
 
 
 @case(PREFETCH_NOT_FOR_NO_ACK, needs={"amqp091"})
@@ -219,7 +216,7 @@ def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, li
     peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
     peer.consume(queue, channel=2)
     arrived = len(arrive(peer, limit, channel=2))
-    target.control(arrived >= limit, f"{limit} messages should arrive, {arrived} did")
+    target.control(arrived >= limit, f"{limit} messages should arrive; {arrived} did")
     target.record_finding(PREFETCH_LIMIT, arrived == limit, f"{arrived} of {limit} arrived")
     peer.expect_nothing(
         for_=QUIET * 3,
@@ -229,4 +226,4 @@ def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, li
     )
     peer.consume(queue, channel=3, no_ack=True)
     rest = len(arrive(peer, 10 - limit, channel=3))
-    target.control(rest == 10 - limit, f"another consumer should get the rest, it got {rest}")
+    target.control(rest == 10 - limit, f"another consumer should get the rest; it got {rest}")

@@ -110,17 +110,13 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
             code != SUCCESS and returned_fields == ("amq.direct", key, "m1"),
             f"returned with {code} and {returned_fields}",
         )
-        target.record_finding(
-            MANDATORY_RETURNED,
-            returned.body == body,
-            f"{len(returned.body)} bytes returned of {size}",
-        )
+        words = f"of {size} bytes, {len(returned.body)} returned"
+        target.record_finding(MANDATORY_RETURNED, returned.body == body, words)
     peer.settle()
     more = len(peer.taken("basic.return"))
     target.record_finding(MANDATORY_RETURNED, not more, f"{more} more messages were returned")
     target.control(
-        bodies(drained(peer, queue)) == [b"goes"],
-        "the message that leads somewhere should be there",
+        bodies(drained(peer, queue)) == [b"goes"], "the routable message should have been queued"
     )
 
 
@@ -398,5 +394,5 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
     target.record_finding(
         GET,
         answer.name == "basic.get-empty",
-        f"with all delivered and none acknowledged the broker sent {answer.brief()}",
+        f"with all messages delivered and none acknowledged, the broker sent {answer.brief()}",
     )

@@ -54,11 +54,8 @@ def test_the_server_names_queues(target: Bench) -> None:
         (declare_ok["message-count"], declare_ok["consumer-count"])
         for declare_ok in (peer.declare(name, passive=True) for name in names)
     ]
-    target.record_finding(
-        DECLARE_OK_COUNTS,
-        counted == [(2, 0), (0, 1), (0, 0)],
-        f"messages and consumers are {counted}",
-    )
+    words = f"messages and consumers are {counted}"
+    target.record_finding(DECLARE_OK_COUNTS, counted == [(2, 0), (0, 1), (0, 0)], words)
 
 
 EXISTS = {True: "exists", False: "does not exist"}
@@ -149,11 +146,11 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
     else:
         owner.close()
     if "amqp091-undeclared" not in target.capabilities:
-        reason = "a queue that is asked for is made: one that went cannot be told from it"
+        reason = "the broker creates the queue when asked, so a deleted one looks the same"
         target.record_not_applicable(EXCLUSIVE_QUEUE_DELETED, reason)
         return
     left = eventually(other, lambda: not _exists(target, queue))
-    words = f"after the end of its connection an exclusive queue {EXISTS[not left]}"
+    words = f"after the end of its connection, an exclusive queue {EXISTS[not left]}"
     target.record_finding(EXCLUSIVE_QUEUE_DELETED, left, words)
 
 
@@ -167,12 +164,12 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
     auto_delete: dict[str, Any] = {"auto-delete": True}
     peer.declare(name, **auto_delete)
     there = _exists(target, name)
-    words = f"before its first consumer the queue {EXISTS[there]}"
+    words = f"before its first consumer, the queue {EXISTS[there]}"
     target.record_finding(AUTO_DELETE_QUEUE, there, words)
     tags = [peer.consume(name, channel=channel) for channel in (1, 2)]
     peer.call("basic.cancel", {"consumer-tag": tags[0]})
     there = _exists(target, name)
-    words = f"with one of two consumers left the queue {EXISTS[there]}"
+    words = f"with one of two consumers left, the queue {EXISTS[there]}"
     target.record_finding(AUTO_DELETE_QUEUE, there, words)
     match way:
         case "cancel":
@@ -184,7 +181,7 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
         case "gone":
             peer.close_socket()
     left = eventually(watcher, lambda: not _exists(target, name))
-    words = f"after its last consumer left ({way}) the queue {EXISTS[not left]}"
+    words = f"after its last consumer left ({way}), the queue {EXISTS[not left]}"
     target.record_finding(AUTO_DELETE_QUEUE, left, words)
 
 
@@ -211,7 +208,7 @@ def test_a_purge_takes_what_waits(target: Bench) -> None:
         PURGE, answer["message-count"] == 3, f"purge-ok counts {answer['message-count']}"
     )
     left = listed(bodies(drained(peer, queue)))
-    words = f"after purge-ok the queue still had {left}"
+    words = f"after purge-ok, the queue still had {left}"
     target.record_finding(PURGE, left == listed([]), words)
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)

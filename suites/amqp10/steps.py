@@ -55,7 +55,7 @@ def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
     """Wait until ``credit`` messages may be sent; the grant is a control."""
     target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
     if link.credit < credit:
-        detail = f"the broker gave {link.credit} credit of {credit} wanted; {peer.instead()}"
+        detail = f"the broker gave {link.credit} credit of the {credit} needed; {peer.instead()}"
         target.control(False, detail)
 
 
@@ -192,7 +192,7 @@ def connection_refused(
         either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
     )
     if answer is None or answer.name == UNREADABLE:
-        detail = f"after {why} no close arrived, {peer.instead()}"
+        detail = f"after {why.removesuffix(',')}, no close arrived: {peer.instead()}"
         target.record_finding(requirements, bool(closes) and peer.ended is not None, detail)
         if closes and peer.ended is None:
             target.record_not_applicable(closes, f"the connection did not end: {detail}")
@@ -260,11 +260,8 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
     """Every frame has its mandatory fields, and every field its type."""
     wrong = sorted({flaw for received in frames for flaw in codec.flaws(received)})
     kinds = ", ".join(sorted({received.name for received in frames}))
-    target.record_finding(
-        requirement,
-        not wrong,
-        f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}",
-    )
+    words = f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}"
+    target.record_finding(requirement, not wrong, words)
 
 
 def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:

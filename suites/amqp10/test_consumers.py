@@ -13,7 +13,16 @@ from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, wrapping
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    Target,
+    Where,
+    case,
+    listed,
+    over,
+)
 from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Link, Node, frame
 from brokerproof.suites.steps.strategies import near
 from brokerproof.suites.steps.traces import judge_trace
@@ -75,7 +84,7 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target.record_finding(
         CREDIT_LOWERED_BY_DELIVERY,
         len(early) <= count,
-        f"credits of {credits}: {len(early)} of {count} messages arrived",
+        f"with credits of {listed(credits)}, {len(early)} of {count} messages arrived",
     )
     peer.flow(link, link_credit=count + 1)
     late = collect(target, peer, link, count - len(early))
@@ -135,7 +144,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     target.record_finding(
         CREDIT_FORMULA,
         arrived_bodies == sorted(sent),
-        f"{len(got)} reached the fast one and {len(mine)} the slow one, of {count}",
+        f"of {count} messages, {len(got)} reached the fast consumer and {len(mine)} the slow one",
     )
     judge_trace(target, slow, amqp_credit.credit)
     judge_trace(target, fast, amqp_credit.credit)
@@ -181,7 +190,7 @@ def test_what_is_said_to_be_available_is_there(
             )
             return
         available = answer.get("available")
-        detail = f"{there} messages are left, and the broker says that {available} are available"
+        detail = f"{there} messages are left; the broker reports {available} as available"
         target.record_finding(AVAILABLE, available in (None, there), detail)
 
 
@@ -229,11 +238,8 @@ def test_who_looks_sees_each_message_once_and_takes_none(
             peer.flow(link, link_credit=credit)
             got = collect(target, peer, link, expected, quiet=QUIET // 3)
             seen += bodies(got)
-            target.record_finding(
-                NO_TRANSFER_WITHOUT_CREDIT,
-                len(got) == expected,
-                f"{credit} credits showed {len(got)} messages; expected {expected}",
-            )
+            words = f"with {credit} credits, {len(got)} messages arrived; expected {expected}"
+            target.record_finding(NO_TRANSFER_WITHOUT_CREDIT, len(got) == expected, words)
             for delivery in got if settle else []:
                 peer.disposition(delivery)
         target.record_finding(
@@ -243,8 +249,5 @@ def test_who_looks_sees_each_message_once_and_takes_none(
         )
     other = target.amqp()
     taken = bodies(collect(target, other, other.receiver(node, credit=count + 1), count))
-    target.record_finding(
-        DISTRIBUTION_MODE,
-        taken == sent,
-        f"after {others} looked, a consumer got {len(taken)} of {count}",
-    )
+    words = f"after {others} had browsed, a consumer got {len(taken)} of {count} messages"
+    target.record_finding(DISTRIBUTION_MODE, taken == sent, words)

@@ -338,7 +338,7 @@ class Run:
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
         self.watch(str(step), judged_by)
         self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
-        detail = f"{step} credits left {link.credit}; {self.peer.instead()}"
+        detail = f"after {step} credits, {link.credit} were left; {self.peer.instead()}"
         self.target.require(DRAIN_ANSWERED, link.credit == 0, detail)
         model.credit[queue] = 0
         self.peer.flow(link, link_credit=0, drain=False)

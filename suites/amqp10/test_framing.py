@@ -20,7 +20,7 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     granted,
 )
-from brokerproof.suites.api import Bench, case, ms, over
+from brokerproof.suites.api import Bench, case, listed, ms, over
 from brokerproof.suites.api.amqp10 import AmqpPeer, Described, Value, frame
 from brokerproof.suites.steps.strategies import near
 from brokerproof.suites.steps.traces import judge_trace
@@ -253,7 +253,7 @@ def test_a_frame_above_the_announced_maximum_is_refused(
             target,
             peer,
             (FRAME_ABOVE_MAX,),
-            f"a frame of {most + over_by} bytes, {most} allowed,",
+            f"a frame of {most + over_by} bytes, where {most} are allowed,",
             [FRAMING],
         )
 
@@ -334,7 +334,7 @@ def test_large_messages_come_in_frames_that_fit(
     target.record_finding(
         (MULTI_FRAME_MESSAGE, MULTI_FRAME_IDS),
         bodies(got) == sent,
-        f"messages of {sizes} bytes arrived as {[len(body) for body in bodies(got)]}",
+        f"messages of {listed(sizes)} bytes arrived with {listed(map(len, bodies(got)))} bytes",
     )
     ids = [delivery.id for delivery in got]
     consecutive = all(later == (earlier + 1) % 2**32 for earlier, later in pairwise(ids))

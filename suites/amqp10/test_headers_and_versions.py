@@ -44,7 +44,7 @@ def answered_and_ended(
     target.record_finding(
         ends or answers,
         ended,
-        f"after {what} the broker {'ended' if ended else 'did not end'} the connection",
+        f"after {what}, the broker {'ended' if ended else 'did not end'} the connection",
     )
     return header
 
@@ -134,7 +134,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
     peer.send("open", {"container-id": "too late"})
     peer.expect_end(proves=HEADERS_DIFFER)
     frames = [reply.brief() for reply in peer.inbox if reply.name != HEADER]
-    detail = f"after headers that differ the broker sent {frames or 'nothing'}"
+    detail = f"after headers that differ, the broker sent {frames or 'nothing'}"
     target.record_finding(NOTHING_BEHIND_HEADERS, not frames, detail)
 
 
@@ -179,11 +179,8 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
         )
         if header is not None:
             is_wanted = header["id"] in (AMQP_ID, SASL_ID)
-            target.record_finding(
-                PROTOCOL_ID_REFUSED,
-                is_wanted,
-                f"protocol id {id} was answered with the id {header['id']}",
-            )
+            words = f"protocol id {id} was answered with the id {header['id']}"
+            target.record_finding(PROTOCOL_ID_REFUSED, is_wanted, words)
 
 
 @case(PROTOCOL_ID_REFUSED, needs={"amqp", "login"})

@@ -197,16 +197,10 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
     peer = target.amqp(idle_time_out=asked)
     target.advance(seconds(2))
     seen = beats(target, peer)
-    target.record_finding(
-        ZERO_IS_NO_TIMEOUT,
-        peer.ended is None,
-        f"an idle-time-out of {asked} was accepted; {peer.instead()}",
-    )
-    target.record_finding(
-        ZERO_IS_NO_TIMEOUT,
-        not seen,
-        f"{seen} empty frames arrived though the idle-time-out is {asked}",
-    )
+    words = f"an idle-time-out of {asked} was accepted; {peer.instead()}"
+    target.record_finding(ZERO_IS_NO_TIMEOUT, peer.ended is None, words)
+    words = f"{seen} empty frames arrived; the idle-time-out is {asked}"
+    target.record_finding(ZERO_IS_NO_TIMEOUT, not seen, words)
 
 
 @case(TIMEOUT_HAS_32_BITS, NO_STREAM_OF_FRAMES, needs={"amqp"})
@@ -304,7 +298,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
         target.record_finding(
             (TIMEOUT_RESTARTED_BY_FRAMES, TIMEOUT_CLOSES_WITH_ERROR, ANNOUNCED_IS_HALF),
             False,
-            f"silent for {(target.now() - since) // NS_PER_MS} ms and not closed",
+            f"the client was silent for {(target.now() - since) // NS_PER_MS} ms and not closed",
         )
         return
     silence = target.now() - since
@@ -313,7 +307,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     )
     target.judge_duration(
         ANNOUNCED_IS_HALF,
-        "silence before the end; expected twice what was announced",
+        "silence before the end (twice the announced time-out)",
         silence,
         bounds,
         since,
@@ -448,8 +442,5 @@ def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: boo
     before = beats(target, peer)
     target.advance(ms(3 * asked))
     late = beats(target, peer) - before
-    target.record_finding(
-        NO_EMPTY_FRAME_AFTER_CLOSE,
-        not late,
-        f"{late} empty frames arrived in {3 * asked} ms after the broker's close",
-    )
+    words = f"{late} empty frames arrived in {3 * asked} ms after the broker's close"
+    target.record_finding(NO_EMPTY_FRAME_AFTER_CLOSE, not late, words)

@@ -113,14 +113,10 @@ def test_a_frame_without_its_fields_is_an_error(
         what = f"{name} {'without' if missing else 'with a wrong'} {field}"
         answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
-        target.record_finding(
-            BAD_FIELDS, answer is not None, f"{what}: {observed}; expected an error"
-        )
-        target.record_finding(
-            CLOSE_WRITTEN,
-            answer is not None or peer.ended is None,
-            f"{what}: {'no end of the connection' if peer.ended is None else observed}",
-        )
+        words = f"{what}: {observed}; expected an error"
+        target.record_finding(BAD_FIELDS, answer is not None, words)
+        words = f"{what}: {'the connection goes on' if peer.ended is None else observed}"
+        target.record_finding(CLOSE_WRITTEN, answer is not None or peer.ended is None, words)
 
 
 WRONG_OPENS: Mapping[str, dict[str, Any]] = {
@@ -143,14 +139,10 @@ def test_an_open_without_its_fields_is_an_error(target: Bench, wrong: str) -> No
         peer.open(answered=False, **WRONG_OPENS[wrong])
         answer = peer.watch_for(ending("close"))
         observed = peer.instead() if answer is None else answer.brief()
-        target.record_finding(
-            BAD_FIELDS, answer is not None, f"an open {wrong}: {observed}; expected an error"
-        )
-        target.record_finding(
-            CLOSE_WRITTEN,
-            answer is not None or peer.ended is None,
-            f"an open {wrong}: {'no end of the connection' if peer.ended is None else observed}",
-        )
+        words = f"an open {wrong}: {observed}; expected an error"
+        target.record_finding(BAD_FIELDS, answer is not None, words)
+        words = f"an open {wrong}: {'the connection goes on' if peer.ended is None else observed}"
+        target.record_finding(CLOSE_WRITTEN, answer is not None or peer.ended is None, words)
 
 
 @case(FRAME_FIELDS, needs={"amqp"})

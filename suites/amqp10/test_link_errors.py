@@ -147,13 +147,13 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         observed = peer.instead() if gone is None else gone.brief()
         fine = gone is not None and gone.name == "detach" and gone.get("closed") is True
         target.record_finding(
-            REFUSED_ATTACH, fine, f"{kind}: an attach without {mine}, then {observed}"
+            REFUSED_ATTACH, fine, f"{kind}: an attach without {mine} arrived, then {observed}"
         )
         has_condition = gone is not None and gone.condition is not None
         target.record_finding(
             LINK_ERROR_DETACHES,
             fine and has_condition,
-            f"{kind}: the end of the link was {observed}, should carry an error",
+            f"{kind}: the end of the link was {observed}; expected an error in it",
         )
         if not fine:
             return
@@ -268,7 +268,7 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
     effect = "steals" if fine else "keeps-both" if gone is None else "other"
     target.record_behaviour(f"amqp.another-{where}", effect)
     target.record_finding(
-        LINK_STOLEN, fine, f"attached again on another {where}: the first link got {observed}"
+        LINK_STOLEN, fine, f"after an attach on another {where}, for the first link: {observed}"
     )
     if gone is None:
         target.record_not_applicable(LINK_CONDITIONS, "the first link got no error")
@@ -329,7 +329,9 @@ def test_a_resumed_delivery_that_never_was_is_ignored(
     consumer = target.amqp()
     received = bodies(collect(target, consumer, consumer.receiver(node, credit=10), 1))
     target.control(b"plain" in received, f"{listed(received)} arrived; {consumer.instead()}")
-    words = f"a resumed delivery that never was, and then a plain one: {listed(received)} arrived"
+    words = (
+        f"after a resumed delivery that never existed and a plain one, {listed(received)} arrived"
+    )
     target.record_finding(RESUMED_IGNORED, received == [b"plain"], words)
 
 
@@ -415,7 +417,7 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target.record_finding(
         MAX_MESSAGE_SIZE,
         sizes_received == sizes,
-        f"max-message-size {limit}: messages of {listed(sizes_received)} bytes arrived, should be"
+        f"max-message-size {limit}: messages of {listed(sizes_received)} bytes arrived; expected"
         f" {listed(sizes)}",
     )
 
@@ -491,7 +493,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     other = target.amqp()
     due = sent if copied else sent[before:]
     back = bodies(collect(target, other, other.receiver(node, credit=5), len(due)))
-    detail = f"another link got {[len(body) for body in back]} bytes"
+    detail = f"another link got messages of {listed(map(len, back))} bytes"
     judged, other_mode = (COPIES, GIVEN_BACK) if copied else (GIVEN_BACK, COPIES)
     target.record_finding(judged, back == due, detail)
     target.record_not_applicable(
@@ -522,7 +524,7 @@ def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) ->
     again = peer.sender(node, name="again", proves=LINK_ERROR_DETACHES)
     other = peer.watch_for(TROUBLE, within=QUIET)
     observed = "nothing" if other is None else other.brief()
-    detail = f"the name of a link that broke was attached again, and {observed} arrived"
+    detail = f"after the name of a broken link was attached again, {observed} arrived"
     target.require(LINK_STOLEN, other is None, detail)
     granted(target, peer, again)
     peer.publish(again, b"by the second", proves=LINK_ERROR_DETACHES)
@@ -544,5 +546,5 @@ def test_a_message_too_large_for_one_receiver_is_there_for_another(target: Bench
     target.record_finding(
         ONE_CONSUMER,
         got == [bytes(5000)],
-        f"afterwards {len(got)} messages arrived for a receiver without a limit",
+        f"afterwards, {len(got)} messages arrived for a receiver without a limit",
     )

@@ -17,7 +17,7 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, wrapping
-from brokerproof.suites.api import PATIENCE, Bench, Where, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Where, case, listed, over
 from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, either, frame
 from brokerproof.suites.steps.strategies import near
 from brokerproof.suites.steps.traces import judge_trace
@@ -82,9 +82,8 @@ def test_links_of_one_name_in_two_containers_keep_apart(target: Bench) -> None:
     ends = [link.detached.brief() for link in (*senders, *receivers) if link.detached is not None]
     ends += [peer.instead() for peer in peers if peer.ended is not None]
     apart = not ends
-    target.record_finding(
-        LINK_NAME, apart, f"four links of one name in two containers; those that ended: {ends}"
-    )
+    words = f"of four links with one name in two containers, these ended: {ends or 'none'}"
+    target.record_finding(LINK_NAME, apart, words)
     if not apart:
         return
     for number, (peer, sender, receiver) in enumerate(zip(peers, senders, receivers, strict=True)):
@@ -115,11 +114,8 @@ def test_a_closing_detach_is_answered_with_one(
         proves=DETACH_ANSWERED,
     )
     assert detach is not None
-    target.record_finding(
-        DETACH_ANSWERED,
-        detach.get("closed") is True,
-        f"a closing detach was answered with {detach.brief()}",
-    )
+    words = f"a closing detach was answered with {detach.brief()}"
+    target.record_finding(DETACH_ANSWERED, detach.get("closed") is True, words)
     reattached = peer.attach(role, node, name="again", handle=link.handle, answered=False)
     answer = peer.watch_for(
         either(frame("attach", name=reattached.name, role=not role), frame("close"))
@@ -245,7 +241,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         peer.settle()
     judge_trace(target, peer, amqp_credit.credit)
     if not any(grant.credit for grant in grants) or not count:
-        words = f"without credit, or without messages to send, {count - left} messages arrived"
+        words = f"without credit or messages to send, {count - left} messages arrived"
         target.record_finding(NO_TRANSFER_WITHOUT_CREDIT, left == count, words)
 
 
@@ -399,11 +395,8 @@ def test_credit_without_a_count_is_from_the_start(
     expected = min(count, credits[-1])
     got = collect(target, peer, link, expected)
     context = f"credits of {credits} without delivery-count, {count} messages"
-    target.record_finding(
-        CREDIT_WITHOUT_DELIVERY_COUNT,
-        len(got) == expected,
-        f"{context}: {len(got)} arrived; expected {expected}",
-    )
+    words = f"{context}: {len(got)} arrived; expected {expected}"
+    target.record_finding(CREDIT_WITHOUT_DELIVERY_COUNT, len(got) == expected, words)
 
 
 # --- credit to send -------------------------------------------------------------------------------
@@ -431,21 +424,17 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     told_counts = [(flow.get("delivery-count"), flow.brief()) for flow in flows]
     ahead = [text for at, text in told_counts if at is not None and (at - start) % WRAP > count]
     wrong = ahead + [text for at, text in told_counts if at is None]
-    target.record_finding(
-        RECEIVERS_DELIVERY_COUNT,
-        not wrong,
-        f"{len(flows)} flows report a delivery-count from {start} on; not {wrong or 'one'}",
-    )
-    target.record_finding(
-        DELIVERY_COUNT_SET_BY_SENDER,
-        not ahead,
-        f"{len(flows)} flows report no more than {count} from {start} on; not {ahead or 'one'}",
-    )
+    words = f"{len(flows)} flows report a delivery-count from {start} on; exceptions:"
+    faults = "; ".join(wrong) or "none"
+    target.record_finding(RECEIVERS_DELIVERY_COUNT, not wrong, f"{words} {faults}")
+    words = f"{len(flows)} flows report no more than {count} from {start} on; exceptions:"
+    faults = "; ".join(ahead) or "none"
+    target.record_finding(DELIVERY_COUNT_SET_BY_SENDER, not ahead, f"{words} {faults}")
     got = collect(target, peer, peer.receiver(node, credit=count), count)
     target.record_finding(
         DELIVERY_COUNT_WRAPS,
         bodies(got) == [b"%d" % number for number in range(count)],
-        f"{len(got)} of {count} returned",
+        f"{len(got)} of {count} messages returned",
     )
 
 
@@ -475,11 +464,9 @@ def test_a_receiver_tells_nothing_available_of_its_own(
     flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
     values = [flow.get("available") for flow in flows if flow.get("available") is not None]
     fine = all(max(0, known - sent) <= available_then <= known for available_then in values)
-    target.record_finding(
-        AVAILABLE_SET_BY_SENDER,
-        fine,
-        f"the producer announced {announced}, {sent} were sent; {len(flows)} flows say {values}",
-    )
+    words = f"the producer announced {listed(announced)} as available and sent {sent};"
+    words += f" {len(flows)} flows report {listed(values)} as available"
+    target.record_finding(AVAILABLE_SET_BY_SENDER, fine, words)
 
 
 # --- deliveries -----------------------------------------------------------------------------------

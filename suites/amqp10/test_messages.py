@@ -340,7 +340,7 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     same = received_bare == bare
     words = "the same" if same else "others"
     target.record_finding(
-        BARE_MESSAGE, same, f"{len(bare)} bytes went in, {len(received_bare)} arrived, {words}"
+        BARE_MESSAGE, same, f"{len(bare)} bytes went in; {len(received_bare)} arrived, {words}"
     )
 
 
@@ -373,18 +373,15 @@ def test_a_header_that_is_not_there_has_the_defaults(
     target.record_finding(
         HEADER_DEFAULTS,
         have == expected,
-        f"sent the header {header}, got {dict(received_header)}; that should mean {expected}",
+        f"sent the header {header}, got {dict(received_header)}; this should mean {expected}",
     )
     target.record_finding(
         HEADER_DEFAULTS,
         "ttl" not in received_header,
-        f"the message had no ttl, and arrived with the header {dict(received_header)}",
+        f"the message had no ttl and arrived with the header {dict(received_header)}",
     )
-    target.record_finding(
-        FAILED_ATTEMPTS,
-        have["delivery-count"] == 0,
-        f"at first the delivery-count is {have['delivery-count']}",
-    )
+    words = f"at first, the delivery-count is {have['delivery-count']}"
+    target.record_finding(FAILED_ATTEMPTS, have["delivery-count"] == 0, words)
 
 
 @case(ANNOTATIONS_PASSED_ON, OPTIONAL_ANNOTATION_IGNORED, KEPT, needs={"amqp"})
@@ -409,11 +406,9 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
     target.record_finding(
         ANNOTATIONS_PASSED_ON, fine, f"sent the message-annotations {expected}, got {dict(have)}"
     )
-    target.record_finding(
-        OPTIONAL_ANNOTATION_IGNORED,
-        delivery.message.body == b"x",
-        f"a message with {sorted(notes)} was accepted, and arrived as {delivery.message.body!r}",
-    )
+    body = delivery.message.body
+    words = f"a message with {', '.join(sorted(notes))} was accepted and arrived as {body!r}"
+    target.record_finding(OPTIONAL_ANNOTATION_IGNORED, body == b"x", words)
 
 
 @case(ANNOTATION_NOT_UNDERSTOOD, CLOSE_WRITTEN, needs={"amqp"})
@@ -443,9 +438,8 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
             and answer.name == "detach"
             and answer.condition == "amqp:not-implemented"
         )
-        target.record_finding(
-            ANNOTATION_NOT_UNDERSTOOD, fine, f"{section} with the key brokerproof-key: {observed}"
-        )
+        words = f"a message with brokerproof-key in its {section}: {observed}"
+        target.record_finding(ANNOTATION_NOT_UNDERSTOOD, fine, words)
 
 
 @case(TTL_REMAINING, needs={"amqp"})
@@ -472,11 +466,8 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
     rest = "counts-down" if fine else {None: "none", ttl: "unchanged"}.get(left)
     if rest:
         target.record_behaviour("amqp.rest-of-ttl", rest)
-    target.record_finding(
-        TTL_REMAINING,
-        fine,
-        f"a ttl of {ttl} after {wait} ms: {left} is left; expected {low} to {high}",
-    )
+    words = f"a ttl of {ttl} after {wait} ms: {left} is left; expected {low} to {high}"
+    target.record_finding(TTL_REMAINING, fine, words)
 
 
 @case(PRIORITIES, needs={"amqp", "priorities"})
@@ -496,7 +487,9 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
         b"%d" % priority for priority in priorities
     ]
     target.record_finding(
-        PRIORITIES, fits, f"ten priorities sent as {order} arrived as {priorities}"
+        PRIORITIES,
+        fits,
+        f"ten messages of the priorities {listed(order)} arrived in the order {listed(priorities)}",
     )
 
 
@@ -525,11 +518,8 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
         f"message-format in {len(delivery.frames)} transfers: {first.get('message-format')} in the"
         f" first, then {listed(later)}",
     )
-    target.record_finding(
-        BARE_MESSAGE,
-        delivery.message.bare == payload,
-        f"{len(payload)} bytes went in, {len(delivery.message.bare)} arrived",
-    )
+    words = f"{len(payload)} bytes went in; {len(delivery.message.bare)} arrived"
+    target.record_finding(BARE_MESSAGE, delivery.message.bare == payload, words)
 
 
 @case(FAILED_ATTEMPTS, HEADER_DEFAULTS, needs={"amqp", "amqp-redelivery"})
@@ -545,11 +535,8 @@ def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: 
         got = other.delivery(other.receiver(node, credit=1), body=b"held", within=seconds(20))
         header = got.message.fields("header")
         count = header.get("delivery-count", 0)
-        target.record_finding(
-            FAILED_ATTEMPTS,
-            0 <= count <= number,
-            f"with {number} receivers before it the delivery-count is {count}",
-        )
+        words = f"with {number} receivers before it, the delivery-count is {count}"
+        target.record_finding(FAILED_ATTEMPTS, 0 <= count <= number, words)
         target.record_finding(
             HEADER_DEFAULTS, header.get("priority", 4) == 4, f"the header is {dict(header)}"
         )

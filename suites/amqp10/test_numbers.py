@@ -165,7 +165,7 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     if not came and not silence_is_right(replaced):
         control_whole(target, peer)
         raise _Answered(
-            Outcome.SILENT, f"the message was {outcome and 'accepted'} and never arrived"
+            Outcome.SILENT, f"the message was {outcome and 'accepted'} but never arrived"
         )
     if came:
         _settle(peer, replaced)

@@ -122,11 +122,11 @@ def test_close_is_answered_with_close_and_nothing_follows(
         f"the broker's close arrived on channel {close.channel}",
     )
     target.wait_until(lambda: peer.ended is not None, QUIET)
-    behind = [reply.brief() for reply in peer.inbox[earlier:]]
+    behind = "; ".join(reply.brief() for reply in peer.inbox[earlier:])
     target.record_finding(
         (CLOSE_IS_LAST, NOTHING_AFTER_CLOSE),
         not behind,
-        f"after its close the broker sent {behind or 'nothing'}",
+        f"after its close, the broker sent {behind or 'nothing'}",
     )
     judge_trace(target, peer, amqp_liveness.order)
 
@@ -177,11 +177,9 @@ def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
             )
             peer.write(codec.encode_frame(b"\x40"))
         target.advance(QUIET)
-        target.record_finding(
-            DROPPED_AFTER_ERROR_CLOSE,
-            not peer.inbox,
-            f"after its close the broker sent {[reply.brief() for reply in peer.inbox]}",
-        )
+        behind = "; ".join(reply.brief() for reply in peer.inbox)
+        words = f"after its close, the broker sent {behind or 'nothing'}"
+        target.record_finding(DROPPED_AFTER_ERROR_CLOSE, not behind, words)
 
 
 @case(PEERS_CHANNEL_MAX, AGREED_LIMITS, needs={"amqp"})
@@ -197,12 +195,14 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
     used = [session.theirs for session in peer.sessions.values()]
     largest = max(event.size for event in frames_received(target, peer))
     target.record_finding(
-        AGREED_LIMITS, largest <= 512, f"max-frame-size is 512, {largest} bytes arrived"
+        AGREED_LIMITS,
+        largest <= 512,
+        f"max-frame-size is 512; the largest frame has {largest} bytes",
     )
     target.record_finding(
         PEERS_CHANNEL_MAX,
         all(channel is not None and channel <= most for channel in used),
-        f"with a channel-max of {most} the broker uses the channels {used}",
+        f"with a channel-max of {most}, the broker uses the channels {used}",
     )
 
 
@@ -271,7 +271,7 @@ def test_a_channel_above_the_announced_maximum_is_refused(
         target,
         peer,
         (CHANNEL_ABOVE_MAX,),
-        f"a begin on channel {most + beyond}, {most} allowed,",
+        f"a begin on channel {most + beyond}, where {most} is the highest,",
         [FRAMING],
     )
     other.publish(_ready(target, other), b"still served")
@@ -306,7 +306,7 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
             target,
             peer,
             (HANDLE_ABOVE_MAX,),
-            f"an attach with handle {most + 1}, {most} allowed,",
+            f"an attach with handle {most + 1}, where {most} is the highest,",
             [FRAMING],
         )
 
@@ -361,8 +361,5 @@ def test_a_link_beyond_the_clients_handle_max_is_not_attached(target: Bench, mos
     handle = answer.get("handle") if answer is not None and answer.name == "attach" else None
     observed = "nothing" if answer is None else answer.name
     observed = observed if handle is None else f"handle {handle}"
-    target.record_finding(
-        PEERS_HANDLE_MAX,
-        handle is None or handle <= most,
-        f"handle-max was {most}; the next attach was answered with {observed}",
-    )
+    words = f"handle-max was {most}; the next attach was answered with {observed}"
+    target.record_finding(PEERS_HANDLE_MAX, handle is None or handle <= most, words)

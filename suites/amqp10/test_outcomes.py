@@ -87,7 +87,9 @@ def test_released_messages_can_be_had_again_unchanged(
         target.record_not_applicable(rows, "messages are sent settled: none can be released")
         return
     counts = list(map(failures, got))
-    target.record_finding(FAILED_ATTEMPTS, not any(counts), f"delivery-counts at first: {counts}")
+    target.record_finding(
+        FAILED_ATTEMPTS, not any(counts), f"the delivery-counts are {listed(counts)} at first"
+    )
     bare = {delivery.message.body: delivery.message.bare for delivery in got}
     expected = {body for body, fate in zip(sent, fates, strict=True) if fate}
     for _ in range(times):
@@ -106,10 +108,10 @@ def test_released_messages_can_be_had_again_unchanged(
             kept = bodies(got) == [body for body in order if body in expected]
             target.record_behaviour("amqp.released", "in-order" if kept else "in-another-order")
         same = all(bare.get(delivery.message.body) == delivery.message.bare for delivery in got)
-        detail = f"the bare messages that arrived again are {'the same' if same else 'others'}"
+        detail = f"the bare messages that arrived again are {'unchanged' if same else 'changed'}"
         target.record_finding(RELEASED_AVAILABLE, same, detail)
         counts = list(map(failures, got))
-        detail = f"delivery-counts after release: {counts}"
+        detail = f"after release, the delivery-counts are {listed(counts)}"
         target.record_finding(RELEASED_NOT_COUNTED, not any(counts), detail)
 
 
@@ -142,13 +144,13 @@ def test_a_failed_delivery_is_counted(
         peer, link, got = again(target, peer, link, node, 1, elsewhere)
         target.control(first is peer or not first.deliveries, "a link without credit got it")
         place = "another" if elsewhere else "the same"
-        detail = f"after modified with delivery-failed={flag} {len(got)} arrived on {place} link"
+        detail = f"after modified with delivery-failed={flag}, {len(got)} arrived on {place} link"
         target.require(MADE_AVAILABLE, len(got) == 1, detail)
         count = failures(got[0])
         target.record_finding(
             DELIVERY_FAILED_COUNTED if flag else FAILED_ATTEMPTS,
             count == expected,
-            f"the count is {count}, {expected} failed",
+            f"the delivery-count is {count}; {expected} attempts failed",
         )
 
 
@@ -174,7 +176,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     barred = got[refused].message.body
     peer, link, back = again(target, peer, link, node, count - 1)
     others = [body for body in sent if body != barred]
-    words = f"undeliverable here is {listed([barred])}; {listed(bodies(back))} arrived again"
+    words = f"{listed([barred])} is undeliverable here; {listed(bodies(back))} arrived again"
     target.record_finding(UNDELIVERABLE_HERE, barred not in bodies(back), words)
     words = f"the others are {listed(others)}; {listed(bodies(back))} arrived again"
     freed = [body for body in bodies(back) if body != barred]
@@ -218,12 +220,12 @@ def test_annotations_of_modified_are_merged(
         got[0], codec.composite("modified", delivery_failed=True, message_annotations=new)
     )
     _, _, back = again(target, peer, link, node, 1)
-    target.control(len(back) == 1, f"after modified {len(back)} arrived again")
+    target.control(len(back) == 1, f"after modified, {len(back)} arrived again")
     have = back[0].message.map("message-annotations")
     fits = all(have.get(key) == value for key, value in (own | new).items())
     if fits or not new.keys() & have.keys() - own.keys():
         target.record_behaviour("amqp.annotations-of-modified", "merges" if fits else "drops")
-    detail = f"{own} merged with {new} should be {own | new}; got {dict(have)}"
+    detail = f"{own} merged with {new} gave {dict(have)}; expected {own | new}"
     target.record_finding(ANNOTATIONS_MERGED, fits, detail)
 
 
@@ -303,7 +305,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     target.record_finding(
         DEFAULT_OUTCOME_APPLIES,
         gone is not bool(back),
-        f"the default-outcome is {kind}, and {len(back)} messages arrived again",
+        f"the default-outcome is {kind}; {len(back)} messages arrived again",
     )
     if back:
         failed = int(bool(fields.get("delivery-failed", False)))
@@ -480,11 +482,11 @@ def test_a_range_covers_what_it_names_and_no_more(
     for node, node_bodies in reversed(list(zip(nodes, sent, strict=True))):
         link = other.receiver(node, credit=total + 10)
         back += bodies(collect(target, other, link, sum(body in expected for body in node_bodies)))
-    what = f"{cut} to {end} of {total} were accepted{'' if last else ', without last,'}"
+    what = f"{cut} to {end} of {total} were accepted{'' if last else ', without last'}"
     judged = [DISPOSITION_SETTLES] if last else [DISPOSITION_SETTLES, DISPOSITION_WITHOUT_LAST]
     if cut < counts[0] <= end:
         judged.append(DISPOSITION_SPANS_LINKS)
-    detail = f"{what} and {len(back)} of {len(expected)} arrived again"
+    detail = f"{what}; {len(back)} of {len(expected)} arrived again"
     target.record_finding(tuple(judged), sorted(back) == expected, detail)
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
     detail = f"{len(mine)} of {total} messages that the client sent itself could be received"
@@ -550,7 +552,7 @@ def test_a_rejected_message_is_kept_with_its_error(
         dead_letters, source=source(dead_letters, distribution_mode="copy"), credit=100_000
     )
     delivery = consumer.delivery(browser, body=body)
-    count, detail = failures(delivery), "after a rejection the delivery-count is"
+    count, detail = failures(delivery), "after a rejection, the delivery-count is"
     raised = count == failures(got[0]) + 1
     target.record_finding(REJECTED_COUNTED, raised, f"{detail} {count}")
     annotation = delivery.message.first("delivery-annotations")
@@ -590,7 +592,7 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     peer.settle()
     peer.flow(link, link_credit=count + 10)
     more = collect(target, peer, link, 0)
-    words = f"after accepted {listed(bodies(more))} arrived again on the copying link"
+    words = f"after accepted, {listed(bodies(more))} arrived again on the copying link"
     target.record_finding(ACCEPTED_NOT_RESENT, not more, words)
     peer.expect_nothing(
         for_=QUIET,
@@ -600,5 +602,5 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     )
     _, _, taken = received(target, node, count)
     counts = list(map(failures, taken))
-    detail = f"delivery-counts after accepted: {counts}"
+    detail = f"after accepted, the delivery-counts are {listed(counts)}"
     target.record_finding(ACCEPTED_NOT_COUNTED, not any(counts), detail)

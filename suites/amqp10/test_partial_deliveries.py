@@ -96,9 +96,9 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     sizes = [len(body) for body in got]
     wrong = [body[:4] for body in got if body not in expected]
     target.require(
-        WHOLE, not wrong, f"of the messages of {sizes} bytes, {listed(wrong)} arrived changed"
+        WHOLE, not wrong, f"of messages of {listed(sizes)} bytes, {listed(wrong)} arrived changed"
     )
-    detail = f"{due} credits were given, and {len(got)} messages arrived; {peer.instead()}"
+    detail = f"{due} credits were granted; {len(got)} messages arrived; {peer.instead()}"
     target.record_finding(GRANTED, got == expected[:due], detail)
     if drained:
         used = target.wait_until(lambda: link.credit <= 0, PATIENCE)

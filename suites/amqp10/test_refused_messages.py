@@ -94,12 +94,12 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
     target.record_finding(
         SETTLED,
         outcome is not None,
-        f"a message after {count} that were refused was {outcome or 'not settled'}",
+        f"after {count} refused messages, the next one was {outcome or 'not settled'}",
     )
     target.control(outcome == "accepted", f"an address with room should accept: {outcome}")
     reader.flow(receiver, link_credit=10)
     arrived = bodies(collect(target, reader, receiver, 1))
-    target.control(b"taken" in arrived, f"the accepted message should arrive: {arrived} did")
+    target.control(b"taken" in arrived, f"the accepted message should arrive; {arrived} did")
 
 
 def _outcome(target: Bench, peer: AmqpPeer, link: Link, delivery: int) -> str | None:

@@ -177,7 +177,7 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
         target.record_finding(
             SASL_OUTCOME_CODE,
             outcome is not None and outcome.get("code") == 1,
-            f"a wrong {wrong}: {observed}",
+            f"a login with a wrong {wrong} got {observed}",
         )
         if outcome is not None:
             target.record_finding(

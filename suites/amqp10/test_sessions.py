@@ -171,7 +171,7 @@ def test_a_session_that_failed_drops_what_still_comes(
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
         not late,
-        f"after the end of a session that failed the broker sent {late or 'nothing'}",
+        f"after the end of a failed session, the broker sent {late or 'nothing'}",
     )
     bodies_received = bodies(collect(target, peer, receiver, 1, within=QUIET))
     words = f"the queue has {listed(bodies_received)} of the messages sent after the error"
@@ -191,11 +191,9 @@ def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
         if answer is not None:
             target.record_behaviour("amqp.handle-in-use", answer.name)
         condition = None if answer is None else answer.condition
-        target.record_finding(
-            HANDLE_IN_USE,
-            condition == "amqp:session:handle-in-use",
-            f"a handle in use: {peer.instead() if answer is None else answer.brief()}",
-        )
+        observed = peer.instead() if answer is None else answer.brief()
+        words = f"an attach with a handle in use: {observed}"
+        target.record_finding(HANDLE_IN_USE, condition == "amqp:session:handle-in-use", words)
 
 
 def _several_frames(target: Target) -> list[dict[str, object]]:
@@ -204,7 +202,7 @@ def _several_frames(target: Target) -> list[dict[str, object]]:
     return [{"where": usual, "window": 2, "steps": [1, 3], "count": 3, "size": 1500}]
 
 
-NO_FLOW = "the broker sent no flow after its transfers, whose windows it would name"
+NO_FLOW = "the broker sent no flow with its windows after its transfers"
 
 
 @case(TRANSFER_IDS, REMOTE_INCOMING_WINDOW, WINDOW_AFTER_SENDING, WINDOW_FORMULA, needs={"amqp"})
@@ -251,7 +249,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
         target.record_finding(
             (REMOTE_INCOMING_WINDOW, WINDOW_FORMULA),
             arrived <= room and (arrived == room or everything),
-            f"with room for {room} transfers {arrived} arrived ({before} before),"
+            f"with room for {room} transfers, {arrived} arrived ({before} before), and"
             f" {len(peer.deliveries)}"
             f" of {count} messages",
         )
@@ -261,7 +259,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
     target.record_finding(
         TRANSFER_IDS,
         bodies(got) == sent,
-        f"{len(got)} of {count} messages arrived, in order: {bodies(got) == sent}",
+        f"{len(got)} of {count} messages arrived, {'' if bodies(got) == sent else 'not '}in order",
     )
     peer.flow(link, drain=True, link_credit=1)
     if last_flow(peer, link) is None:
@@ -354,7 +352,7 @@ def test_ids_of_the_client_may_run_over_the_end(
         target.record_finding(
             WINDOW_AFTER_RECEIVING,
             id == ours,
-            f"after our last transfer a flow reports next-incoming-id {id}; expected {ours}",
+            f"after our last transfer, a flow reports next-incoming-id {id}; expected {ours}",
         )
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = frames_received(target, peer, "flow")
@@ -487,7 +485,7 @@ def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, c
     target.record_finding(
         (REMOTE_INCOMING_WINDOW, NO_TRANSFER_WITHOUT_CREDIT),
         len(got) == min(window, credit),
-        f"window {window}, credit {credit}: {len(got)} arrived",
+        f"with a window of {window} and a credit of {credit}, {len(got)} arrived",
     )
     judge_trace(target, peer, amqp_windows.windows, amqp_credit.credit)
 

@@ -66,16 +66,16 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     named = told(link, "source").get("distribution-mode")
     copies = "amqp-copy" in target.capabilities
     if named is None and not copies:
-        target.record_not_applicable(DISTRIBUTION_MODE, "the broker has one mode, and names none")
+        target.record_not_applicable(DISTRIBUTION_MODE, "the broker has one mode and names none")
     else:
         target.record_finding(
             DISTRIBUTION_MODE,
             named in ("copy", "move"),
-            f"asked for {mode} the broker's source has the distribution-mode {named}",
+            f"asked for {mode}, the broker answered with the distribution-mode {named}",
         )
     peer.flow(link, link_credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(bodies(got) == sent, f"{bodies(got)} arrived of {sent}")
+    target.control(bodies(got) == sent, f"of {listed(sent)}, {listed(bodies(got))} arrived")
     for delivery in got:
         peer.disposition(delivery)
     peer.settle()
@@ -86,7 +86,7 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     )
     if mode == "copy" and later in (sent, []):
         target.record_behaviour("amqp.copy", "keeps" if later else "consumes")
-    words = f"the link reported {named}, and then {listed(later)} could be received"
+    words = f"the link reported {named}; then {listed(later)} could be received"
     target.record_finding(TERMINUS_PROPERTIES, later == (sent if kept else []), words)
 
 

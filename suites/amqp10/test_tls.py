@@ -67,9 +67,9 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     """
     node, body = target.node(), b"\x5a" * size
     peer = target.amqp(acceptor=ACCEPTOR)
-    words = f"agreed on for TLS: {peer.channel.security or 'nothing'}"
+    words = f"TLS was agreed with {peer.channel.security or 'nothing'}"
     target.record_finding((SERVER_CERTIFICATE, IMPLICIT_TLS), bool(peer.channel.security), words)
-    words = f"after SASL and a second header {'an' if peer.opened else 'no'} open arrived"
+    words = f"after SASL and a second header, {'an' if peer.opened else 'no'} open arrived"
     target.record_finding(HEADERS_AFTER_SASL, peer.opened is not None, words)
     link = peer.sender(node)
     for _ in range(2):

@@ -40,7 +40,7 @@ def judge_beats(
     target.record_finding(
         agreed,
         len(marks) > 1,
-        f"{len(marks) - 1} signs of life after CONNECTED, for which stomp.py sent STOMP",
+        f"stomp.py sent STOMP; {len(marks) - 1} signs of life arrived after CONNECTED",
     )
     label = "longest silence of the server"
     return target.judge_period(at_least, label, marks, (0, period), until=until)

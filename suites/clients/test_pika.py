@@ -72,7 +72,7 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
             for_=QUIET,
             of=event_named("message"),
             proves=PREFETCH_LIMIT,
-            why=f"{prefetch} wait for acknowledgement",
+            why=f"{prefetch} messages are unacknowledged",
         )
         fine = tags == sorted({*tags})
         target.record_finding(PREFETCH_REPLENISHED, fine, f"part {part}: the tags are {tags}")

@@ -80,7 +80,7 @@ def test_what_proton_sends_it_gets_again(
     target.record_finding(
         NO_TRANSFER_WITHOUT_CREDIT,
         receiver.credit == 0,
-        f"after {len(bodies)} messages {receiver.credit} credits are left",
+        f"after {len(bodies)} messages, {receiver.credit} credits are left",
     )
     judge_trace(target, other, amqp_credit.credit)
 
@@ -103,7 +103,7 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     target.record_finding(
         (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         fine,
-        f"{credit} credits for {count} messages: {len(got)} arrived, {back} returned",
+        f"with {credit} credits for {count} messages, {len(got)} arrived and {back} were left",
     )
 
 
@@ -183,7 +183,7 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, window: 
         target.record_finding(
             MESSAGES_NOT_MIXED,
             bytes(got.message.body) == body,
-            f"{len(bytes(got.message.body))} bytes arrived of {size}",
+            f"{len(bytes(got.message.body))} of {size} bytes arrived",
         )
         peer.settle(got)
     judge_trace(target, peer, amqp_windows.windows, amqp_deliveries.settlement)

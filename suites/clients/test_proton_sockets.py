@@ -73,7 +73,7 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
     for body in sent:
         payload = encoded(other.receive(receiver, proves=BARE_MESSAGE))
         target.record_finding(
-            BARE_MESSAGE, payload == body, f"{len(body)} bytes were sent, {len(payload)} arrived"
+            BARE_MESSAGE, payload == body, f"{len(body)} bytes were sent; {len(payload)} arrived"
         )
         if receiver.fetcher.unsettled:  # a broker may send messages settled
             receiver.accept()
@@ -100,12 +100,12 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     target.record_finding(
         RELEASED_AVAILABLE,
         b"released" in bodies_left,
-        f"the queue has {listed(bodies_left)} afterwards",
+        f"afterwards, the queue has {listed(bodies_left)}",
     )
     target.record_finding(
         ACCEPTED_NOT_RESENT,
         b"accepted" not in bodies_left,
-        f"the queue has {listed(bodies_left)} afterwards",
+        f"afterwards, the queue has {listed(bodies_left)}",
     )
 
 
@@ -135,7 +135,7 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     target.record_finding(
         NO_TRANSFER_WITHOUT_CREDIT,
         not late,
-        f"beyond {len(sent) - 1} credits the broker sent {late or 'nothing'}",
+        f"beyond {len(sent) - 1} credits, the broker sent {late or 'nothing'}",
     )
 
 
@@ -154,7 +154,7 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     target.record_finding(
         (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         fine,
-        f"{credit} credits for {count} messages: {arrived} arrived, {back} returned",
+        f"with {credit} credits for {count} messages, {arrived} arrived and {back} were left",
     )
 
 
@@ -198,12 +198,12 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,
         posted == (sent if commit else []),
-        f"after {expected_event} the target has {listed(posted)}",
+        f"after {expected_event}, the target has {listed(posted)}",
     )
     remaining = left(target, back, 0 if commit else count)
     expected = [] if commit else numbered(count)
     detail = (
-        f"after {expected_event} the source has {listed(remaining)}; expected {listed(expected)}"
+        f"after {expected_event}, the source has {listed(remaining)}; expected {listed(expected)}"
     )
     target.record_finding(
         RETIRED_ON_COMMIT if commit else KEPT_ON_ROLLBACK, sorted(remaining) == expected, detail

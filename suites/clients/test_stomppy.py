@@ -127,7 +127,7 @@ def test_it_connects(target: Bench, version: str) -> None:
         target.record_finding(
             SESSION_OR_VERSION[version],
             answered == version,
-            f"{version} was asked for, CONNECTED says {answered}",
+            f"version {version} was requested; CONNECTED says {answered}",
         )
     first.settle()
 
@@ -193,7 +193,9 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
     )
     names = {message.get("destination") for message in messages}
     target.record_finding(
-        DESTINATION[version], None not in names, f"the MESSAGE frames say destination {names}"
+        DESTINATION[version],
+        None not in names,
+        f"the MESSAGE frames have the destination {', '.join(map(str, names))}",
     )
     ids = [message.get("message-id") for message in messages]
     target.record_finding(
@@ -208,7 +210,7 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
         target.record_finding(
             FOURTH_SENTENCE[version],
             subscriptions == {"mine"},
-            f"the MESSAGE frames say subscription {subscriptions}",
+            f"the MESSAGE frames have the subscription {', '.join(map(str, subscriptions))}",
         )
 
 
@@ -410,7 +412,7 @@ def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) ->
     target.record_finding(
         INDIVIDUAL_NACK[version],
         held_alone,
-        f"m1 of m0, m1, m2 was refused; of the others the next consumer got {listed(left)}",
+        f"m1 of m0, m1, m2 was refused; of the others, the next consumer got {listed(left)}",
     )
 
 
@@ -465,11 +467,12 @@ def test_while_it_beats_the_session_lives(target: Bench, version: str, period: i
     target.advance(50 * agreed if target.virtual else min(10 * agreed, seconds(8)))
     alive = peer.ended is None
     late = target.margin((0, agreed), since) > agreed
+    lasted = (target.now() - since) // NS_PER_MS
     target.record_finding(
         LATE_BEATS_BORNE[version],
         alive,
-        f"stomp.py beat every {agreed // NS_PER_MS} ms for {(target.now() - since) // NS_PER_MS}"
-        " ms, and the connection " + ("lives" if alive else f"ended: {peer.instead()}"),
+        f"stomp.py sent a heartbeat every {agreed // NS_PER_MS} ms for {lasted} ms, and the"
+        f" connection {'lives' if alive else f'ended: {peer.instead()}'}",
         uncertain="the host was late by more than a period" if late else None,
     )
     if alive and peer.left is None:
@@ -500,7 +503,9 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
         )
     else:
         target.record_finding(
-            TTL_OF_HEART_BEAT, False, f"silent with a TTL of {expected.ttl_ms} ms, and not closed"
+            TTL_OF_HEART_BEAT,
+            False,
+            f"the client was silent with a TTL of {expected.ttl_ms} ms and not closed",
         )
 
 
@@ -524,17 +529,19 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
         target.record_finding(
             SERVER_BEATS[version],
             beats == 0,
-            f"the server says that it sends none (sx=0) and sent {beats}",
+            f"the server promised no heartbeats (sx=0) and sent {beats}",
         )
         target.record_not_applicable(AT_LEAST_EVERY[version], "no heartbeats were agreed on")
         return
     on_time = judge_beats(target, peer, both, interval)
     target.control(
-        peer.ended is None, f"stomp.py beats and the server should not leave; {peer.instead()}"
+        peer.ended is None,
+        f"stomp.py sends heartbeats, so the server should stay: {peer.instead()}",
     )
     if target.virtual:  # on a real host stomp.py may be late itself, and then gives up who was not
         target.control(
-            peer.left is None or not on_time, "the server beat on time, yet stomp.py gave it up"
+            peer.left is None or not on_time,
+            "the server sent heartbeats on time, yet stomp.py closed the connection",
         )
     if peer.left is None:
         peer.settle()
@@ -574,7 +581,8 @@ def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> N
     )
     if target.virtual:  # on a real host stomp.py may be late itself, and then gives up who was not
         target.control(
-            peer.left is None or not on_time, "the server beat on time, yet stomp.py gave it up"
+            peer.left is None or not on_time,
+            "the server sent heartbeats on time, yet stomp.py closed the connection",
         )
     if peer.left is None and peer.ended is None:
         peer.settle()

@@ -170,7 +170,7 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     answer = peer.watch_for(MESSAGE)
     observed = peer.instead() if answer is None else answer.brief()
     target.record_finding(
-        STOMP_SUBSCRIPTION, answer is not None, f"{kind} as amqp-value: {observed}"
+        STOMP_SUBSCRIPTION, answer is not None, f"{kind} in an amqp-value: {observed}"
     )
     if peer.ended is None:
         post(target, through, message(b"behind"))

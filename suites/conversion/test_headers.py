@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import NS_PER_MS, Bench, case, over
+from brokerproof.suites.api import NS_PER_MS, Bench, case, listed, over
 from brokerproof.suites.api.amqp10 import Value, uint
 from brokerproof.suites.conversion.protocol_pairs import CONVERSION, message, to_amqp, to_stomp
 
@@ -50,7 +50,7 @@ def test_durability_and_priority_go_to_amqp(
     target.record_finding(
         HEADER_DEFAULTS,
         received.get("delivery-count", 0) == 0,
-        f"at first the header is {dict(received)}",
+        f"at first, the header is {dict(received)}",
     )
 
 
@@ -134,7 +134,8 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     target.record_finding(
         HEADER_CONVERSION,
         -1 <= apart <= most,
-        f"ttls of {ttls} sent within {most} ms arrived with expires {instants}",
+        f"messages with the ttls {listed(ttls)} sent within {most} ms arrived with expires"
+        f" {listed(instants)}",
     )
     rest = to_amqp(target, b"x", {"expires": str(instants[0])}).message.fields("header").get("ttl")
     low = ttls[0] - (target.now() - sent[0]) // NS_PER_MS - 1

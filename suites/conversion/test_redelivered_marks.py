@@ -27,7 +27,7 @@ def hold(target: Bench, reader: QueueClient, plan: list[tuple[str, int]], lost: 
         target.advance(QUIET)
         client.receive(0)
         got = len(client.leave(lost))
-        target.control(got >= count, f"{protocol}: {count} messages should arrive, {got} did")
+        target.control(got >= count, f"{protocol}: {count} messages should arrive; {got} did")
         had.append(got)
         back = eventually(reader.peer, lambda: reader.peer.count(name) == SENT)
         target.control(back, f"{plan}: {reader.peer.count(name)} of {SENT} messages wait again")

@@ -76,8 +76,8 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     )
     rule = STOMP_CUMULATIVE_ACK if mode == "client" else STOMP_INDIVIDUAL_ACK
     detail = (
-        f"in mode {mode} {listed(sorted(done))} of {count} were acknowledged, then {how}; over AMQP"
-        f" {listed(received)} arrived"
+        f"in mode {mode}, {listed(sorted(done))} of {count} were acknowledged, then {how};"
+        f" {listed(received)} arrived over AMQP"
     )
     target.record_finding(
         (rule, STOMP_ACK_CONSUMES, RELEASED_AVAILABLE), sorted(received) == sorted(expected), detail
@@ -173,14 +173,14 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
     target.record_finding(
         RELEASED_AVAILABLE,
         bodies(deliveries) == [b"unlucky"],
-        f"after {lost} consumers were lost {listed(bodies(deliveries))} arrived",
+        f"after {lost} consumers were lost, {listed(bodies(deliveries))} arrived",
     )
     if deliveries:
         count = deliveries[0].message.fields("header").get("delivery-count", 0)
         target.record_finding(
             FAILED_ATTEMPTS,
             0 <= count <= lost,
-            f"after {lost} consumers were lost the delivery-count is {count}",
+            f"after {lost} consumers were lost, the delivery-count is {count}",
         )
 
 

@@ -137,10 +137,11 @@ def judge_windows(
         rounds.append(len(consumer.held))
         consumer.settle(len(consumer.held))
     target.used_amount("prefetch", window)
-    detail = f"prefetch {window}, {3 * window + 2} messages {options}: {rounds} arrived"
+    words = "".join(f"{name} {value}, " for name, value in options.items())
+    detail = f"prefetch {window}, {words}{3 * window + 2} messages: {listed(rounds)} arrived"
     limit, used = requirements
     beyond = max(rounds) - window
-    target.record_finding(limit, beyond <= 0, f"{detail}, {beyond} beyond the prefetch")
+    target.record_finding(limit, beyond <= 0, f"{detail}; {beyond} exceeded the prefetch")
     target.record_finding(used, min(rounds) >= window, detail)
 
 
@@ -241,9 +242,8 @@ def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
             break
         # They fill the prefetch until their client acknowledges them again.
         client.held, others, kept = kept + client.held, len(client.held), []
-    detail = (
-        f"with a prefetch of {most}, {first} messages arrived at first and {sizes} after {ends}"
-    )
+    words = f"with a prefetch of {most}, {first} messages arrived at first"
+    detail = f"{words}, and {listed(sizes)} after {', '.join(ends)}"
     target.record_finding(rule, filled, detail)
 
 
@@ -278,7 +278,7 @@ def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) 
         seen += len(frames)
         total = sum(frame.size for frame in frames)
         arrived = f"{len(frames)} messages of {total} bytes arrived"
-        detail = f"round {number + 1}, a window of {window} bytes: {arrived}"
+        detail = f"in round {number + 1} with a window of {window} bytes, {arrived}"
         last = frames[-1].size if frames else 0
         target.require("ARTEMIS-STOMP-window-3", total >= window and total - last < window, detail)
         consumer.ack(frames[-1], receipt=True)
@@ -309,7 +309,9 @@ def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, posi
     frames = peer.take_messages()
     total, last = sum(frame.size for frame in frames), frames[-1].size if frames else 0
     is_filled = total >= window and total - last < window
-    detail = f"after {settlements} settlements, a window of {window} bytes: {len(frames)} messages"
+    detail = (
+        f"after {settlements} settlements with a window of {window} bytes, {len(frames)} messages"
+    )
     target.record_finding("ARTEMIS-STOMP-window-3", is_filled, f"{detail} of {total} bytes arrived")
 
 
@@ -337,10 +339,7 @@ def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -
     expected = (count + 1) // 2
     got = collect(target, reader, reader.receiver(node, credit=count), expected)
     numbers = [int(bytes(delivery.message.body)) for delivery in got]
-    detail = (
-        f"{count} transactions were open, {expected} were discharged: {len(numbers)} messages"
-        f" arrived, the first {numbers[:5]}"
-    )
+    detail = f"{expected} of {count} transactions were committed; {listed(numbers)} arrived"
     target.record_finding("AMQP10-TXN-06", not any(number % 2 for number in numbers), detail)
     target.control(set(numbers) >= set(range(0, count, 2)), detail)
 
@@ -376,7 +375,7 @@ def test_a_subscription_lags_by_any_number_of_messages(
                 break
             got += [bytes(delivery.message.body) for delivery in more]
             peer.disposition(more[0], "accepted", last=more[-1].id)
-        detail = f"{count} messages, {step} at a time: {len(got)} arrived"
+        detail = f"of {count} messages sent {step} at a time, {len(got)} arrived"
         target.record_finding("ARTEMIS-CONCEPTS-topic-1", sorted(got) == sorted(sent), detail)
         target.record_finding("ARTEMIS-GROUPING-fifo-1", got == sorted(got, key=int), detail)
 
@@ -414,7 +413,7 @@ def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) ->
     shares = Counter(message.get("subscription") for message in messages)
     most, least = max(shares.values(), default=0), min(shares.values(), default=0)
     fair = len(shares) == count and most - least <= (1 if target.virtual else 3)
-    detail += f", at {len(shares)} consumers, {least} to {most} each"
+    detail += f"at {len(shares)} consumers, {least} to {most} each"
     target.record_finding("ARTEMIS-FLOW-consumer-3", fair, detail)
 
 
@@ -483,7 +482,7 @@ def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> 
         deliveries = [item for item in peer.inbox if deliver.accepts(item)]
         peer.inbox = [item for item in peer.inbox if not deliver.accepts(item)]
         arrived.update(item.channel for item in deliveries)
-        detail = f"{count} channels with a prefetch of one: {len(deliveries)} in round {turn}"
+        detail = f"{count} channels with a prefetch of one got {len(deliveries)} in round {turn}"
         target.record_finding("AMQP091-QOS-01", max(arrived.values(), default=0) <= turn, detail)
         target.record_finding("AMQP091-QOS-02", len(deliveries) == count, detail)
         with peer.in_one_write():
@@ -560,7 +559,7 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
         peer.send("basic.reject", fields, channel=1)
         again = peer.watch_for(method("basic.deliver", channel=1), within=PATIENCE)
         got = "nothing" if again is None else repr(again.body)
-        detail = f"after {number} rejections {got} is delivered"
+        detail = f"after {number} rejections, {got} is delivered"
         is_first = again is not None and again.body == b"first"
         target.record_finding("RABBITMQ-AMQP091-NACK-02", is_first, detail)
         if again is None or not is_first:
@@ -587,11 +586,11 @@ def test_a_message_is_released_any_number_of_times(target: Bench, position: int)
     for number in range(count + 1):
         peer.flow(link, link_credit=1)
         is_here = target.wait_until(lambda: bool(peer.deliveries), PATIENCE)
-        detail = f"after {number} releases the message {'is' if is_here else 'is not'} delivered"
+        detail = f"after {number} releases, the message {'is' if is_here else 'is not'} delivered"
         target.require("AMQP10-OUT-09", is_here, detail)
         message = (delivery := peer.delivery(link)).message
         counted = message.fields("header").get("delivery-count", 0) or 0
-        detail = f"after {number} releases the delivery-count is {counted}"
+        detail = f"after {number} releases, the delivery-count is {counted}"
         target.require("AMQP10-OUT-08", counted == 0, detail)
         if number < count:
             peer.disposition(delivery, "released")

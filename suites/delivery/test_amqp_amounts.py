@@ -162,7 +162,9 @@ def test_any_number_of_receivers_shares_a_queue(
     due = {*sent} - {*held}
     rest = bodies(collect(target, reader, reader.receiver(node, credit=len(sent)), len(due)))
     lost = due - {*rest}
-    target.record_finding(KEPT, not lost, f"{detail} {sorted(lost)[:5]} went to nobody")
+    target.record_finding(
+        KEPT, not lost, f"{len(sent)} messages; {listed(sorted(lost))} went to nobody"
+    )
 
 
 @case(DEFAULT, CLOSED, needs={"amqp", "amqp-redelivery"})
@@ -203,8 +205,8 @@ def test_what_a_link_held_returns_while_its_connection_goes_on(
     receiver = other.receiver(node, credit=count + 10)
     got = {*bodies(collect(target, other, receiver, count - len(held[:accepted])))}
     detail = (
-        f"{how} with {len(due)} of {count} messages unsettled: afterwards"
-        f" {len(got & due)} of them arrived on another connection"
+        f"after {how} with {len(due)} of {count} messages unsettled, {len(got & due)} of them"
+        " arrived on another connection"
     )
     target.record_finding(CLOSED, due <= got, detail)
     if returns_by_default(link):
@@ -266,7 +268,8 @@ def test_any_number_of_links_is_attached(target: Bench, position: int) -> None:
         target.record_not_applicable((LINKS, SETTLES), why)
         return
     names = [link.name for link in links if link.answer is None]
-    detail = f"{len(names)} of {count} attaches got no answer: of links {names[:5]}"
+    words = ", ".join(names[:5]) or "none"
+    detail = f"{len(names)} of {count} attaches got no answer; their links: {words}"
     target.require(LINKS, not names, detail)
     target.wait_until(lambda: links[-1].credit > 0 or is_over(peer), PATIENCE)
     target.control(links[-1].credit > 0, f"the last link has no credit; {peer.instead()}")

@@ -103,7 +103,7 @@ def test_what_is_given_back_goes_to_its_place(
     target.record_finding(
         FIFO,
         arrived == expected,
-        f"{listed(arrived)} arrived, in order should be {listed(expected)}; {label}",
+        f"{listed(arrived)} arrived; the order should be {listed(expected)}; {label}",
     )
     failures = {
         delivery.message.body: delivery.message.fields("header").get("delivery-count", 0)
@@ -113,7 +113,7 @@ def test_what_is_given_back_goes_to_its_place(
     target.record_finding(
         FAILED_ATTEMPTS,
         not wrong,
-        f"with a delivery-count that does not fit: {listed(wrong)}; {label}",
+        f"messages with a wrong delivery-count: {listed(wrong)}; {label}",
     )
 
 

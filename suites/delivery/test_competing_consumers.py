@@ -85,7 +85,7 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     shares = [consumer.take_messages() for consumer in consumers]
     target.control(
         sum(map(len, shares)) == 12,
-        f"twelve messages were sent, the shares are {list(map(len, shares))}",
+        f"twelve messages were sent; the shares are {listed(map(len, shares))}",
     )
     if shares[0]:
         steady.ack(shares[0][-1], receipt=True)
@@ -94,8 +94,8 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     received = bodies(collect(target, staying, len(shares[1])))
     settled, orphaned = bodies(shares[0]), bodies(shares[1])
     words = (
-        f"one consumer settled {listed(settled)}, another was lost with {listed(orphaned)}; the"
-        f" one that stayed got {listed(received)}"
+        f"one consumer settled {listed(settled)} and another was lost with {listed(orphaned)}; the"
+        f" remaining one got {listed(received)}"
     )
     target.record_finding(
         ONE_CONSUMER,
@@ -118,12 +118,12 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
     arrived = all_of(target, [full, free], 10)
     shares = [len(received) for received in arrived]
     target.control(
-        shares[0] <= 1, f"a window of 0 should let one message out, {shares[0]} were sent"
+        shares[0] <= 1, f"a window of 0 should let one message out; {shares[0]} were sent"
     )
     target.record_finding(
         ONE_CONSUMER,
         sorted(arrived[0] + arrived[1]) == sent,
-        f"a consumer with room for one message and one with room for all got {shares} of ten",
+        f"a consumer with room for one message and one with room for all ten got {listed(shares)}",
     )
 
 
@@ -136,7 +136,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         publish_all(consumer, queue, numbered(5))
         consumer.subscribe(queue, ack=ack)
         messages = receive(target, consumer, 5)
-        target.control(len(messages) == 5, f"five messages were sent, {len(messages)} arrived")
+        target.control(len(messages) == 5, f"five messages were sent; {len(messages)} arrived")
         if ack == "client":
             consumer.ack(messages[-1], receipt=True)
         consumer.request("DISCONNECT")
@@ -145,7 +145,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         target.record_finding(
             GONE_WHEN_ACKNOWLEDGED,
             not left,
-            f"in mode {ack} five messages were acknowledged; {listed(left)} arrived again",
+            f"in mode {ack}, five messages were acknowledged; {listed(left)} arrived again",
             expectation=expected_remainder(()),
         )
 
@@ -188,8 +188,8 @@ def test_every_subscription_of_a_topic_gets_every_message(
     target.record_finding(
         COPY_FOR_EACH,
         len(copies) == several and all(sorted(copy) == sorted(sent) for copy in copies),
-        f"{count} messages and {several} subscriptions on {'one' if together else 'different'}"
-        f" connections; copies received: {listed(map(len, copies))}",
+        f"{count} messages and {several} subscriptions on {'one' if together else 'as many'}"
+        f" connection{'' if together else 's'}; copies received: {listed(map(len, copies))}",
     )
 
 
@@ -288,7 +288,7 @@ def test_all_links_go_on_when_their_session_opens_its_window(
     target.record_finding(
         ONE_CONSUMER,
         shares == [SOME] * links,
-        f"{shares} of {SOME} messages arrived from each of {links} queues, for a window of"
+        f"{listed(shares)} of {SOME} messages arrived from each of {links} queues, for a window of"
         f" {window} and then of 1000",
     )
 
@@ -319,7 +319,7 @@ def test_all_deep_queues_are_emptied(target: Bench, several: int, size: int, cou
     target.record_finding(
         ONE_CONSUMER,
         all(received == sent for received in arrived),
-        f"{list(map(len, arrived))} of {count} messages of {size} bytes arrived from each of"
+        f"{listed(map(len, arrived))} of {count} messages of {size} bytes arrived from each of"
         f" {several} queues",
     )
 
@@ -343,7 +343,7 @@ def test_what_comes_back_reaches_who_has_looked_past_it(
     for body in sent:
         producer.publish(queue, body, {"colour": "red"})
     messages = receive(target, first, held)
-    target.control(len(messages) == held, f"{held} messages were sent, {len(messages)} arrived")
+    target.control(len(messages) == held, f"{held} messages were sent; {len(messages)} arrived")
     choosy.subscribe(queue, headers={"selector": "colour = 'red'"})
     younger: list[bytes] = []
     for _ in range(3):  # they are served in turn, and who is first is the broker's choice

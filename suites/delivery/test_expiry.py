@@ -45,7 +45,7 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
         {b"0", b"2"} <= set(received),
         f"0 and 2 have a ttl of a minute; {listed(received)} arrived; {consumer.instead()}",
     )
-    words = f"of 0, 1, 2 with ttls of {MINUTE}, {ttl} and {MINUTE} ms {listed(received)} arrived"
+    words = f"of 0, 1, 2 with ttls of {MINUTE}, {ttl} and {MINUTE} ms, {listed(received)} arrived"
     target.record_finding(ONE_CONSUMER, received == [b"0", b"1", b"2"], words)
 
 
@@ -101,7 +101,11 @@ def test_a_message_whose_ttl_is_over_is_not_delivered(
     holder.settle()
     expected = [number for number, fate in enumerate([*lives, LASTING]) if fate == LASTING]
     _judge_arrivals(
-        target, TTL_ENDS, node, expected, f"ttls at {place}, the first held: {bool(held)}"
+        target,
+        TTL_ENDS,
+        node,
+        expected,
+        f"ttls at {place}, the first one {'held' if held else 'free'}",
     )
 
 
@@ -117,12 +121,13 @@ def _judge_arrivals(
     ]
     target.control(
         set(expected) <= set(arrived),
-        f"{expected} live for a minute and should arrive: {arrived} did; {consumer.instead()}",
+        f"{listed(expected)} live for a minute and should arrive; {listed(arrived)} did;"
+        f" {consumer.instead()}",
     )
     target.record_finding(
         requirement,
         sorted(arrived) == list(expected),
-        f"{listed(arrived)} arrived {WAIT} ms later, and {listed(expected)} live for a minute;"
+        f"{listed(arrived)} arrived {WAIT} ms later; {listed(expected)} live for a minute;"
         f" with {words}",
     )
 

@@ -181,7 +181,7 @@ def test_an_amqp091_connection_of_a_month(target: Bench) -> None:
     )
     tags = life.handles
     again = len(tags) - len(set(tags))
-    detail = f"{len(tags)} deliveries: {again} with the tag of another, {tags.count(0)} with tag 0"
+    detail = f"of {len(tags)} deliveries, {again} have another's tag and {tags.count(0)} have tag 0"
     target.record_finding("AMQP091-TAG-01", not again and 0 not in tags, detail)
     record_books(target, life, "AMQP091-EXCH-02", "AMQP091-PUB-04")
 
@@ -215,7 +215,7 @@ def test_an_amqp_connection_of_many_time_outs(target: Bench) -> None:
         "AMQP10-IDLE-20", "silence of the broker", signs, (0, ms(asked)), until=signs[-1]
     )
     same = sum(handle.tag == kept.tag for handle in life.handles)
-    detail = f"of {len(life.handles)} deliveries {same} have the tag of one that is unsettled"
+    detail = f"of {len(life.handles)} deliveries, {same} have the tag of one that is unsettled"
     target.record_finding("AMQP10-XFER-06", not same, detail)
     target.record_finding("AMQP10-CREDIT-03", not life.books.lost, str(life))
 

@@ -82,7 +82,7 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
     received += bodies(receive(target, consumer, 10))
     expected = numbered(10, "old") + numbered(10, "new")
     target.record_finding(
-        FIFO, received == expected, f"sent {listed(expected)}, got {listed(received)}"
+        FIFO, received == expected, f"{listed(expected)} were sent; {listed(received)} arrived"
     )
 
 

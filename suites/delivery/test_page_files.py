@@ -108,7 +108,8 @@ def test_limits_that_are_not_configured_have_their_defaults(target: Bench) -> No
     target.record_finding(
         UNLIMITED,
         not state.paging and state.pages == 0 and not files,
-        f"with {count} messages of {LARGE} bytes and no limit: {state}, {len(files)} page files",
+        f"with {count} messages of {LARGE} bytes and no limit, the address has {state} and"
+        f" {len(files)} page files",
     )
 
 
@@ -136,7 +137,7 @@ def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, 
     target.record_finding(
         REMOVED,
         removed,
-        f"{len(done)} of {count} messages are acknowledged; of {len(over)} files without others"
+        f"{len(done)} of {count} messages are acknowledged; of {len(over)} files with these only,"
         f" {len(over & pages(target, to).keys())} are left",
     )
     lost = [
@@ -151,5 +152,5 @@ def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, 
     target.control(done == set(range(count)), f"{paging.brief(sorted(done))} arrived in all")
     left = set(pages(target, to))
     target.record_finding(
-        REMOVED, until_gone(target, to, left), f"all are acknowledged, {len(left)} files were left"
+        REMOVED, until_gone(target, to, left), f"all are acknowledged; {len(left)} files were left"
     )

@@ -77,16 +77,16 @@ def test_what_was_paged_comes_once_and_in_order(
     target.record_finding(
         ENTERS,
         not other.paging and other.pages == 0,
-        f"{to.name} pages, and beside it {beside.name}: {other}",
+        f"{to.name} pages; the state of {beside.name} is {other}",
     )
-    target.record_held(POLICIES, count, f"the address pages, and {count} were accepted")
+    target.record_held(POLICIES, count, f"the address pages; {count} were accepted")
     taken = (
         Taker(target, to).all(count)
         if protocol == "stomp"
         else small_addresses.drain_queue(target, small_addresses.same(to), count)
     )
     target.record_finding(
-        KEEPS, taken == list(range(count)), f"{count} messages were paged, {brief(taken)} arrived"
+        KEEPS, taken == list(range(count)), f"{count} messages were paged; {brief(taken)} arrived"
     )
 
 
@@ -106,18 +106,22 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
     )
     target.control(
         state.size == limit_of(target) + gap,
-        f"the address should hold {limit_of(target) + gap} bytes: {state}",
+        f"the address should hold {limit_of(target) + gap} bytes; it has {state}",
     )
     if gap < 0:
         target.record_finding(
-            ENTERS, not state.paging and state.pages == 0, f"a byte below the limit: {state}"
+            ENTERS,
+            not state.paging and state.pages == 0,
+            f"one byte below the limit, the address has {state}",
         )
     else:  # what is sent now goes to disk; whether the address says so before depends on the broker
         small_addresses.send(target, peer, link, small_addresses.body(9, SMALLEST))
         state, reached = target.admin().until(
             place.address, lambda status: status.paging and status.pages > 0
         )
-        target.record_finding(ENTERS, reached, f"above the limit another message was sent: {state}")
+        target.record_finding(
+            ENTERS, reached, f"above the limit, another message was sent; the address has {state}"
+        )
 
 
 @case(KEEPS, needs=NEEDS)
@@ -156,7 +160,7 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
         target.require(
             KEEPS,
             received == expected,
-            f"{first + count} were sent, {brief(expected)} should arrive; {brief(received)} did",
+            f"{first + count} were sent and {brief(expected)} should arrive; {brief(received)} did",
         )
         paging.left(target, admin, to.name)
         first += count
@@ -288,10 +292,10 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
     red.rest()
     blue.rest()
     target.record_finding(
-        SELECTS, red.found == expected, f"red should be {brief(expected)}, got {brief(red.found)}"
+        SELECTS, red.found == expected, f"red is {brief(red.found)}; expected {brief(expected)}"
     )
     target.record_finding(
-        KEEPS, blue.found == others, f"blue should be {brief(others)}, got {brief(blue.found)}"
+        KEEPS, blue.found == others, f"blue is {brief(blue.found)}; expected {brief(others)}"
     )
 
 
@@ -314,7 +318,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
         return
     picky = Taker(target, to, headers={"selector": "colour = 'red'"})
     early = picky.rest()
-    target.record_note(f"before anything was consumed the selector got {brief(early)}")
+    target.record_note(f"before anything was consumed, the selector got {brief(early)}")
     if not early:
         seen = _browsed(target, to, blue + 1)
         target.record_finding(
@@ -324,13 +328,13 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
         )
     others = Taker(target, to, headers={"selector": "colour = 'blue'"}).all(blue)
     target.control(
-        others == list(range(blue)), f"the blue messages should arrive: {brief(others)} did"
+        others == list(range(blue)), f"the blue messages should arrive; {brief(others)} did"
     )
     received = picky.all(1)
     target.record_finding(
         NARROW,
         received == [last],
-        f"the way is free, and the selector for red got {brief(received)}",
+        f"nothing is in the way, and the selector for red got {brief(received)}",
     )
 
 
@@ -356,7 +360,7 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
     paging.send(to, producer, range(40, 80))
     state = admin.address(to.name)
     target.record_finding(
-        LAZY, state.paging, f"one subscription has not taken its messages: {state}"
+        LAZY, state.paging, f"one subscription has not taken its messages; the address has {state}"
     )
     for number, taker in enumerate(others):
         received = taker.all(80)
@@ -411,7 +415,7 @@ def test_a_subscription_that_ends_takes_nothing_along(
         target.record_finding(
             requirement,
             received == list(range(40)),
-            f"another one took {taken} and ended; of 40 messages the {name} one got"
+            f"another one took {taken} and ended; of 40 messages, the {name} one got"
             f" {brief(received)}",
         )
 
@@ -447,7 +451,7 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
     target.record_finding(
         KEEPS,
         received == list(range(count)),
-        f"{count} messages were paged, {brief(received)} arrived",
+        f"{count} messages were paged; {brief(received)} arrived",
     )
     target.judge_count(
         KEEPS, "bytes charged to an address that pages", max(readings), (0, most), "bytes"

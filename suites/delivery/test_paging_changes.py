@@ -140,7 +140,7 @@ def test_a_transaction_across_the_limit_is_whole(
         [number for number in delivered if number < 1000],
         [number for number in delivered if number >= 1000],
     )
-    words = f"of a transaction over {protocol} that was {end}"
+    words = f"of a transaction over {protocol} that was {end},"
     target.record_finding(
         KEEPS, received[0] == mine, f"{words} {brief(received[0])} arrived; expected {brief(mine)}"
     )
@@ -152,7 +152,7 @@ def test_a_transaction_across_the_limit_is_whole(
     )
     taker.peer.settle()
     state, gone = admin.until(to.name, lambda status: not status.paging and status.pages == 0)
-    target.record_finding(REMOVED, gone, f"{words} everything is consumed, and there is {state}")
+    target.record_finding(REMOVED, gone, f"{words} everything is consumed; the address has {state}")
 
 
 @case(KEEPS, needs=NEEDS)
@@ -187,7 +187,7 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
     target.record_finding(
         KEEPS,
         fine,
-        f"{brief(expected)} were not acknowledged, the next consumer got {brief(received)}",
+        f"{brief(expected)} were not acknowledged; the next consumer got {brief(received)}",
     )
 
 
@@ -331,4 +331,4 @@ def _emptied(target: Bench, admin: Admin, play: Play) -> None:
     play.take(play.sent)
     target.wait_until(lambda: False, QUIET)
     state, _ = admin.until(play.to.name, lambda status: not status.paging, PATIENCE)
-    target.record_note(f"everything was consumed: {state}")
+    target.record_note(f"everything was consumed; the address has {state}")

@@ -240,7 +240,7 @@ def judge(target: Bench, reader: str, kinds: list[str]) -> None:
     expected = Reader(target, in_memory, reader).read(len(kinds))
     target.control(
         len(expected) == 2 * len(kinds),
-        f"{len(kinds)} messages should arrive twice from memory, {len(expected)} deliveries did",
+        f"{len(kinds)} messages should arrive twice from memory; {len(expected)} deliveries did",
     )
     received = Reader(target, on_pages, reader).read(len(kinds))
     for kind in kinds:
@@ -248,7 +248,7 @@ def judge(target: Bench, reader: str, kinds: list[str]) -> None:
     target.record_finding(
         NONE_LOST,
         len(received) == len(expected),
-        f"{len(kinds)} messages were paged; twice read by {reader} there were {len(received)}",
+        f"{len(kinds)} messages were paged; {reader} read them twice and got {len(received)}",
     )
     for number, (right, seen) in enumerate(zip(expected, received, strict=False)):
         time, kind = number // len(kinds), kinds[number % len(kinds)]

@@ -60,7 +60,7 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
     judge(target, after, received, numbered(5), "five were held; the next consumer got")
     publish_all(producer, queue, numbered(3, "later"))
     received = bodies(collect(target, after, 3))
-    words = "after them three were sent and the next consumer got"
+    words = "after them, three were sent and the next consumer got"
     judge(target, after, received, numbered(3, "later"), words)
 
 
@@ -96,7 +96,9 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
     by = ", ".join(
         f"{message.body.decode()} by {message.get('subscription')}" for message in shares
     )
-    target.control(len(shares) == 3, f"three subscriptions with room for one message hold {by}")
+    target.control(
+        len(shares) == 3, f"three subscriptions with room for one message each hold {by}"
+    )
     for name in leaving:
         consumer.request("UNSUBSCRIBE", {"id": name})
     after = target.stomp("1.2")
@@ -131,7 +133,7 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
     }
     target.control(
         marks.keys() == {*numbered(3), *numbered(2, "fresh")},
-        f"five messages should arrive, not {marks!r}",
+        f"five messages should arrive; their redelivered flags are {listed(map(str, marks))}",
     )
     wrong = [body for body in numbered(3) if marks[body] != "true"]
     words = f"delivered again without redelivered:true: {listed(wrong)}"

@@ -230,8 +230,8 @@ def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str,
     target.record_finding(
         PREFIXES,
         got == EXPECTED[kind],
-        f"sent to {plain.name} on another acceptor: the two subscriptions to {prefixed.name} got"
-        f" {got} copies of ten",
+        f"ten messages were sent to {plain.name} on another acceptor; the two subscriptions to"
+        f" {prefixed.name} got {got} copies",
     )
     for listener in listeners:
         listener.request("UNSUBSCRIBE", {"id": "0"})
@@ -242,7 +242,7 @@ def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str,
     target.record_finding(
         PREFIXES,
         received == [b"across"],
-        f"sent to {prefixed.name}, a subscription to {plain.name} got {listed(received)}",
+        f"after a send to {prefixed.name}, a subscription to {plain.name} got {listed(received)}",
         expectation=expected_arrivals(outside, received, [b"across"]),
     )
 
@@ -261,7 +261,7 @@ def test_elsewhere_a_prefix_is_part_of_the_name(target: Bench) -> None:
     target.record_finding(
         PREFIXES,
         received == ([b"whole"], [b"plain"]),
-        f"{whole.name} got {listed(received[0])}, and {plain.name} {listed(received[1])}",
+        f"{whole.name} got {listed(received[0])}; {plain.name} got {listed(received[1])}",
     )
 
 
@@ -411,7 +411,7 @@ def test_all_three_versions_are_spoken(target: Bench) -> None:
         target.record_finding(
             ALL_VERSIONS,
             value == version,
-            f"a client of {version} was answered with version {value}",
+            f"a client of version {version} was answered with version {value}",
         )
         peer.subscribe(queues[version])
     for version, peer in peers.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, listed
 from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import wait_while_frames_come
@@ -73,12 +73,13 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
     times = Counter(item.get("receipt-id") for item in peer.inbox if is_receipt.accepts(item))
     wrong = [name for name in names if times[name] != 1]
     # RECEIPT is due for what was processed, and nobody knows how far a connection came that ended.
-    target.control(peer.ended is None or not wrong, f"{len(wrong)} of {count}: {peer.instead()}")
+    words = f"{len(wrong)} of {count} receipts did not arrive exactly once: {peer.instead()}"
+    target.control(peer.ended is None or not wrong, words)
     target.record_finding(
         RECEIPT[version],
         not wrong,
-        f"{count} SENDs with receipts in one write: {len(wrong)} receipts did not arrive"
-        f" exactly once, the first {wrong[:3]}; {peer.instead()}",
+        f"of the receipts for {count} SENDs in one write, {len(wrong)} did not arrive exactly once:"
+        f" {', '.join(wrong[:3]) or 'none'}; {peer.instead()}",
     )
     consumer = target.stomp(version)
     consumer.subscribe(to)
@@ -115,12 +116,8 @@ def test_any_number_of_transactions_is_open(target: Bench, version: str, positio
     target.wait_until(lambda: consumer.messages_seen >= expected, PATIENCE)
     target.advance(QUIET)
     got = [int(message.body) for message in consumer.take_messages()]
-    target.record_finding(
-        ATOMIC[version],
-        sorted(got) == list(range(0, count, 2)),
-        f"{count} transactions were open, {expected} were committed: {len(got)} messages arrived,"
-        f" the first {got[:5]}",
-    )
+    words = f"{expected} of {count} transactions were committed; {listed(got)} arrived"
+    target.record_finding(ATOMIC[version], sorted(got) == list(range(0, count, 2)), words)
 
 
 @case(ARRIVES, needs={"multicast"})
@@ -158,12 +155,9 @@ def test_any_number_of_subscriptions_gets_a_copy(
     target.used_amount("subscriptions of a connection", count)
     got = copies(sent := [b"one", b"two"], count)
     wrong = [str(n) for n in range(count) if sorted(got.get(str(n), [])) != sent]
-    target.record_finding(
-        ARRIVES[version],
-        not wrong,
-        f"{count} subscriptions, two messages: {len(wrong)} did not get each once, the first"
-        f" {[(name, got.get(name)) for name in wrong[:3]]}",
-    )
+    words = "; ".join(f"{name} got {listed(got.get(name, []))}" for name in wrong[:3]) or "none"
+    words = f"of {count} subscriptions, those that did not get two messages once each: {words}"
+    target.record_finding(ARRIVES[version], not wrong, words)
 
 
 @case("STOMP12-RCPT-01", needs={"stomp-1.2", "anycast"})

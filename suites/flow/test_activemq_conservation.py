@@ -132,12 +132,8 @@ def test_a_used_queue_has_as_much_room_as_a_fresh_one(target: Bench, ways: list[
         target.reached(way)
         used.empty(way)
     again = used.capacity()
-    target.record_finding(
-        ROOM_AGAIN,
-        again == fresh,
-        f"after messages were {', '.join(ways)}: {again} messages fill a queue, and {fresh} a fresh"
-        " one",
-    )
+    words = f"after messages were {', '.join(ways)}, {again} fill a queue; {fresh} fill a fresh one"
+    target.record_finding(ROOM_AGAIN, again == fresh, words)
 
 
 @case(ROOM_AGAIN, needs=NEEDS)

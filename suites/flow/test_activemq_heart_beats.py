@@ -77,7 +77,7 @@ def test_a_silent_client_is_given_up_in_time_and_not_before(
     target.require(
         requirements,
         peer.ended is None,
-        f"a client that beats every {promised * 7 // 10} ms; {peer.instead()}",
+        f"the client sent a heartbeat every {promised * 7 // 10} ms: {peer.instead()}",
         uncertain=peer.overdue(ms(promised)),
     )
     since, least = peer.spoke_at, allowed(target, acceptor, promised)

@@ -66,7 +66,7 @@ def test_a_message_waits_from_the_very_octet(
     held = statistics.destination(to.name)
     target.control(
         held.memory.used == limit + gap,
-        f"the queue should hold {limit + gap} bytes, it holds {held.memory}",
+        f"the queue should hold {limit + gap} bytes; it holds {held.memory}",
     )
     if gap < 0:
         data.append(body(len(data), 20))
@@ -78,7 +78,7 @@ def test_a_message_waits_from_the_very_octet(
         f"the queue holds {statistics.destination(to.name).memory}",
     )
     received = CONSUMERS[protocol](target, to).rest(len(data) + 1)
-    producer.expect(waiting, "taken", "with room again a message", (WAITS, ANSWERED))
+    producer.expect(waiting, "taken", "once there was room again, a message", (WAITS, ANSWERED))
     judge_arrivals(target, WAITS, received, len(data) + 1, "sent")
 
 
@@ -108,7 +108,7 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
     for at, (to, count, offered) in enumerate(waiting):
         received = StompConsumer(target, to).rest(count + 1)
         producer.expect(
-            offered, "taken", f"with room at its queue message {at}", (ONE_BY_ONE, WAITS)
+            offered, "taken", f"once its queue had room, message {at}", (ONE_BY_ONE, WAITS)
         )
         judge_arrivals(target, WAITS, received, count + 1, "sent")
         early = [
@@ -119,7 +119,7 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
         target.record_finding(
             ONE_BY_ONE,
             not early,
-            f"only {at + 1} of {full} queues have room, messages to {early} were answered",
+            f"only {at + 1} of {full} queues have room; messages to {early} were answered",
         )
 
 
@@ -140,7 +140,7 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
         received == list(range(count)),
         f"{count} messages were accepted; {listed(received)} arrived on the same session",
     )
-    producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, WAITS))
+    producer.expect(waiting, "taken", "once its queue had room, a message", (ONE_BY_ONE, WAITS))
     producer.waits(waits_on, ONE_BY_ONE, "the other queue is full as before")
 
 
@@ -165,12 +165,14 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     stalled.waits(
         behind,
         (STALLS, ANSWERED),
-        f"after {pushed} messages to a full queue, for which nothing was asked",
+        f"after {pushed} messages to a full queue that asked for no response",
     )
     owner.send(other, body(2, 10), proves=STALLS)
     delivered = StompConsumer(target, to).rest(count + 1 + pushed)
-    stalled.expect(behind, "taken", "with room again the messages after them", (STALLS, WAITS))
-    owner.expect(waiting, "taken", "with room again a message", WAITS)
+    stalled.expect(
+        behind, "taken", "once there was room again, the messages after them", (STALLS, WAITS)
+    )
+    owner.expect(waiting, "taken", "once there was room again, a message", WAITS)
     answers = stalled.peer.inbox
     target.record_finding(
         ANSWERED,
@@ -184,7 +186,7 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     target.record_finding(
         WAITS,
         received == expected,
-        f"sent: {count + 1} and {pushed}; arrived: {' and '.join(map(listed, received))}",
+        f"{count + 1} and {pushed} were sent; these arrived: {' and '.join(map(listed, received))}",
     )
 
 
@@ -216,11 +218,8 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
         [number for number in received if number // 1000 == who] for who in range(producers)
     ]
     expected = [list(range(1000 * who, 1000 * who + per_producer)) for who in range(producers)]
-    target.record_finding(
-        WAITS,
-        by_producer == expected,
-        f"{'; '.join(map(listed, by_producer))} arrived of {per_producer} by each producer",
-    )
+    words = f"each producer sent {per_producer}; {'; '.join(map(listed, by_producer))} arrived"
+    target.record_finding(WAITS, by_producer == expected, words)
 
 
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
@@ -238,7 +237,7 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     target.record_finding(
         SWITCHED_OFF,
         held.memory.used > 5 * limit,
-        f"without flow control a queue holds {held.memory}",
+        f"without flow control, a queue holds {held.memory}",
     )
     waiting = producer.offer(on, body(filled(target, producer, statistics, on, size), 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a queue with flow control is full")
@@ -265,7 +264,7 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
     waiting = producer.offer(on, body(count, 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a topic with flow control is full")
     received = slow.rest(count + 1)
-    producer.expect(waiting, "taken", "with room again a message to the topic", WAITS)
+    producer.expect(waiting, "taken", "once there was room again, a message to the topic", WAITS)
     judge_arrivals(target, WAITS, received, count + 1, "sent")
 
 
@@ -286,7 +285,7 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
     )
     held = statistics.destination(files.name).messages
     target.record_finding(
-        FILES, held == count, f"{count} messages were accepted, the queue has {held}"
+        FILES, held == count, f"{count} messages were accepted; the queue has {held}"
     )
     waiting = producer.offer(memory, body(filled(target, producer, statistics, memory, size), 20))
     producer.waits(waiting, FILES, "beside it a queue whose messages wait in memory is full")

@@ -118,7 +118,7 @@ def test_a_send_without_room_fails_after_the_time(
     received = CONSUMERS[protocol](target, to).rest(count)
     judge_arrivals(target, AFTER_A_WHILE, received, count, "accepted")
     since, late = target.now(), producer.offer(to, body(count, 20))
-    producer.expect(late, "taken", "with room again a message", AFTER_A_WHILE)
+    producer.expect(late, "taken", "once there was room again, a message", AFTER_A_WHILE)
     target.judge_duration(
         AFTER_A_WHILE,
         "until it was accepted",
@@ -160,7 +160,7 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     target.record_finding(
         AFTER_A_WHILE,
         producer.answer(waiting) is None,
-        f"after {(target.now() - since) // ms(1)} ms it still waits",
+        f"after {(target.now() - since) // ms(1)} ms, it still waits",
     )
     consumer, room = CONSUMERS[protocol](target, to), target.now()
     received = consumer.rest(count + 1)

@@ -102,7 +102,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     books, most = Window(target, producer, to), 0
     while books.room(size, QUIET if len(books.costs) >= fits else PATIENCE):
         target.require(
-            WINDOW, not producer.ended(), f"after {len(books.costs)} messages {producer.instead()}"
+            WINDOW, not producer.ended(), f"after {len(books.costs)} messages, {producer.instead()}"
         )
         books.send(size)
         most = max(most, books.outstanding)
@@ -110,17 +110,17 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     target.record_finding(
         WINDOW,
         books.acknowledged(fits),
-        f"{fits} messages fit, {len(books.acks)} of {sent} were acknowledged",
+        f"{fits} messages fit; {len(books.acks)} of {sent} were acknowledged",
     )
     target.advance(QUIET)
     target.record_finding(
-        WINDOW, books.outstanding > 0, f"{sent} messages were sent, with {fits} the queue is full"
+        WINDOW, books.outstanding > 0, f"{sent} messages were sent; {fits} fill the queue"
     )
     target.judge_count(WINDOW, "messages acknowledged", len(books.acks), (fits, fits), "messages")
     target.record_finding(
         WINDOW,
         books.acks == books.costs[:fits],
-        f"messages cost {books.costs[:fits]}, acknowledged is {books.acks}",
+        f"messages cost {listed(books.costs[:fits])} bytes; {listed(books.acks)} were acknowledged",
     )
     target.judge_count(
         WINDOW, "bytes outstanding", most, (1, window - 1 + max(books.costs)), "bytes"
@@ -137,7 +137,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     target.record_finding(
         WINDOW,
         books.acks == books.costs,
-        f"messages cost {books.costs}, acknowledged is {books.acks}",
+        f"messages cost {listed(books.costs)} bytes; {listed(books.acks)} were acknowledged",
     )
     judge_arrivals(target, WAITS, received, sent, "sent")
 
@@ -163,7 +163,7 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
         books.send(20)
         target.advance(QUIET)
         target.record_finding(
-            WINDOW, not books.acks, f"acknowledged at a full queue is {books.acks}"
+            WINDOW, not books.acks, f"at a full queue, {listed(books.acks)} bytes were acknowledged"
         )
     else:
         later = producer.offer(second, body(counts[1], 20))
@@ -171,22 +171,19 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
     for number in range(3):
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
     received = StompConsumer(target, first).rest(counts[0] + 1)
-    producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, ANSWERED))
+    producer.expect(waiting, "taken", "once its queue had room, a message", (ONE_BY_ONE, ANSWERED))
     judge_arrivals(target, ANSWERED, received, counts[0] + 1, "sent")
     still = (
         books.outstanding > 0 if window else later is not None and producer.answer(later) is None
     )
-    words = f"with room at one queue, the producer at the other {'waits' if still else 'went on'}"
+    words = f"once one queue had room, the producer at the other {'waits' if still else 'went on'}"
     target.record_finding(ONE_BY_ONE, still, words)
     StompConsumer(target, second).rest(counts[1] + 1)
     if later is not None:
-        producer.expect(later, "taken", "with room at its queue a message", ONE_BY_ONE)
+        producer.expect(later, "taken", "once its queue had room, a message", ONE_BY_ONE)
     else:
-        target.record_finding(
-            WINDOW,
-            books.acknowledged(1),
-            f"with room again acknowledged is {books.acks} of {books.costs}",
-        )
+        words = f"once there was room again, {listed(books.acks)} bytes were acknowledged; expected"
+        target.record_finding(WINDOW, books.acknowledged(1), f"{words} {listed(books.costs)}")
 
 
 @case(STALLS, ANSWERED, needs=NEEDS)
@@ -210,7 +207,7 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
     stalled.waits(
         behind,
         (STALLS, ANSWERED),
-        f"after {pushed} messages to a full queue, for which nothing was asked",
+        f"after {pushed} messages to a full queue that asked for no response",
     )
     target.record_finding(
         ANSWERED,
@@ -219,7 +216,7 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
     )
     owner.send(other, body(2, 20), proves=STALLS)
     received = StompConsumer(target, to).rest(count + pushed)
-    stalled.expect(behind, "taken", "with room again the messages after them", STALLS)
+    stalled.expect(behind, "taken", "once there was room again, the messages after them", STALLS)
     target.record_finding(
         STALLS,
         received == list(range(count + pushed)),

@@ -57,7 +57,7 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
         count += 1
     last = producer.offer(to, body(count, 20))
     received = StompConsumer(target, to).rest(count + 1)
-    producer.expect(last, "taken", "with room again the last message")
+    producer.expect(last, "taken", "once there was room again, the last message")
     target.control(
         sorted(received) == list(range(count + 1)),
         f"{count + 1} messages were sent; {listed(received)} arrived",
@@ -106,6 +106,6 @@ def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> 
     received = consumer.rest(count)
     target.control(
         sorted(received) == list(range(count)),
-        f"{count} messages were sent, {len(received)} arrived; {producer.instead()}",
+        f"{count} messages were sent; {len(received)} arrived; {producer.instead()}",
     )
     return received

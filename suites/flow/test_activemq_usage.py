@@ -134,7 +134,9 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
             producer.peer.message(body=body(number, SIZE), proves=ONE_BY_ONE), receipt=True
         )
     for key in waiting:
-        producer.expect(key, "taken", "with room again a message", (LIMITS, WAITS, ONE_BY_ONE))
+        producer.expect(
+            key, "taken", "once there was room again, a message", (LIMITS, WAITS, ONE_BY_ONE)
+        )
     producer.peer.ack(producer.peer.message(body=body(sent[0], SIZE), proves=WAITS), receipt=True)
     received = StompConsumer(target, queues[1]).rest(sent[1] + 1)
     judge_arrivals(target, WAITS, received, sent[1] + 1, "sent")
@@ -154,7 +156,7 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     )
     other.send(beside, body(0, SIZE), proves=LIMITS)
     received = StompConsumer(target, to).rest(count + 1)
-    producer.expect(waiting, "taken", "with room in the store a message", (LIMITS, WAITS))
+    producer.expect(waiting, "taken", "once the store had room, a message", (LIMITS, WAITS))
     judge_arrivals(target, WAITS, received, count + 1, "sent")
     StompConsumer(target, beside).rest(1)
 
@@ -169,7 +171,9 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     count, waiting = on_disk(target, producer, to, "temp", before, (LIMITS, WAITS))
     other.send(beside, body(0, SIZE), persistent=True, proves=LIMITS)
     received = StompConsumer(target, to).rest(count + 1)
-    producer.expect(waiting, "taken", "with room in the temporary store a message", (LIMITS, WAITS))
+    producer.expect(
+        waiting, "taken", "once the temporary store had room, a message", (LIMITS, WAITS)
+    )
     judge_arrivals(target, WAITS, received, count + 1, "sent")
     StompConsumer(target, beside).rest(1)
 
@@ -193,8 +197,8 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     )
     target.record_finding(ONE_BY_ONE_ON_DISK, received == "taken", detail)
     delivered = StompConsumer(target, to).rest(count + 1)
-    producer.expect(waiting, "taken", "with room on disk a message")
-    producer.expect(behind, "taken", "with room on disk the messages after them")
+    producer.expect(waiting, "taken", "once there was room on disk, a message")
+    producer.expect(behind, "taken", "once there was room on disk, the messages after them")
     target.control(
         delivered == list(range(count + 1)),
         f"{count + 1} messages were sent; {listed(delivered)} arrived",
@@ -216,7 +220,7 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
         f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit",
     )
     received = StompConsumer(target, to).rest(count + 1)
-    producer.expect(waiting, "taken", "with room on disk again a message")
+    producer.expect(waiting, "taken", "once there was room on disk again, a message")
     judge_arrivals(target, TO_THE_DISK, received, count + 1, "sent")
 
 
@@ -240,5 +244,5 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
         f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit",
     )
     received = StompConsumer(target, to).rest(count + 1)
-    producer.expect(waiting, "taken", "with room on disk again a message", LIMITS)
+    producer.expect(waiting, "taken", "once there was room on disk again, a message", LIMITS)
     judge_arrivals(target, TO_THE_DISK, received, count + 1, "sent")

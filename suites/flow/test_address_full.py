@@ -93,7 +93,9 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
         for more in range(3)
     ]
     target.record_finding(
-        POLICIES, states == ["accepted"] * 3, f"messages to a full address under DROP were {states}"
+        POLICIES,
+        states == ["accepted"] * 3,
+        f"messages to a full address under DROP were {listed(map(str, states))}",
     )
     kept = count + (gap < 0)
     received = small_addresses.drain_queue(target, place, kept)
@@ -108,7 +110,7 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
     target.record_finding(
         POLICIES,
         again == [kept],
-        f"with room again a message is kept; the queue has {listed(again)}",
+        f"once there was room again, a message was kept; the queue has {listed(again)}",
     )
 
 
@@ -152,7 +154,7 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
     if gap < 0:
         target.wait_until(lambda: link.credit > 0 or late.ended is not None, PATIENCE)
         detail = (
-            f"a byte below the limit a new producer got {link.credit} credits; {late.instead()}"
+            f"one byte below the limit, a new producer got {link.credit} credits; {late.instead()}"
         )
         target.record_finding(NO_CREDIT, link.credit > 0, detail)
     else:
@@ -186,7 +188,7 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
     consumer = target.amqp()
     taking = consumer.receiver(place, credit=count)
     held = collect(target, consumer, taking, count, quiet=0)
-    target.control(len(held) == count, f"{count} messages were accepted, {len(held)} arrived")
+    target.control(len(held) == count, f"{count} messages were accepted; {len(held)} arrived")
     late.expect_nothing(
         for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why="nothing is acknowledged yet"
     )
@@ -201,7 +203,7 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
     target.record_finding(
         UNBLOCK,
         link.credit > 0,
-        f"below the limit again {link.credit} credits arrived; {late.instead()}",
+        f"below the limit again, {link.credit} credits arrived; {late.instead()}",
     )
 
 
@@ -221,12 +223,12 @@ def test_the_threshold_rejects_above_its_very_octet(
     target.record_finding(
         REFUSED,
         state == expected,
-        f"{gap:+d} bytes to the threshold, a message was {state}; expected {expected}",
+        f"{gap:+d} bytes from the threshold, a message was {state}; expected {expected}",
     )
     kept = count + (gap < 0)
     state = small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
     target.record_finding(
-        REFUSED, state == "rejected", f"above the threshold a message was {state}"
+        REFUSED, state == "rejected", f"above the threshold, a message was {state}"
     )
     peer.publish(link, small_addresses.body(kept, SMALLEST), settled=True)
     peer.settle()
@@ -270,9 +272,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
         for number, size in enumerate([*sizes, 1])
     ]
     expected = ["accepted"] * MESSAGES + ["rejected" if kind == "fail" else "accepted"]
-    target.record_finding(
-        THREE, states == expected, f"with room for {MESSAGES} messages, {len(states)} were {states}"
-    )
+    words = f"with room for {MESSAGES} messages, {len(states)} were {', '.join(map(str, states))}"
+    target.record_finding(THREE, states == expected, words)
     consumer = target.amqp()
     taking = consumer.receiver(place, credit=MESSAGES + 1)
     held = collect(target, consumer, taking, MESSAGES)
@@ -280,7 +281,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     target.require(
         THREE,
         delivered == list(range(MESSAGES)),
-        f"{MESSAGES} messages were accepted, {delivered} arrived",
+        f"{MESSAGES} messages were accepted; {delivered} arrived",
     )
     consumer.disposition(held[0])
     consumer.settle()
@@ -288,7 +289,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     if kind == "fail":
         state = small_addresses.send(target, peer, link, small_addresses.body(9, 1))
         target.record_finding(
-            THREE, state == "accepted", f"after one was acknowledged another was {state}"
+            THREE, state == "accepted", f"after one was acknowledged, another was {state}"
         )
     else:
         small_addresses.send(target, peer, link, small_addresses.body(9, 1))
@@ -299,7 +300,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
         target.record_finding(
             THREE,
             received == [9],
-            f"after one was acknowledged another was sent, {listed(received)} arrived",
+            f"after one was acknowledged and another sent, {listed(received)} arrived",
         )
 
 
@@ -316,7 +317,7 @@ def test_credit_stops_at_the_last_message(target: Bench) -> None:
     target.record_finding(
         THREE,
         room.credit > 0,
-        f"with room for one message {room.credit} credits arrived; {early.instead()}",
+        f"with room for one message, {room.credit} credits arrived; {early.instead()}",
     )
     small_addresses.send(target, peer, link, small_addresses.body(MESSAGES, 300))
     late, none = small_addresses.producer(target, place)
@@ -331,5 +332,5 @@ def test_credit_stops_at_the_last_message(target: Bench) -> None:
     target.record_finding(
         NO_CREDIT,
         none.credit > 0,
-        f"with room again {none.credit} credits arrived; {late.instead()}",
+        f"once there was room again, {none.credit} credits arrived; {late.instead()}",
     )

@@ -63,10 +63,8 @@ def filled(
         peer.publish(to, small_addresses.body(count, scale.sizes(left)[0]), proves=proves)
         count += 1
     held = admin.size(to.name)
-    target.record_note(
-        f"the address holds {held} bytes, {held - limit_of(target):+d} to its limit;"
-        f" {held - total:+d} to what was aimed at"
-    )
+    over = f"{held - limit_of(target):+d} from its limit and {held - total:+d} from the aim"
+    target.record_note(f"the address holds {held} bytes, {over}")
     return peer, count, held
 
 
@@ -165,7 +163,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
     target.record_finding(
         THREE,
         received == list(range(MESSAGES)),
-        f"{MESSAGES} SENDs were accepted, the queue has {listed(received)}",
+        f"{MESSAGES} SENDs were accepted; the queue has {listed(received)}",
     )
 
 
@@ -191,13 +189,13 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
         target.record_finding(
             POLICIES,
             answer is not None and answer.command == "RECEIPT",
-            f"under DROP the {end} got {what}",
+            f"under DROP, the {end} got {what}",
         )
     elif end == "COMMIT":
         target.record_finding(
             POLICIES,
             answer is not None and answer.command == "ERROR",
-            f"under FAIL the {end} got {what}",
+            f"under FAIL, the {end} got {what}",
         )
     received = small_addresses.drain_queue(target, small_addresses.same(to), MESSAGES)
     target.record_finding(
@@ -257,7 +255,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     by_producer = [
         [number for number in received if number // 1000 == who] for who in range(producers)
     ]
-    detail = f"{'; '.join(map(listed, by_producer))} arrived of {per_producer} by each producer"
+    detail = f"each producer sent {per_producer}; {'; '.join(map(listed, by_producer))} arrived"
     target.record_finding(BLOCKS, by_producer == expected, detail)
     if receipts:
         for peer in peers:
@@ -266,7 +264,7 @@ def test_nothing_is_lost_under_block_over_stomp(
         target.record_finding(
             BLOCKS,
             counts == [per_producer] * producers,
-            f"{per_producer} receipts were asked for by each, {counts} arrived",
+            f"each asked for {per_producer} receipts; {listed(counts)} arrived",
         )
 
 

@@ -81,7 +81,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         target.record_finding(
             (BLOCKED_ON_MEMORY, BLOCKED_AT_ONCE),
             b"held" not in left and b"deaf" not in left,
-            f"under the alarm {listed(left)} could be received",
+            f"under the alarm, {listed(left)} could be received",
         )
     finally:
         target.clear_alarm("memory")
@@ -93,7 +93,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(
         MIXED_CONNECTION,
         len(more) == 1,
-        f"after the alarm {len(more)} messages reached the mixed connection",
+        f"after the alarm, {len(more)} messages reached the mixed connection",
     )
     eventually(owner, lambda: owner.count(queue) >= 3)
     received = sorted([*more, *bodies(drained(owner, queue))])
@@ -101,19 +101,19 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(
         (BLOCKED_ON_MEMORY, SET_AT_RUNTIME),
         all_of_it,
-        f"after the alarm {listed(received)} could be received; expected the four blocked",
+        f"after the alarm, {listed(received)} could be received; expected the four blocked ones",
     )
     publisher.publish(b"after", queue)
     publisher.settle()
     passed = bodies(drained(owner, queue))
-    words = f"after the alarm 'after' was sent; {listed(passed)} arrived"
+    words = f"after the alarm, 'after' was sent; {listed(passed)} arrived"
     target.record_finding(BLOCKED_ON_MEMORY, passed == [b"after"], words)
     beating.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=OTHERS_GO_ON)
     last = bodies(arrive(both, 1))
     target.record_finding(
         MIXED_CONNECTION,
         last in ([b"before"], []),
-        f"after the alarm the mixed connection got {listed(last)}",
+        f"after the alarm, the mixed connection got {listed(last)}",
     )
 
     target.raise_alarm("disk")
@@ -124,13 +124,13 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
             NOTIFIED, answer["reason"] == "low on disk", f"the reason is {answer['reason']!r}"
         )
         count = owner.count(queue)
-        words = f"under the alarm {count} messages reached the queue"
+        words = f"under the alarm, {count} messages reached the queue"
         target.record_finding(BLOCKED_ON_DISK, count == 0, words)
     finally:
         target.clear_alarm("disk")
     publisher.expect(UNBLOCKED, proves=(NOTIFIED, BLOCKED_ON_DISK))
     arrived = eventually(owner, lambda: owner.count(queue) == 1)
-    words = f"after the alarm the queue has {owner.count(queue)} messages; one was blocked"
+    words = f"after the alarm, the queue has {owner.count(queue)} messages; one had been blocked"
     target.record_finding(BLOCKED_ON_DISK, arrived, words)
     owner.call("queue.delete", {"queue": queue})
 
@@ -173,10 +173,10 @@ def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
     target.record_finding(
         proves,
         peer.ended is None,
-        f"silent for four intervals while it is blocked: {peer.instead()}",
+        f"the client was silent for four intervals while blocked: {peer.instead()}",
     )
     beats = beats_received(target, peer, since)
     target.record_finding(
-        proves, len(beats) >= 3, f"{len(beats)} heart-beats of the server arrived meanwhile"
+        proves, len(beats) >= 3, f"{len(beats)} heartbeats of the server arrived meanwhile"
     )
     return peer

@@ -73,9 +73,8 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             reported = _settled(publisher, link, sent)
             early = collect(target, consumer, inlet, 1, within=QUIET)
             detail = (
-                f"short of {resource}, {len(sent)} messages were sent:"
-                f" {len(reported)} were settled,"
-                f" {len(early)} arrived"
+                f"while {resource} was short, {len(sent)} messages were sent; {len(reported)} were"
+                f" settled, and {len(early)} arrived"
             )
             target.record_finding(
                 proves,
@@ -91,7 +90,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         target.record_finding(
             proves,
             _opens(target, link.session, 3),
-            f"after the alarm the window is {link.session.remote_incoming_window}",
+            f"after the alarm, the window is {link.session.remote_incoming_window}",
         )
         for body in expected[len(sent) :]:
             sent.append(publisher.post(link, body))
@@ -101,7 +100,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         target.record_finding(
             proves,
             bodies(delivered) == expected,
-            f"after the alarm {listed(bodies(delivered))} arrived; expected {listed(expected)}",
+            f"after the alarm, {listed(bodies(delivered))} arrived; expected {listed(expected)}",
         )
         for delivery in delivered:
             consumer.disposition(delivery)
@@ -122,13 +121,12 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
             target.record_finding(
                 CONNECTION_BLOCKED,
                 closed,
-                f"short of memory: the window is {link.session.remote_incoming_window}",
+                f"while memory was short, the window was {link.session.remote_incoming_window}",
             )
-            target.record_finding(
-                CONNECTION_BLOCKED,
-                link.credit > 0,
-                f"short of memory: the link has {link.credit} credits, should keep them",
+            words = (
+                f"while memory was short, the link had {link.credit} credits and should keep them"
             )
+            target.record_finding(CONNECTION_BLOCKED, link.credit > 0, words)
             late = peer.begin(1)
             target.record_finding(
                 CONNECTION_BLOCKED,
@@ -147,7 +145,9 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
         lambda: min(link.session.remote_incoming_window, late.remote_incoming_window) > 0, PATIENCE
     )
     windows = [session.remote_incoming_window for session in (link.session, late)]
-    target.record_finding(BLOCKED_ON_MEMORY, opened, f"after the alarms the windows are {windows}")
+    target.record_finding(
+        BLOCKED_ON_MEMORY, opened, f"after the alarms, the windows are {listed(windows)}"
+    )
     peer.confirmed(link.session, peer.post(link, b"after"), proves=BLOCKED_ON_MEMORY)
 
 

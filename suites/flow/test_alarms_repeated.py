@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, queue_of
-from brokerproof.suites.api import Bench, Duration, Requirements, case, ms, over, seconds
+from brokerproof.suites.api import Bench, Duration, Requirements, case, listed, ms, over, seconds
 from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.flow.test_alarms import BLOCKED, UNBLOCKED
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
@@ -88,13 +88,13 @@ def blocked_through(
             target.raise_alarm(alarms[1])
             target.advance(ms(20))
         target.advance(episode.quiet[0] * QUARTER)
-        goes_on(f"short of {' and '.join(alarms)}")
+        goes_on(f"with an alarm for {' and '.join(alarms)}")
         if episode.second:
             target.clear_alarm(alarms.pop(1 if episode.first_lasts else 0))
             target.advance(episode.quiet[1] * QUARTER + QUIET)
             if episode.quiet[1] * QUARTER >= 3 * INTERVAL:
                 target.reached(OVERLAP)
-            goes_on(f"short of {alarms[0]} alone")
+            goes_on(f"with an alarm for {alarms[0]} alone")
     finally:
         for alarm in alarms:
             target.clear_alarm(alarm)
@@ -141,9 +141,11 @@ def test_alarms_come_again_and_clients_live(
     def goes_on(when: str) -> None:
         target.require(CONNECTION_BLOCKED, peer.ended is None, f"{when}: {peer.instead()}")
         early = told and peer.take(UNBLOCKED) is not None
-        target.record_finding(NOTIFIED, not early, f"{when}: unblocked was sent: {early}")
+        target.record_finding(
+            NOTIFIED, not early, f"{when}, connection.unblocked was {'' if early else 'not '}sent"
+        )
         count = owner.count(name)
-        target.require(BLOCKED_ON_MEMORY, count == 0, f"{when}: {count} messages passed")
+        target.require(BLOCKED_ON_MEMORY, count == 0, f"{when}, {count} messages passed")
 
     for number, episode in enumerate(episodes):
         body = b"%d" % number
@@ -160,7 +162,7 @@ def test_alarms_come_again_and_clients_live(
             peer.expect(UNBLOCKED, proves=NOTIFIED)
         arrived = eventually(owner, lambda: owner.count(name) == 1)
         got = bodies(drained(owner, name))
-        detail = f"after the alarms {got} arrived; expected {body!r}"
+        detail = f"after the alarms, {listed(got)} arrived; expected {listed([body])}"
         target.record_finding(BLOCKED_ON_MEMORY, arrived and got == [body], detail)
     if told:
         surplus = peer.take(BLOCKED) or peer.take(UNBLOCKED)

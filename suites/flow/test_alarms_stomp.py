@@ -84,7 +84,9 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             held = second is None and publisher.ended is None
             instead = "was confirmed" if second else f"was not confirmed; {publisher.instead()}"
             target.record_finding(
-                (proves, CONNECTION_BLOCKED), held, f"short of {resource}, a second SEND {instead}"
+                (proves, CONNECTION_BLOCKED),
+                held,
+                f"while {resource} was short, a second SEND {instead}",
             )
             if not held:
                 for message in (*received, *collect(target, consumer, 3)):
@@ -97,7 +99,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             target.record_finding(
                 proves,
                 bodies(received) in ([], [b"first"]),
-                f"short of {resource}: {listed(bodies(received))} arrived, at most 'first' should",
+                f"while {resource} was short, {listed(bodies(received))} arrived of two",
             )
             idle.settle()
             words = f"a client that sends no message: {idle.instead()}"
@@ -110,7 +112,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         target.record_finding(
             proves,
             sorted(delivered) == [b"0", b"1", b"first"],
-            f"after the alarm {listed(delivered)} arrived; expected 'first', 0 and 1",
+            f"after the alarm, {listed(delivered)} arrived; expected 'first', 0 and 1",
         )
         for message in (*received, *more):
             consumer.ack(message, receipt=True)
@@ -130,7 +132,7 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
         target.record_finding(
             CONNECTION_BLOCKED,
             peer.ended is None,
-            f"silent for four intervals while it is blocked: {peer.instead()}",
+            f"the client was silent for four intervals while blocked: {peer.instead()}",
         )
         if peer.ended is not None:
             return
@@ -170,7 +172,7 @@ def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> 
             publisher.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET * 3) is None
         )
         answer = "was not confirmed" if held else "was confirmed"
-        words = f"with memory free again and the disk still short, the second SEND {answer}"
+        words = f"when memory was free again and the disk still short, the second SEND {answer}"
         target.record_finding(BLOCKED_ON_DISK, held, words)
         if not held:
             return

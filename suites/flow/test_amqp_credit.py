@@ -108,7 +108,7 @@ def test_credit_is_filled_up_at_the_low_mark(
         target.require(CREDIT, link.credit == most, detail)
     surplus = [credit for credit in told(target, peer) if credit > most]
     target.record_finding(
-        CREDIT, not surplus, f"flows gave up to {max(told(target, peer))} credits of {most}"
+        CREDIT, not surplus, f"flows granted up to {max(told(target, peer))} credits of {most}"
     )
 
 
@@ -177,7 +177,7 @@ def test_no_more_credit_is_outstanding_than_was_said(
     target.record_finding(
         CREDIT,
         max(told(target, peer)) <= most,
-        f"flows gave up to {max(told(target, peer))} of {most} credits",
+        f"flows granted up to {max(told(target, peer))} of {most} credits",
     )
 
 
@@ -195,7 +195,7 @@ def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> N
         target.require(
             CREDIT,
             link.credit == most - number,
-            f"{number} sent, {link.credit} of {most} credits are left",
+            f"{number} messages were sent; {link.credit} of {most} credits are left",
         )
 
 
@@ -244,7 +244,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
         target.record_finding(
             FULL,
             0 < who.credit <= most,
-            f"with room again {who.credit} credits arrived; {whose.instead()}",
+            f"once there was room again, {who.credit} credits arrived; {whose.instead()}",
         )
 
 
@@ -268,7 +268,7 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
     target.record_finding(
         REFUSED,
         states[-1] == "rejected" and taken >= 5,
-        f"the states of messages of 5000 bytes: {states}",
+        f"messages of 5000 bytes were {', '.join(map(str, states))}",
     )
 
 
@@ -286,7 +286,8 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, QUIET)
     accepted, rejected = states.count("accepted"), states.count("rejected")
     target.control(
-        accepted > 0 and rejected > 0, f"the address is full under FAIL; the states were {states}"
+        accepted > 0 and rejected > 0,
+        f"the address is full under FAIL; the messages were {', '.join(map(str, states))}",
     )
     consumer = target.amqp()
     taking = consumer.receiver(node, credit=accepted)

@@ -105,7 +105,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     target.advance(QUIET)
     left = crowd.credit()
     target.record_finding(
-        NO_CREDIT, not any(left), f"the address is full and the producers hold {left} credits"
+        NO_CREDIT, not any(left), f"the address is full; the producers hold {listed(left)} credits"
     )
     target.judge_count(
         OVERSHOOT, "messages into a full address", sum(crowd.sent), (given, given), "messages"
@@ -115,7 +115,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     target.record_finding(
         BLOCKS,
         received == crowd.expected(),
-        f"accepted by producer: {crowd.sent}; arrived: {'; '.join(map(listed, received))}",
+        f"the producers sent {listed(crowd.sent)}; {'; '.join(map(listed, received))} arrived",
     )
     target.wait_until(lambda: all(crowd.credit()), PATIENCE)
     left = crowd.credit()
@@ -158,13 +158,13 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
     target.record_finding(
         UNBLOCKS,
         went_on,
-        f"the producers got {crowd.sent} messages sent, {len(results)} were accepted",
+        f"the producers sent {listed(crowd.sent)} messages; {len(results)} were accepted",
     )
     received = by_producer(results, 2)
     target.record_finding(
         BLOCKS,
         received == crowd.expected(),
-        f"accepted by producer: {crowd.sent}; arrived: {'; '.join(map(listed, received))}",
+        f"the producers sent {listed(crowd.sent)}; {'; '.join(map(listed, received))} arrived",
     )
 
 
@@ -293,7 +293,7 @@ def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> Non
     for count in range(4 * limit_of(target) // BODY + 10):
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
         detail = (
-            f"after {count} messages of {BODY} bytes {link.credit} credits are there;"
+            f"after {count} messages of {BODY} bytes, the link has {link.credit} credits;"
             f" {peer.instead()}"
         )
         target.require(ONLY_BLOCK, link.credit > 0, detail)

@@ -228,7 +228,7 @@ def everything_arrives(
     target.control(wrong is None, f"our own producer, with a window of {window}: {wrong}")
     detail = (
         f"{producer.confirmed} of {len(sent)} messages sent at {rate} a second, {window} bytes"
-        " under way, were taken"
+        " in flight, were consumed"
     )
     target.record_finding(PRODUCES, done, f"{detail}; {producer.peer.instead()}")
 
@@ -251,7 +251,7 @@ def test_a_producer_with_a_rate_gets_rid_of_everything(
     target.record_finding(
         PRODUCES,
         received == sent,
-        f"{listed(received)} arrived of {count} messages sent at {rate} a second",
+        f"of {count} messages sent at {rate} a second, {listed(received)} arrived",
     )
 
 
@@ -274,7 +274,7 @@ def test_a_sender_with_a_rate_gets_rid_of_everything(
     target.record_finding(
         PRODUCES,
         received == sent,
-        f"{listed(received)} arrived of {count} messages sent at {rate} a second",
+        f"of {count} messages sent at {rate} a second, {listed(received)} arrived",
     )
 
 
@@ -301,8 +301,8 @@ def nothing_is_stranded(
         for consumer in (slow, fast)
     ]
     detail = (
-        f"of {len(sent)} messages the slow consumer took {got['slow']}, the fast one {got['fast']},"
-        f" {waits} bytes wait"
+        f"of {len(sent)} messages, the slow consumer got {got['slow']} and the fast one"
+        f" {got['fast']}; {waits} bytes wait"
     )
     whole = sorted([*received[0], *received[1]]) == sorted(sent) and received[1] == [
         body for body in sent if body in received[1]

@@ -143,8 +143,8 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
         target.record_finding(
             rules_for_header,
             header == expected.header,
-            f"heart-beat:{plan.heart_beat[0]},{plan.heart_beat[1]} was answered {header!r}, should"
-            f" be {expected.header!r}",
+            f"heart-beat:{plan.heart_beat[0]},{plan.heart_beat[1]} was answered with {header!r};"
+            f" expected {expected.header!r}",
         )
     if expected.ttl_ms > LONGEST_JUDGED_MS:
         target.advance(seconds(86_400))
@@ -191,7 +191,7 @@ def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row:
         target.record_not_applicable(PRODUCT, "the acceptor's bounds rule these intervals")
         return
     header = connected.get("heart-beat")
-    detail = f"{words}: answered {header!r}; expected {expected.header!r}"
+    detail = f"{words}: the answer is {header!r}; expected {expected.header!r}"
     target.record_finding(PRODUCT, header == expected.header, detail)
     judge_silence(target, peer, (PRODUCT,), expected.ttl_ms)
 
@@ -235,7 +235,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
         target.record_finding(
             requirement,
             header == answer,
-            f"{acceptor}: heart-beat:{asked} was answered {header!r}; expected {answer!r}",
+            f"{acceptor}: heart-beat:{asked} was answered with {header!r}; expected {answer!r}",
         )
     judged = {finding.requirement for finding in target.example_record.findings}
     for requirement in target.cited:
@@ -336,7 +336,7 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
     target.require(
         SERVER_BEATS,
         sx > 0,
-        f"wanted a beat every {cy} ms, and the server promises one every {sx} ms",
+        f"the client wants a heartbeat every {cy} ms; the server promises one every {sx} ms",
     )
     period = ms(max(sx, cy))
     signs = [target.now()]

@@ -141,9 +141,13 @@ class Used:
             )
             if free or state.messages == 0:
                 break
-        self.target.control(free or state.messages == 0, f"messages are left: {state}")
+        self.target.control(
+            free or state.messages == 0, f"messages are left; the address has {state}"
+        )
         history = ", ".join(self.history) or "sent and taken"
-        detail = f"{self.kind}, after messages were {history}, and all are gone: {state}"
+        detail = (
+            f"{self.kind}: after messages were {history} and all are gone, the address has {state}"
+        )
         self.target.require(FREE_AGAIN, free, detail)
 
     def capacity(self) -> int:

@@ -274,7 +274,7 @@ def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
         ({"activemq.prefetchSize": "1", "consumer-window-size": "900"}, 900),
         ({"activemq.prefetchSize": "-1", "consumer-window-size": "0"}, 0),
     ):
-        target.record_note(f"{headers} should make a window of {window}")
+        target.record_note(f"{headers} should give a window of {window}")
         hold(target, NAMES, [300] * 8, window, headers, "client").collect()
 
 
@@ -289,7 +289,7 @@ def test_the_default_window_is_the_acceptors(target: Bench) -> None:
         ) or not isinstance(window, int):
             continue
         for mode in MODES:
-            target.record_note(f"acceptor {acceptor}, mode {mode}: window {window}")
+            target.record_note(f"acceptor {acceptor}, mode {mode}, window {window}")
             hold(target, DEFAULTS, [1000] * 14, window, {}, mode, acceptor).collect()
         automatic = hold(target, DEFAULTS, [1000] * 14, -1, {}, "auto", acceptor)
         automatic.collect()

@@ -339,7 +339,9 @@ class Run:
             arrivals[consumer.session, consumer.id] = [number_of(packet) for packet in packets]
         numbers = [number for arrived in arrivals.values() for number in arrived]
         strangers = self.model.strangers(numbers)
-        detail = f"after {after}: {strangers} of {numbers} arrived and did not wait"
+        detail = (
+            f"after {after}: {listed(numbers)} arrived; {listed(strangers)} of them did not wait"
+        )
         self.target.require((GONE, EACH_ONCE), not strangers, detail)
         for name, arrived in arrivals.items():
             self.model.arrive(name, arrived)
@@ -350,7 +352,9 @@ class Run:
             instead = peer.instead() if over else "the session goes on"
             self.target.require(EACH_ONCE, not over, f"after {after}: {instead}")
             late = [packet for packet in peer.inbox if delivery().accepts(packet)]
-            self.target.require(EACH_ONCE, not late, f"after {after}: {late} for no consumer")
+            self.target.require(
+                EACH_ONCE, not late, f"after {after}: {late} messages arrived for no consumer"
+            )
         return False
 
     def _arrived(self, consumer: Consumer, packet: Packet, after: str) -> None:

@@ -72,7 +72,7 @@ def until_full(target: Bench, name: str) -> None:
     full."""
     if ADMIN in target.capabilities:
         state, there = target.admin().until(name, lambda state: state.size >= limit_of(target))
-        target.control(there, f"the messages sent fill the address, it holds {state}")
+        target.control(there, f"the messages sent should fill the address; it holds {state}")
     else:
         target.advance(QUIET)
 
@@ -117,7 +117,9 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
     for amount in asked:
         peer.request_credits(name, amount)
     got = grants(target, peer, len(asked))
-    target.record_finding(COST, got == asked, f"{got} bytes were granted of {asked} requested")
+    target.record_finding(
+        COST, got == asked, f"{listed(asked)} bytes were requested; {listed(got)} were granted"
+    )
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -144,7 +146,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
         target.record_finding(
             COST,
             went,
-            f"with a window of {window} there were {producer.balance} bytes for message {number}",
+            f"with a window of {window}, there were {producer.balance} bytes for message {number}",
         )
         if not went:
             return
@@ -174,11 +176,9 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
     )
     peer.request_credits(modest, limit_of(target) // 2)
     got = grants(target, peer, 1)
-    target.record_finding(
-        COST,
-        got == [limit_of(target) // 2],
-        f"{limit_of(target) // 2} bytes were asked for of {limit_of(target)}, {got} granted",
-    )
+    half = limit_of(target) // 2
+    words = f"{half} of {limit_of(target)} bytes were requested; {sum(got)} were granted"
+    target.record_finding(COST, got == [half], words)
     peer.request_credits(greedy, 3 * limit_of(target))
     got = grants(target, peer, 1)
     target.judge_count(
@@ -224,7 +224,11 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     if gap >= 0:
         drain(target, name, 1)
         got = grants(target, peer, 1)
-        target.record_finding(BLOCKS, got == [1], f"with room again {got} bytes were granted of 1")
+        target.record_finding(
+            BLOCKS,
+            got == [1],
+            f"once there was room again, {sum(got)} credits were granted; 1 was requested",
+        )
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -241,12 +245,16 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
         peer.publish(sized(name, number))
     expected = [[100]] * MESSAGES + [[]]
     target.record_finding(
-        BLOCKS, seen == expected, f"with 0 to {MESSAGES} messages {seen} were granted"
+        BLOCKS,
+        seen == expected,
+        f"with 0 to {MESSAGES} messages, {'; '.join(map(listed, seen))} credits were granted",
     )
     # the fourth was sent without credit: the address has room when two are gone
     drain(target, name, 2)
     got = grants(target, peer, 1)
-    target.record_finding(BLOCKS, got == [100], f"with room again {got} were granted")
+    target.record_finding(
+        BLOCKS, got == [100], f"once there was room again, {listed(got)} credits were granted"
+    )
 
 
 @case(BLOCKS, OVERSHOOT, needs=FULL | {"admin"})
@@ -290,12 +298,8 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
             size = admin.size(name)
             if size < limit_of(target) - 1000:
                 granted = target.wait_until(could_send, PATIENCE)
-                target.record_finding(
-                    BLOCKS,
-                    granted,
-                    f"the address has {size} bytes of {limit_of(target)}, and nobody is granted"
-                    " any",
-                )
+                words = f"the address has {size} of {limit_of(target)} bytes; credit was granted:"
+                target.record_finding(BLOCKS, granted, f"{words} {'yes' if granted else 'no'}")
                 if granted:
                     continue
                 break
@@ -341,12 +345,16 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     target.control(len(drained) == count, f"the first queue has {len(drained)} messages of {count}")
     got = grants(target, peer, 0)
     target.record_finding(
-        ADDRESS_WIDE, not got, f"the other queue still has everything, and {got} were granted"
+        ADDRESS_WIDE,
+        not got,
+        f"the other queue still has everything; {sum(got) or 'no'} credits were granted",
     )
     drain(target, queues[1], count)
     got = grants(target, peer, 1)
     target.record_finding(
-        ADDRESS_WIDE, got == [100], f"both queues are empty, and {got} were granted"
+        ADDRESS_WIDE,
+        got == [100],
+        f"both queues are empty; {sum(got) or 'no'} credits were granted",
     )
 
 
@@ -368,7 +376,7 @@ def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
             peer.take(packet("producer-credits-refused", address=name, credits=100)) is not None
         )
     expected = {"block": ([], False), "fail": ([], True)}.get(policy, ([100], False))
-    detail = f"{got} granted{' and 100 refused' if refused else ''}"
+    detail = f"{listed(got)} credits were granted{' and 100 refused' if refused else ''}"
     target.record_finding(
         ONLY_BLOCK, (got, refused) == expected, f"a full address under {policy.upper()}: {detail}"
     )
@@ -392,7 +400,7 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         other.request_credits(plain, 500)
         got = grants(target, other, 1)
         target.record_finding(
-            OVERDRAWN, got == [500], f"another address granted {got} of 500 meanwhile"
+            OVERDRAWN, got == [500], f"another address granted {sum(got)} of 500 credits meanwhile"
         )
         peer.request_credits(name, 700)
         got = grants(target, peer, 0)
@@ -401,4 +409,8 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
     received = [number_of(body) for body in drain(target, name, count)]
     judge_arrivals(target, OVERDRAWN, received, count, "accepted")
     got = grants(target, peer, 1)
-    target.record_finding(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")
+    target.record_finding(
+        BLOCKS,
+        sum(got) == 700,
+        f"once there was room again, {listed(got)} credits were granted of 700",
+    )

@@ -105,10 +105,10 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
         sizes = [delivery.size for delivery in got]
         target.control(
             sizes == [cost + HEAD for cost in costs[received : received + len(got)]],
-            f"packets of {sizes} bytes carry messages that cost"
-            f" {costs[received : received + len(got)]}",
+            f"packets of {listed(sizes)} bytes carry messages that cost"
+            f" {listed(costs[received : received + len(got)])}",
         )
-        detail = f"credit {credit:+d} leads to {balance} bytes"
+        detail = f"after credit {credit:+d}, {balance} bytes are open"
         target.judge_count(
             BOUND, f"messages delivered: {detail}", len(got), (expected, expected), "messages"
         )
@@ -127,11 +127,11 @@ def test_without_a_bound_everything_comes(target: Bench) -> None:
     peer.create_consumer(name)
     peer.credit(-1)
     got = numbers(take(target, peer, 30))
-    words = f"without a bound 30 messages wait; {listed(got)} arrived"
+    words = f"without a bound, 30 messages wait; {listed(got)} arrived"
     target.record_finding(BOUND, got == list(range(30)), words)
     publish(peer, name, [5000] * 30)
     got = numbers(take(target, peer, 30))
-    words = f"without a bound 30 messages were sent; {listed(got)} arrived"
+    words = f"without a bound, 30 messages were sent; {listed(got)} arrived"
     target.record_finding(BOUND, got == list(range(30)), words)
 
 
@@ -144,14 +144,14 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     window = Window(peer, name, 0)
     publish(peer, name, [300] * 3)
     early = numbers(peer.all_delivered())
-    target.record_finding(BOUND, not early, f"before a consumer waited it got {listed(early)}")
+    target.record_finding(BOUND, not early, f"before a consumer waited, it got {listed(early)}")
     for number in (0, 1, 2):
         window.wants()
         got = take(target, peer, 1)
         target.record_finding(
             BOUND,
             numbers(got) == [number],
-            f"a consumer waited and got {listed(numbers(got))}; {number} is next",
+            f"a consumer waited and got {listed(numbers(got))}; expected {number}",
         )
         for delivery in got:
             window.consumed(delivery)
@@ -160,7 +160,7 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     peer.flush()
     publish(peer, name, [300])
     late = numbers(peer.all_delivered())
-    target.record_finding(BOUND, not late, f"after it stopped waiting it got {listed(late)}")
+    target.record_finding(BOUND, not late, f"after it stopped waiting, it got {listed(late)}")
     window.wants()
     got = take(target, peer, 1)
     words = f"a consumer waited again and got {listed(numbers(got))}; expected 0"
@@ -289,9 +289,9 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
     ]
     for _ in range(2):
         got = shares(target, course)
-        target.record_finding(
-            SAME_COURSE, got == expected, f"the consumers got {got}, asked in the order {course}"
-        )
+        words = f"the consumers asked in the order {listed(course)} and got"
+        words += f" {'; '.join(map(listed, got))}"
+        target.record_finding(SAME_COURSE, got == expected, words)
 
 
 @case(OVERRIDDEN, BOUND, needs={CORE, FIXTURES})
@@ -307,17 +307,19 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
     target.record_finding(
         BOUND,
         reported[0] == DEFAULT,
-        f"the default window is {DEFAULT} bytes, {reported[0]} were reported",
+        f"the default window is {DEFAULT} bytes; {reported[0]} were reported",
     )
     target.record_finding(
         OVERRIDDEN,
         reported[1] == SMALL,
-        f"the address-setting says {SMALL} bytes, {reported[1]} were reported",
+        f"the address-setting says {SMALL} bytes; {reported[1]} were reported",
     )
     publish(peer, small, [600 - HEAD] * 20)
     peer.credit(reported[1] if reported[1] is not None else SMALL, 1)
     got = take(target, peer, -(-SMALL // 600), 1)
     sizes = {delivery.size for delivery in got}
-    target.control(sizes == {600}, f"packets of 600 bytes were made, {sizes} arrived")
+    target.control(
+        sizes == {600}, f"packets of 600 bytes were sent; packets of {listed(sizes)} bytes arrived"
+    )
     target.judge_count(OVERRIDDEN, "messages within the window", len(got), (4, 4), "messages")
     judge_trace(target, peer, core_credit.consumers)

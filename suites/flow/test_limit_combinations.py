@@ -161,7 +161,7 @@ def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> 
         refused = rejects or (full and model.policy == "FAIL")
         state = small_addresses.send(target, peer, link, small_addresses.body(number, BODY))
         expected = "rejected" if refused else "accepted"
-        detail = f"{where.overrides}, {len(kept)} messages: one more was {state}"
+        detail = f"{where.overrides}, {len(kept)} messages, one more: it was {state}"
         target.require(judged, state == expected, f"{detail}; expected {expected}")
         if not refused and not (full and model.policy == "DROP"):
             kept.append(number)

@@ -99,12 +99,12 @@ def limited(
     else:
         kinds = sorted(map(str, set(states)))
         target.record_finding(
-            requirement, kinds == ["accepted"], f"under DROP messages were {', '.join(kinds)}"
+            requirement, kinds == ["accepted"], f"under DROP, messages were {', '.join(kinds)}"
         )
         received = small_addresses.drain_queue(target, place, bounds[0])
         count = len(received)
         lost = len(states) - count
-        detail = f"of {len(states)} messages, three times as many as fit, {lost} were lost"
+        detail = f"of {len(states)} messages (three times as many as fit), {lost} were lost"
         if target.virtual:
             target.record_finding(requirement, lost > 0, detail)
         bounded(target, requirement, "messages kept before they were lost", count, bounds)
@@ -115,9 +115,7 @@ def limited(
     )
     again = taken_again(target, place, policy)
     target.record_finding(
-        requirement,
-        again,
-        f"all is consumed, and a message is {'' if again else 'not '}accepted again",
+        requirement, again, f"all is consumed; a message is {'' if again else 'not '}accepted again"
     )
 
 

@@ -50,7 +50,7 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
         target.require(
             OTHERS_GO_ON,
             bodies(received) == [b"two"],
-            f"under the alarm a consumer at a got {listed(bodies(received))}",
+            f"under the alarm, a consumer at node a got {listed(bodies(received))}",
         )
 
     _one_alarm(b, "memory", _node(target, "a", "amqp"), BLOCKED_ON_ALL_NODES, consumes)
@@ -93,7 +93,7 @@ def _held(
         for_=QUIET, of=UNBLOCKED, proves=proves, why="the alarm is still raised"
     )
     count = at.owner.count(at.queue)
-    words = f"under the alarm {count} messages reached the queue at {at.name}"
+    words = f"under the alarm, {count} messages reached the queue at {at.name}"
     target.record_finding(proves, count == 0, words)
 
 
@@ -106,7 +106,7 @@ def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
     received = bodies(drained(at.owner, at.queue))
     complete = there and sorted(received) == sorted(publishers)
     at.target.record_finding(
-        proves, complete, f"after the alarm {listed(received)} could be received at {at.name}"
+        proves, complete, f"after the alarm, {listed(received)} could be received at {at.name}"
     )
     for publisher in publishers.values():
         publisher.close_socket()

@@ -62,7 +62,7 @@ def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
     target.record_finding(
         AGREED,
         value == should,
-        f"{promised},{expected} was answered with {value}; expected {should}",
+        f"heart-beat:{promised},{expected} was answered with {value}; expected {should}",
     )
     peer.settle()
 

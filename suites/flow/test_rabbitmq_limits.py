@@ -76,7 +76,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         target.record_finding(
             NO_CAP,
             received == [b"%d" % at for at in range(20)],
-            f"above the mark {listed(received)} could be received; expected 0 to 19",
+            f"above the mark, {listed(received)} could be received; expected 0 to 19",
         )
         words = f"two connections that publish nothing: {fresh.instead()}; {owner.instead()}"
         target.record_finding(NO_CAP, fresh.ended is None and owner.ended is None, words)
@@ -102,7 +102,9 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
         publisher.publish(b"passes", queue)
         publisher.settle()
         count = owner.count(queue)
-        words = f"with a limit of a millionth of the memory {count} of 1 messages reached the queue"
+        words = (
+            f"with a limit of a millionth of the memory, {count} of 1 messages reached the queue"
+        )
         target.record_finding(DISK_LIMIT, count == 1, words)
         target.set_limits(disk=1_000_000.0)
         publisher.publish(b"held", queue)
@@ -135,8 +137,7 @@ def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
         target.record_finding(
             DISK_LIMIT,
             held,
-            f"half of the memory is {memory}, twice the memory {disk}: should be four times as"
-            " much",
+            f"half of the memory is {memory} and twice is {disk}; expected a factor of four",
         )
     finally:
         target.set_limits(memory=0.9, disk=1_000_000)

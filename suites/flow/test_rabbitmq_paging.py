@@ -90,7 +90,7 @@ def test_where_paging_begins(
     if short:
         if expected:
             target.record_finding(
-                SHORT_OF_DISK, left == 20, f"{label} and disk space is short; expected all"
+                SHORT_OF_DISK, left == 20, f"{label} while disk space is short; expected all"
             )
         return
     target.record_finding(
@@ -116,7 +116,7 @@ def test_where_paging_begins(
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
         received == messages,
-        f"{label}: {len(received)} of {len(messages)} arrived as they were",
+        f"{label}; {len(received)} of {len(messages)} arrived unchanged",
     )
 
 
@@ -134,7 +134,7 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.record_finding(
         SHORT_OF_DISK,
         left == 20,
-        f"without disk space {left} of 20 messages are in memory; expected all",
+        f"without disk space, {left} of 20 messages are in memory; expected all",
     )
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
     target.advance(seconds(10) + LOOKS)
@@ -142,7 +142,7 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.record_finding(
         PAGED_BEFORE_BLOCKING,
         left == 0,
-        f"with disk space again {left} of 20 messages are in memory; expected none",
+        f"once there was disk space again, {left} of 20 messages are in memory; expected none",
     )
 
 
@@ -312,7 +312,7 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
         publisher.publish(b"passes", queue)
         publisher.settle()
         told = "no" if publisher.take(BLOCKED) is None else "a"
-        words = f"while queues were written out the publisher got {told} connection.blocked"
+        words = f"while queues were written out, the publisher got {told} connection.blocked"
         target.record_finding(PAGED_BEFORE_BLOCKING, told == "no", words)
     finally:
         target.set_limits(memory=0.9, paging=0.5)

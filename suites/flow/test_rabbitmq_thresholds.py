@@ -89,7 +89,7 @@ def test_memory_is_short_above_the_mark(
         target.set_limits(memory=float(10**6))
         target.readings(machine(used))
         target.control(
-            not held_back(peer, queue), "with a mark out of reach nothing should be held back"
+            not held_back(peer, queue), "with a mark out of reach, nothing should be held back"
         )
         target.set_limits(memory=watermark)
     else:

@@ -176,11 +176,11 @@ class Run:
         )
         while self.account.open and self.waiting:
             answer = self.consumer.watch_for(MESSAGE, within=PATIENCE)
-            what = f"{len(self.waiting)} wait and the window is open"
+            what = f"{len(self.waiting)} messages wait and the window is open"
             self.target.require(
                 (WINDOW, SENT),
                 answer is not None,
-                f"after {after} {what}: {self.consumer.instead()}",
+                f"after {after}, {what}: {self.consumer.instead()}",
             )
             assert answer is not None
             self._took(answer, after)
@@ -200,7 +200,7 @@ class Run:
         what = "before its COMMIT" if early else "though no consumer waits for it"
         judged = (SENT,) if early else (ABORTED, ONCE)
         self.target.require(
-            judged, owed, f"after {after} {body[:12]!r} arrived {'as it should' if owed else what}"
+            judged, owed, f"after {after}, {body[:12]!r} arrived {'as it should' if owed else what}"
         )
         self.waiting.remove(body)
         size = sum(self.account.held)
@@ -209,7 +209,7 @@ class Run:
         allowed = self.account.delivered(message.size)
         self.held.append(message)
         detail = (
-            f"after {after} {size} bytes were held of {self.account.window} when"
+            f"after {after}, {size} bytes of {self.account.window} were held when"
             f" {body[:12]!r} arrived"
         )
         self.target.require(WINDOW, allowed, detail)

@@ -79,7 +79,9 @@ def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
         for delivery in collect_deliveries(target, fast, other, count - credit)
     ]
     expected = [body for body in numbered(count) if body not in held]
-    detail = f"{credit} credit held {listed(held)} of {count}, the other got {listed(received)}"
+    detail = (
+        f"{credit} credits: {listed(held)} of {count} were held; {listed(received)} went elsewhere"
+    )
     complete = sorted(received) == sorted(expected)
     target.record_finding(NOTHING_WAITS, len(held) == credit and complete, detail)
 
@@ -125,7 +127,9 @@ def test_acknowledgements_alone_decide_who_gets_what(target: Bench, order: list[
     the same messages both times. The chapter permits it, so a difference is not a violation."""
     first, second = (_course(target, order) for _ in range(2))
     shares, again = ("; ".join(map(listed, course)) for course in (first, second))
-    detail = f"in the order {order} the consumers got {shares}, the second time {again}"
+    detail = (
+        f"in the order {listed(order)}, the consumers got {shares} the first time, then {again}"
+    )
     target.record_finding(
         SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
     )

@@ -87,7 +87,7 @@ def test_a_client_that_does_not_read_holds_up_nobody(target: Bench, ack: str) ->
     target.record_finding(
         DELIVERED,
         sorted(numbers) == list(range(count)),
-        f"{count} messages waited for a reader, and it got {len(numbers)},"
+        f"{count} messages waited for a reader; it got {len(numbers)},"
         f" {len(set(numbers))} of them different; {consumer.instead()}",
     )
     if due:
@@ -137,7 +137,7 @@ def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
             consumer.beat()
             target.advance(BEAT)
     numbers = [int(message.body.partition(b".")[0]) for message in receive(target, consumer, count)]
-    detail = f"it beat every 500 ms without reading for 10 s; {consumer.instead()}"
+    detail = f"it sent a heartbeat every 500 ms without reading for 10 s; {consumer.instead()}"
     overdue = consumer.overdue(2 * BEAT)
     target.record_finding(SIGNS_OF_LIFE, consumer.ended is None, detail, uncertain=overdue)
     target.record_finding(

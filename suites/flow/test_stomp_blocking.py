@@ -56,7 +56,7 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
     target.record_finding(
         UNBLOCKS,
         received == list(range(count + 1)),
-        f"{count + 1} were sent, {listed(received)} arrived",
+        f"{count + 1} were sent; {listed(received)} arrived",
     )
 
 
@@ -97,11 +97,8 @@ def test_a_burst_does_not_get_past_the_limit(
         [number for number in blocked if number // 1000 == who] for who in range(producers)
     ]
     expected = [list(range(1000 * who, 1000 * who + per_producer)) for who in range(producers)]
-    target.record_finding(
-        UNBLOCKS,
-        by_producer == expected,
-        f"{'; '.join(map(listed, by_producer))} arrived of {per_producer} by each producer",
-    )
+    words = f"each producer sent {per_producer}; {'; '.join(map(listed, by_producer))} arrived"
+    target.record_finding(UNBLOCKS, by_producer == expected, words)
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
@@ -128,7 +125,7 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     target.record_finding(
         UNBLOCKS,
         received == list(range(count + 2)),
-        f"{count + 2} were sent, {listed(received)} arrived",
+        f"{count + 2} were sent; {listed(received)} arrived",
     )
 
 
@@ -154,7 +151,7 @@ def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> 
         held = receive(target, holder, count)
         target.control(
             len(held) == count,
-            f"{count} messages were sent, {len(held)} arrived; {holder.instead()}",
+            f"{count} messages were sent; {len(held)} arrived; {holder.instead()}",
         )
         holder.ack(held[-1], receipt=True)
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), within=PATIENCE, proves=UNBLOCKS)

@@ -213,7 +213,7 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
         small_addresses.number_of(body) for body in bodies(collect(target, reader, len(due)))
     ]
     stops(reader)
-    detail = f"after {plan.end} {listed(sorted(numbers))} arrived; expected {listed(sorted(due))}"
+    detail = f"after {plan.end}, {listed(sorted(numbers))} arrived; expected {listed(sorted(due))}"
     target.record_finding(BLOCKS, sorted(numbers) == sorted(due), detail)
     if full and committed:
         producer.expect(confirmed, proves=UNBLOCKS)
@@ -226,7 +226,7 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
         # No document says how soon a broker notices that a connection has ended.
         target.advance(QUIET)
         left = room(target, to, after)
-    detail = f"an unused address accepts {fresh} messages, and this one {left} after {plan.end}"
+    detail = f"an unused address accepts {fresh} messages; this one accepts {left} after {plan.end}"
     target.record_finding(BLOCKS, left == fresh, detail)
 
 
@@ -241,7 +241,7 @@ def test_credit_is_filled_up_within_a_transaction(target: Bench) -> None:
     granted(target, peer, link)
     for number in range(25):
         more = target.wait_until(lambda: link.credit > 0, PATIENCE)
-        target.require(REFILLED, more, f"{number} messages were posted, and no credit is left")
+        target.require(REFILLED, more, f"{number} messages were posted; no credit is left")
         transaction_steps.post(target, peer, link, id, b"%d" % number)
         peer.settle()
     control.discharge(id, fail=False)
@@ -264,8 +264,10 @@ def test_the_reject_threshold_holds_in_transactions(target: Bench) -> None:
         states.append(peer.confirmed(link.session, peer.post(link, body), None).kind("state"))
         if states[-1] != "accepted":
             break
-    target.control(states[-1] == "rejected", f"an address that rejects answered {states}")
+    target.control(
+        states[-1] == "rejected", f"an address that rejects answered {', '.join(map(str, states))}"
+    )
     sent = transaction_steps.post(target, peer, link, id, small_addresses.body(99, BODY))
     answer = peer.confirmed(link.session, sent, None)
-    detail = f"past the threshold a post in a transaction was answered {answer.brief()}"
+    detail = f"past the threshold, a post in a transaction was answered with {answer.brief()}"
     target.record_finding(REJECTED, "rejected" in answer.brief(), detail)

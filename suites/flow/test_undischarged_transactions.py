@@ -15,7 +15,7 @@ from collections import Counter
 from brokerproof.harness.clients.artemis_management import ADMIN
 from brokerproof.suites.amqp10.steps import granted
 from brokerproof.suites.amqp10.transaction_steps import control, post
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed
 from brokerproof.suites.api.amqp10 import Node, frame
 from brokerproof.suites.steps import small_addresses
 
@@ -59,9 +59,11 @@ def send_and_take(target: Bench, node: Node) -> None:
     state, counted = target.admin().until(
         node.address, lambda state: state.messages == 1 and state.size > 0
     )
-    target.control(counted, f"a message was sent, and the address has {state}")
+    target.control(counted, f"a message was sent; the address has {state}")
     numbers = small_addresses.drain_queue(target, node, 1)
-    target.control(numbers == [LAST], f"the messages of the address were {numbers}, not [{LAST}]")
+    target.control(
+        numbers == [LAST], f"the messages of the address were {listed(numbers)}; expected {LAST}"
+    )
 
 
 @case(FREE_AGAIN, needs={"amqp", "amqp-transactions", "stomp-1.2", ADMIN})
@@ -75,7 +77,7 @@ def test_their_messages_are_not_charged_when_their_connections_have_ended(target
         holder.receiver(node)  # without credit: a queue without consumers may be deleted
         before = admin.address(node.address)
         empty = before.size == 0 and before.messages == 0
-        target.control(empty, f"a fresh address should be empty, it has {before}")
+        target.control(empty, f"a fresh address should be empty; it has {before}")
     for node, end in places:
         post_and_end(target, node, end)
     send_and_take(target, places[-1][0])
@@ -84,7 +86,7 @@ def test_their_messages_are_not_charged_when_their_connections_have_ended(target
     for node, end in places:
         left = max(0, deadline - target.now())
         state, free = admin.until(node.address, lambda state: state.size == 0, left)
-        target.control(free or state.messages == 0, f"messages are left: {state}")
+        target.control(free or state.messages == 0, f"messages are left; the address has {state}")
         charged[end] += not free
     counts = ", ".join(f"{count} after {end}" for end, count in charged.items())
     target.record_finding(

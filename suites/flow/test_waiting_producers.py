@@ -65,7 +65,7 @@ def _held(target: Bench) -> Held:
     peer = target.amqp()
     taking = peer.receiver(place, credit=count + 20)
     deliveries = collect(target, peer, taking, count, quiet=0)
-    target.control(len(deliveries) == count, f"{count} messages fill it, {len(deliveries)} arrived")
+    target.control(len(deliveries) == count, f"{count} messages fill it; {len(deliveries)} arrived")
     return Held(to, peer, taking, deliveries)
 
 
@@ -194,7 +194,9 @@ def test_all_who_wait_go_on_when_there_is_room(
     waiters = [WAYS[way].open(target, places[place]) for place, way in waiting]
     target.advance(QUIET)
     early = [waiter.way for waiter in waiters if waiter.went_on()]
-    target.require(BLOCKS, not early, f"at full addresses went on: {', '.join(early) or 'nobody'}")
+    target.require(
+        BLOCKS, not early, f"at full addresses, {', '.join(early) or 'no producers'} continued"
+    )
     if leaving is not None:
         left = waiters[leaving % len(waiters)]
         left.leave()
@@ -271,12 +273,14 @@ def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small:
     target.record_finding(
         NO_CREDIT,
         not any(credit),
-        f"{limits} are used up elsewhere by messages of {size} bytes: {credit} credits",
+        f"messages of {size} bytes elsewhere use up {limits}; the producer has {credit} credits",
     )
     peer = target.amqp()
     held = collect(target, peer, peer.receiver(full, credit=COUNT), COUNT, quiet=0)
-    target.control(len(held) == COUNT, f"{COUNT} messages fill it, {len(held)} arrived")
+    target.control(len(held) == COUNT, f"{COUNT} messages fill it; {len(held)} arrived")
     peer.disposition(held[0], last=held[-1].id)
     here = target.wait_until(lambda: all(late.credit > 0 for _, late in waiting), PATIENCE)
     credit = [late.credit for _, late in waiting]
-    target.record_finding(UNBLOCKS, here, f"all is consumed elsewhere: {credit} credits")
+    target.record_finding(
+        UNBLOCKS, here, f"all is consumed elsewhere; the producer has {credit} credits"
+    )

@@ -81,6 +81,6 @@ def test_the_smaller_version_is_spoken(target: Bench, client_version: int) -> No
     target.record_finding(
         (LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED),
         same,
-        f"in version {peer.version} it arrived as {received.brief()}",
+        f"in version {peer.version}, it arrived as {received.brief()}",
     )
     peer.close(proves=ENCODING_OPTIONS)

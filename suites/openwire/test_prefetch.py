@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL, STANDARD
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.openwire import dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
@@ -48,7 +48,7 @@ def test_no_more_than_the_limit_is_out(
         order = [number_of(dispatched) for dispatched in held]
         target.control(
             order == list(range(seen, seen + len(held))),
-            f"the messages {order} arrived after {seen}",
+            f"the messages {listed(order)} arrived after {seen}",
         )
         done = (len(held) + 1) // 2
         if cumulative:

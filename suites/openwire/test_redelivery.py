@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, over
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over
 from brokerproof.suites.api.openwire import dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
@@ -42,7 +42,7 @@ def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str
         peer = target.openwire()
         consumer = peer.open_consumer(place, prefetch=limit)
         held = take(target, peer, limit, consumer)
-        target.control(len(held) == limit, f"{limit} messages should arrive, {len(held)} did")
+        target.control(len(held) == limit, f"{limit} messages should arrive; {len(held)} did")
         for one in held:
             told, due = one["redeliveryCounter"], resent[number_of(one)]
             detail = f"{rounds}: message {number_of(one)} was resent {due} times and says {told}"
@@ -87,10 +87,10 @@ def test_who_browses_sees_all_and_takes_none(
         shown.append(number_of(one))
         peer.ack(one)
     words = f"a browser with a limit of {limit} {selector or ''} at {waiting} messages"
-    target.record_finding(BROWSED, shown == expected, f"{words} was shown {shown}")
+    target.record_finding(BROWSED, shown == expected, f"{words} was shown {listed(shown)}")
     peer.expect_nothing(for_=QUIET, proves=BROWSED, why="it received the end of the list")
     peer.remove(browser)
     got = take(target, publisher, waiting, publisher.open_consumer(place))
     come = [(number_of(one), one["redeliveryCounter"]) for one in got]
-    detail = f"{words}; then {come} came, numbers with how often they were resent"
+    detail = f"{words}; then {come} arrived (numbers with the times they were resent)"
     target.record_finding(BROWSED, come == [(n, 0) for n in range(waiting)], detail)

@@ -66,7 +66,7 @@ def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[st
     target.record_finding(
         RESPONSE_IF_REQUIRED,
         responses == asked,
-        f"responses reached {responses}, and {asked} had asked for one",
+        f"{responses} got responses; {asked} had asked for one",
     )
     peer.expect_nothing(for_=QUIET, proves=RESPONSE_IF_REQUIRED, why="everything has been answered")
 
@@ -150,8 +150,6 @@ def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -
             COMMAND_FAILED, failed is not None, f"a {kind} was answered with {answer.brief()}"
         )
         peer.expect_nothing(
-            for_=QUIET,
-            proves=COMMAND_FAILED,
-            why=f"a {kind} was answered, and the connection stays",
+            for_=QUIET, proves=COMMAND_FAILED, why=f"a {kind} was answered and the connection stays"
         )
         peer.settle()

@@ -119,7 +119,8 @@ def test_signs_of_life_keep_a_connection(target: Bench) -> None:
         target.advance(ms(duration_ms // 3))
         peer.keep_alive()
     every = duration_ms // 3
-    detail = f"a KeepAliveInfo every {every} ms, a duration of {duration_ms} ms: {peer.instead()}"
+    words = f"the client sent a KeepAliveInfo every {every} ms with a duration of {duration_ms} ms"
+    detail = f"{words}: {peer.instead()}"
     overdue = peer.overdue(ms(duration_ms))
     target.record_finding(KEEPALIVE_KEEPS, peer.ended is None, detail, uncertain=overdue)
     if peer.ended is None:
@@ -134,7 +135,7 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
     peer = watched(target, 0, 0)
     peer.keep_alive(response=True)
     answered = target.wait_until(lambda: bool(peer.beats), seconds(5))
-    words = f"{len(peer.beats)} KeepAliveInfo answered one with responseRequired within 5000 ms"
+    words = f"within 5000 ms, {len(peer.beats)} KeepAliveInfo answered one with responseRequired"
     target.record_finding(KEEPALIVE_KEEPS, answered, words)
     asks = any(keepalive["responseRequired"] for keepalive in peer.beats)
     target.record_finding(KEEPALIVE_KEEPS, not asks, f"the answer has responseRequired {asks}")
@@ -190,7 +191,7 @@ def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> 
     target.record_finding(
         ZERO_DISABLES,
         peer.ended is None,
-        f"silent with a duration of {duration_ms}: {peer.instead()}",
+        f"the client was silent with a duration of {duration_ms}: {peer.instead()}",
     )
     target.record_finding(
         ZERO_DISABLES,

@@ -52,7 +52,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
     watcher = other.open_consumer(elsewhere)
     consumer, producer = peer.open_consumer(place, prefetch=limit), peer.open_producer(elsewhere)
     held = take(target, peer, limit, consumer)
-    target.control(len(held) == limit, f"{limit} messages should arrive, {len(held)} did")
+    target.control(len(held) == limit, f"{limit} messages should arrive; {len(held)} did")
     for number, (end, count) in enumerate([*units, ("loss", limit)]):
         done = held[:count]
         words = f"transaction {number} acknowledges {numbers(done)} and sends one"
@@ -67,19 +67,21 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
         arrived = take(target, peer, 0, consumer)
         # One that is acknowledged alone has its successor at once (release 6.3.1).
         early = numbers(arrived if not each else []) + numbers(take(target, other, 0, watcher))
-        target.record_finding(COUNTS, not early, f"{words}: before its end {listed(early)} arrived")
+        target.record_finding(
+            COUNTS, not early, f"{words}: before its end, {listed(early)} arrived"
+        )
         held += arrived
         if end == "loss":
             break
         transact(peer, transaction, ENDS[end])
         got = numbers(take(target, other, int(end == "commit"), watcher))
-        detail = f"{words}: after its {end} {listed(got)} arrived elsewhere"
+        detail = f"{words}: after its {end}, {listed(got)} arrived elsewhere"
         target.record_finding(COUNTS, got == [number] * (end == "commit"), detail)
         if end == "commit":
             left = [message for message in left if message not in numbers(done)]
             held = held[len(done) :]
         held += take(target, peer, limit - len(held), consumer)
-        detail = f"{words}: after its {end} {len(held)} of {limit} are out"
+        detail = f"{words}: after its {end}, {len(held)} of {limit} are out"
         target.record_finding(COUNTS, each or len(held) == limit, detail)
     peer.close_socket(CloseHow.RESET)
     heir = target.openwire()

@@ -194,7 +194,8 @@ class Play:
         assert link.answer is not None
         agreed = link.answer.get("snd-settle-mode", MODES["mixed"])
         settled = [delivery.settled for delivery in deliveries]
-        detail = f"agreed on snd-settle-mode {agreed}, settled: {settled}; with {self.words}"
+        flags = listed(map(str, settled))
+        detail = f"snd-settle-mode {agreed} was agreed; settled is {flags}; with {self.words}"
         if agreed == MODES["settled"] and self.sentences.settled is not None:
             self.target.record_finding(self.sentences.settled, all(settled), detail)
         if agreed == MODES["unsettled"] and self.sentences.unsettled is not None:
@@ -221,7 +222,7 @@ class Play:
         due = [number for number in range(MESSAGES) if copies or number not in self.due]
         heir = self.peer.receiver(self.node, credit=100)
         left = [*map(_number_of, collect(self.target, self.peer, heir, len(due)))]
-        detail = f"left in the queue: {listed(left)}; expected {listed(due)}; with {self.words}"
+        detail = f"{listed(left)} remained in the queue; expected {listed(due)}; with {self.words}"
         self.target.record_finding(self.sentences.arrives, set(due) <= set(left), detail)
         if self.sentences.gone is not None:
             self.target.record_finding(self.sentences.gone, left == due, detail)

@@ -83,7 +83,7 @@ class QueueModel:
         numbers = sorted(number for arrived in arrivals for number in arrived)
         due = sorted([*self.waiting, *numbers])
         if numbers != due[: len(numbers)]:
-            return f"{listed(numbers)} arrived, and the oldest were {listed(due)}"
+            return f"{listed(numbers)} arrived; the oldest were {listed(due)}"
         if any(arrived != sorted(arrived) for arrived in arrivals):
             return f"consumers got {'; '.join(map(listed, arrivals))}: not in order"
         return ""

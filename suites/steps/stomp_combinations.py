@@ -276,7 +276,7 @@ class Play:
                 subscription.window.held.clear()
             elif subscription is self.first and (judged := self._window_sentence()) is not None:
                 held = len(subscription.held)
-                detail = f"{number} arrived beside {held} not acknowledged; with {self.words}"
+                detail = f"{number} arrived while {held} were unacknowledged; with {self.words}"
                 self.target.record_finding(judged, allowed, detail)
             if subscription.mode != AUTO:
                 subscription.held.append(message)
@@ -364,5 +364,5 @@ class Play:
         version = self.row.get(VERSION) or "1.2"
         bodies = left_in(self.target, self.first.to, version, len(due))
         left = [int(body.partition(b" ")[0]) for body in bodies]
-        detail = f"left in the queue: {listed(left)}; expected {listed(due)}; with {self.words}"
+        detail = f"{listed(left)} remained in the queue; expected {listed(due)}; with {self.words}"
         self.target.record_finding(self.sentences.arrives, left == due, detail)

@@ -77,7 +77,7 @@ class Victim:
         target.record_finding(failed, ended is not None, f"{what}: {how}; last arrived {seen}")
         if code is not None and "RFC6455-CLOSE-05" in target.cited:
             codes = [ws_frame.code for ws_frame in socket.frames if ws_frame.op == Op.CLOSE]
-            answer = f"{what}: Close arrived with {codes or 'nothing'}, {code} is fitting"
+            answer = f"{what}: Close arrived with {codes or 'no code'}; {code} would fit"
             target.record_finding("RFC6455-CLOSE-05", codes[:1] == [code], answer)
         self._witness.settle()
         target.stomp().publish(self.to, b"after")

@@ -62,7 +62,7 @@ def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: s
     target.record_finding(
         ACK_HEADERS[version],
         not again,
-        f"after its ACK {listed(again)} arrived again",
+        f"after its ACK, {listed(again)} arrived again",
         expectation=expected_remainder(()),
     )
 
@@ -293,13 +293,15 @@ def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: st
     peer.publish(topic, b"copied")
     copies = collect(target, peer, 2)
     target.control(
-        len(copies) == 2, f"one message for two subscriptions; {len(copies)} copies arrived"
+        len(copies) == 2, f"one message was sent to two subscriptions; {len(copies)} copies arrived"
     )
     for copy in copies:
         peer.request("ACK", peer.naming(copy), proves=COPY_NAMES[version])
     names = {peer.naming(copy) for copy in copies}
     target.record_finding(
-        COPY_NAMES[version], len(names) == 2, f"the copies are acknowledged by {sorted(names)!r}"
+        COPY_NAMES[version],
+        len(names) == 2,
+        f"the copies are acknowledged with {', '.join(sorted(map(str, names)))}",
     )
 
 

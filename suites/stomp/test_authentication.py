@@ -89,7 +89,7 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
             REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, f"{how}: {seen}"
         )
     late = peer.take(CONNECTED)
-    words = f"{how}: after the answer {late.brief() if late else 'no CONNECTED'} arrived"
+    words = f"{how}: after the answer, {late.brief() if late else 'no CONNECTED'} arrived"
     target.record_finding(REFUSED_WITH_ERROR[version], late is None, words)
     bystander.check()
 

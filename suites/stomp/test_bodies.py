@@ -317,7 +317,7 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
     target.record_finding(
         (CONTENT_TYPE[version], MIME_TYPE[version]),
         received == media,
-        f"SEND said content-type:{media}, MESSAGE says {received}",
+        f"SEND said content-type:{media}; MESSAGE says {received}",
     )
     stranger = target.peer(version)
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.1"}))

@@ -41,7 +41,7 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
         target.record_finding(
             VERSION_NAMED[version],
             value == version,
-            f"the client has {version}, CONNECTED says version:{value}",
+            f"the client has {version}; CONNECTED says version:{value}",
         )
     peer.settle()
     count = 1 + (peer.take(CONNECTED) is not None)
@@ -65,7 +65,7 @@ def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> N
     target.record_finding(
         STOMP_COMMAND[version],
         comparable(plain.headers) == comparable(other.headers),
-        f"CONNECT was answered {plain.brief()}, STOMP {other.brief()}",
+        f"CONNECT was answered with {plain.brief()}, and STOMP with {other.brief()}",
     )
     to = target.destination()
     first.subscribe(target.destination())
@@ -126,7 +126,7 @@ def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
     target.record_finding(
         SESSION_ID[version],
         len(set(given)) == len(given),
-        f"session ids of {len(given)} sessions: {sorted(given)}",
+        f"{len(given)} sessions have the ids {', '.join(sorted(given))}",
     )
 
 

@@ -49,7 +49,7 @@ def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, versi
     target.record_finding(
         ORDERLY_DISCONNECT[version],
         sorted(received) == sorted(numbered(10)),
-        f"10 messages before DISCONNECT, {len(received)} arrived",
+        f"10 messages were sent before DISCONNECT; {len(received)} arrived",
         expectation=expected_remainder(numbered(10), "in any order"),
     )
 
@@ -74,6 +74,6 @@ def test_disconnect_needs_no_header(target: Bench, version: str) -> None:
     target.record_finding(
         BARE_DISCONNECT[version],
         left == [b"held"],
-        f"after DISCONNECT the next consumer of the queue got {listed(left)}",
+        f"after DISCONNECT, the next consumer of the queue got {listed(left)}",
         expectation=expected_arrivals(after, left, [b"held"]),
     )

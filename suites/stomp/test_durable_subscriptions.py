@@ -131,7 +131,7 @@ def test_a_durable_subscription_outlives_its_connection(
     received = receive(target, peer, before)
     target.control(
         bodies(received) == first,
-        f"the subscriber should get {first!r}, it got {bodies(received)!r}",
+        f"the subscriber got {listed(bodies(received))}; expected {listed(first)}",
     )
     done = min(settled, before)
     for message in received[:done]:
@@ -143,7 +143,7 @@ def test_a_durable_subscription_outlives_its_connection(
     target.record_finding(
         OUTLIVES_BY_VERSION[version],
         delivered == expected,
-        f"after {how} the subscription kept {listed(delivered)}, should keep {listed(expected)}",
+        f"after {how}, the subscription kept {listed(delivered)}; expected {listed(expected)}",
     )
     delete(target, who, ["s"])
 
@@ -252,13 +252,13 @@ def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
     target.record_finding(
         OUTLIVES,
         received == numbered(3),
-        f"after UNSUBSCRIBE without the name it kept {listed(received)} of m0, m1, m2",
+        f"after UNSUBSCRIBE without the name, it kept {listed(received)} of m0, m1, m2",
     )
     delete(target, who, ["s"])
     publish_all(producer, topic, numbered(3))
     received = kept(target, who, topic, {NAME: "s"})
     target.record_finding(
-        DELETED, not received, f"after UNSUBSCRIBE with the name it kept {listed(received)}"
+        DELETED, not received, f"after UNSUBSCRIBE with the name, it kept {listed(received)}"
     )
     delete(target, who, ["s"])
 
@@ -389,7 +389,7 @@ def test_a_refused_frame_leaves_durable_subscriptions_as_they_were(
         due = {"kept": numbered(3), "new": []}
         left = {name: kept(target, who, topic, {NAME: name}, count=len(due[name])) for name in due}
         shares = "; ".join(f"{name} {listed(kept_)}" for name, kept_ in left.items())
-        detail = f"{which} was refused, and the subscriptions have: {shares}"
+        detail = f"{which} was refused; the subscriptions have: {shares}"
         target.record_finding(OUTLIVES, left == due, detail)
     else:
         target.record_not_applicable(OUTLIVES, f"{which} was confirmed")
@@ -551,12 +551,14 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
         for sent in ("red", "blue"):
             producer.publish(topic, sent.encode(), {"colour": sent})
         got += bodies(collect(target, peer, 1))
-        target.control(got[:1] == [b"red"], f"colour = 'red' got {got!r}")
+        target.control(got[:1] == [b"red"], f"the subscription to red got {listed(got)}")
         goes(target, peer)
     delete(target, who, ["s"])
     second = {b"red": "keeps-the-first", b"blue": "takes-the-second"}.get(b"".join(got[1:]))
     if second:
         target.record_behaviour("stomp.durable-with-another-selector", second)
     target.record_finding(
-        SELECTED, got == [b"red", b"blue"], f"red and then blue selected {listed(got)}"
+        SELECTED,
+        got == [b"red", b"blue"],
+        f"the selectors for red and then blue selected {listed(got)}",
     )

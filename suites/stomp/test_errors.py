@@ -142,7 +142,7 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
             target.record_finding(
                 CLOSE_AFTER_ERROR,
                 closed and not later,
-                f"after the ERROR for {answer.mistake.words} the connection"
+                f"after the ERROR for {answer.mistake.words}, the connection"
                 f" {'ended' if closed else 'stayed open for 10 s'}"
                 + (f" and {later!r} arrived" if later else ""),
             )

@@ -224,9 +224,9 @@ def test_connect_may_mix_its_line_ends(target: Bench) -> None:
         answered = peer.watch_for(frame("CONNECTED", {"version": "1.2"})) is not None
         ends = "CR LF, the others LF" if first else "LF, the others CR LF"
         answer = (
-            "was answered CONNECTED"
+            "was answered with CONNECTED"
             if answered
-            else f"was not answered CONNECTED: {peer.instead()}"
+            else f"was not answered with CONNECTED: {peer.instead()}"
         )
         target.record_finding(
             CR_LF, answered, f"CONNECT whose first line ends with {ends} {answer}"

@@ -164,7 +164,7 @@ def test_a_header_name_in_other_case_is_another_header(target: Bench, version: s
     target.record_finding(
         NAMES_HAVE_CASE[version],
         message.body == b"whole body",
-        f"with Content-Length:2 the body was {message.body!r}",
+        f"with Content-Length:2, the body was {message.body!r}",
     )
     target.record_finding(
         NAMES_HAVE_CASE[version],
@@ -173,7 +173,9 @@ def test_a_header_name_in_other_case_is_another_header(target: Bench, version: s
     )
     lost = [name for name, value in other if message.get(name) != value]
     target.record_finding(
-        NAMES_HAVE_CASE[version], not lost, f"MESSAGE lacks {lost} of the headers in capitals"
+        NAMES_HAVE_CASE[version],
+        not lost,
+        f"of the headers in capitals, MESSAGE lacks {', '.join(lost) or 'none'}",
     )
     producer.settle()
     producer.expect_nothing(
@@ -201,11 +203,8 @@ def test_the_first_entry_of_a_repeated_header_counts(
     kept = {("first",): "first", ("first", *later): "all", (later[-1],): "last"}.get(tuple(values))
     if kept:
         target.record_behaviour("stomp.repeated-header", kept)
-    target.record_finding(
-        requirements,
-        values[:1] == ["first"],
-        f"x-word was first, then {later}; MESSAGE has {values}",
-    )
+    words = f"x-word was first, then {', '.join(later)}; MESSAGE has {', '.join(values) or 'none'}"
+    target.record_finding(requirements, values[:1] == ["first"], words)
 
 
 @case(FIRST_COUNTS)
@@ -227,7 +226,7 @@ def test_the_first_of_several_destinations_counts(target: Bench, version: str) -
     target.record_finding(
         FIRST_COUNTS[version],
         message.get("subscription") != "second",
-        f"destination was {to.name!r}, then {second.name!r}; the message arrived by subscription "
+        f"destination was {to.name!r}, then {second.name!r}; the message arrived for subscription "
         f"{message.get('subscription')!r}",
     )
 
@@ -264,7 +263,7 @@ def test_the_first_of_several_content_lengths_counts(target: Bench, version: str
     target.record_finding(
         FIRST_COUNTS[version],
         message is not None and message.body == body,
-        f"content-length 11, then 3: {received} was delivered",
+        f"with content-length 11 and then 3, {received} was delivered",
     )
 
 

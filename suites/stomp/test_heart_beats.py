@@ -121,7 +121,7 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
         target.record_finding(
             REQUESTED[version],
             not beats,
-            f"the client wants no beats (cy=0) and got {len(beats)} in 1100 ms",
+            f"the client wants no heartbeats (cy=0) and got {len(beats)} in 1100 ms",
         )
 
 
@@ -143,7 +143,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
         target.record_finding(
             SERVER_BEATS[version],
             not beats,
-            f"the server says that it sends none (sx=0) and sent {len(beats)}",
+            f"the server promised no heartbeats (sx=0) and sent {len(beats)}",
         )
         target.record_not_applicable(
             (AT_LEAST_EVERY[version], BEAT_IS_EOL[version]), "no heartbeats were agreed on"
@@ -178,7 +178,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     target.record_finding(
         BEAT_IS_EOL[version],
         not others,
-        f"beats of {bytes(received)[:20]!r}, where ends of line should arrive",
+        f"heartbeats of {bytes(received)[:20]!r} arrived; expected line ends",
     )
 
 
@@ -392,7 +392,7 @@ def test_silence_is_not_death_before_the_agreed_interval(
         target.record_held(
             SILENCE[version],
             patience,
-            f"after {patience // NS_PER_MS} ms of silence the server had not closed the connection",
+            f"after {patience // NS_PER_MS} ms of silence, the connection was still open",
         )
     else:
         target.judge_duration(

@@ -79,7 +79,7 @@ def test_with_message_ids_enabled_each_message_has_one(
         producer.publish(queue, b"m", {NUMBERED: "mine"} if forged else {})
     consumer.subscribe(queue)
     messages = collect(target, consumer, count)
-    target.control(len(messages) == count, f"{count} messages were sent, {len(messages)} arrived")
+    target.control(len(messages) == count, f"{count} messages were sent; {len(messages)} arrived")
     ids = [[value for name, value in message.headers if name == NUMBERED] for message in messages]
     right = all(
         len(receipt_id) == 1 and re.fullmatch(r"STOMP-?\d+", receipt_id[0]) for receipt_id in ids
@@ -87,7 +87,7 @@ def test_with_message_ids_enabled_each_message_has_one(
     target.record_finding(
         AMQ_MESSAGE_ID,
         right,
-        f"{count} messages have {NUMBERED} {ids!r}, each should have one: STOMP and a number",
+        f"{count} messages have {NUMBERED} {ids!r}; expected one each, of STOMP and a number",
     )
     target.record_finding(
         AMQ_MESSAGE_ID,

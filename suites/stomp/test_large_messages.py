@@ -85,7 +85,7 @@ def difference(sent: bytes, came: bytes) -> str:
     )
     if at is None:
         return f"{len(came)} of {len(sent)} bytes arrived"
-    return f"{len(came)} bytes arrived for {len(sent)}, the first that differs is byte {at}"
+    return f"{len(came)} of {len(sent)} bytes arrived; the first that differs is byte {at}"
 
 
 @case(LARGE, needs=NEEDS)
@@ -120,7 +120,7 @@ def test_a_large_body_comes_whole(
         f"{what}: {difference(body, received[0]) if received else 'nothing arrived'}",
     )
     target.record_finding(
-        LARGE, received[1:] == [b"small"], f"{what}: after it {listed(received[1:])} arrived"
+        LARGE, received[1:] == [b"small"], f"{what}: after it, {listed(received[1:])} arrived"
     )
 
 
@@ -185,7 +185,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
     last.publish(queue, b"small")
     left = [body[:20] for body in bodies(collect(target, last, 1))]
     target.record_finding(
-        LARGE, left == [b"small"], f"after its ACK the next consumer got {listed(left)}"
+        LARGE, left == [b"small"], f"after its ACK, the next consumer got {listed(left)}"
     )
 
 
@@ -255,7 +255,7 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     target.record_finding(
         LARGE,
         received[::2] == [b"before", b"behind"],
-        f"{what}: around it {[body[:9] for body in received[::2]]}",
+        f"{what}: around it, {listed(body[:9] for body in received[::2])} arrived",
     )
     consumer.ack(messages[-1], receipt=True)
     consumer.request("DISCONNECT")
@@ -263,6 +263,6 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     target.record_finding(
         LARGE,
         left == [],
-        f"{what}: after its ACK {[body[:9] for body in left]} was left",
+        f"{what}: after its ACK, {listed(body[:9] for body in left)} was left",
         expectation=expected_remainder([]),
     )

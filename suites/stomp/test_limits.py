@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api import Bench, case, listed, seconds
 from brokerproof.suites.api.stomp import Destination, Frame, frame
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate
 
@@ -68,7 +68,7 @@ def look_for(
 
 def _judge_headers(target: Bench, version: str, message: Frame, count: int) -> None:
     missing = [number for number in range(count) if message.get(f"x-{number}") is None]
-    detail = f"{len(missing)} of {count} headers are missing: {missing[:3]}"
+    detail = f"{len(missing)} of {count} headers are missing: {listed(missing or ['(none)'])}"
     target.record_finding(ALL_PASSED_ON[version], not missing, detail)
 
 

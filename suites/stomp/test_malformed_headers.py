@@ -66,7 +66,7 @@ def judge_unbent(
     unchanged."""
     if message is None:
         target.record_behaviour(behaviour, "refuses")
-        target.record_held(proves, seen, f"{line!r}: {seen}, nothing was published")
+        target.record_held(proves, seen, f"{line!r}: {seen}; nothing was published")
         return
     word, around = message.get("x-word"), (message.get("x-before"), message.get("x-behind"))
     harmless = word in values and around == ("one", "two")

@@ -74,7 +74,9 @@ def test_the_destination_is_the_one_that_was_sent_to(target: Bench, ending: str)
         peer.publish(place, b"body")
         value = peer.message(proves=SAME_DESTINATION).get("destination")
         target.record_finding(
-            SAME_DESTINATION, value == place.name, f"sent to {place.name!r}, MESSAGE says {value!r}"
+            SAME_DESTINATION,
+            value == place.name,
+            f"SEND said destination:{place.name}; MESSAGE says {value!r}",
         )
 
 
@@ -89,7 +91,9 @@ def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, p
     peer.publish(place, b"body")
     value = peer.message(proves=SAME_DESTINATION).get("destination")
     target.record_finding(
-        SAME_DESTINATION, value == place.name, f"sent to {place.name!r}, MESSAGE says {value!r}"
+        SAME_DESTINATION,
+        value == place.name,
+        f"SEND said destination:{place.name}; MESSAGE says {value!r}",
     )
 
 
@@ -104,7 +108,7 @@ def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> Non
     for queue in (one, two):
         publish_all(producer, queue, [b"the same"] * 30)
     ids = [message.get("message-id") for message in collect(target, peer, 60)]
-    target.control(len(ids) == 60, f"60 messages were sent and {len(ids)} arrived")
+    target.control(len(ids) == 60, f"60 messages were sent; {len(ids)} arrived")
     repeated = sorted({str(receipt_id) for receipt_id in ids if ids.count(receipt_id) > 1})
     target.record_finding(
         UNIQUE_MESSAGE_ID[version],
@@ -171,7 +175,7 @@ def test_a_header_of_send_does_not_take_the_place_of_the_servers(
         value = peer.message(body=b"with it").get(name)
         taken = "keeps" if value == "mine" else "replaces"
         target.record_behaviour(f"stomp.{name}", taken)
-        detail = f"SEND had {name}:mine, MESSAGE has {name}:{value}"
+        detail = f"SEND had {name}:mine; MESSAGE has {name}:{value}"
         target.record_finding(ids[version], value != "mine", detail)
 
 
@@ -208,7 +212,7 @@ def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
     target.record_finding(
         LENGTH[version],
         length == "6",
-        f"6 bytes were sent with content-length:6, MESSAGE says {length!r}",
+        f"6 bytes were sent with content-length:6; MESSAGE says {length!r}",
     )
 
 
@@ -230,7 +234,7 @@ def test_a_message_has_a_content_length_although_its_send_had_none(
     target.record_finding(
         LENGTH[version],
         length == "6",
-        f"6 bytes were sent without content-length, MESSAGE says {length!r}",
+        f"6 bytes were sent without content-length; MESSAGE says {length!r}",
     )
 
 
@@ -245,7 +249,7 @@ def test_a_message_has_the_content_type_of_its_send(target: Bench, version: str)
         target.record_finding(
             CONTENT_TYPE[version],
             value == kind,
-            f"sent with content-type:{kind}, MESSAGE says {value!r}",
+            f"SEND said content-type:{kind}; MESSAGE says {value!r}",
         )
 
 
@@ -289,5 +293,5 @@ def test_a_server_speaks_in_messages_receipts_and_errors(target: Bench, version:
     target.record_finding(
         SERVER_FRAMES[version],
         not strange,
-        f"after {answer[0]} the server sent {', '.join(sorted(set(answer[1:])))}",
+        f"after {answer[0]}, the server sent {', '.join(sorted(set(answer[1:])))}",
     )

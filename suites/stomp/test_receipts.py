@@ -168,7 +168,7 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
     target.record_finding(
         RECEIPT_ID[version],
         not surplus,
-        f"{len(asked)} receipts were requested; besides these {listed(map(str, surplus))} arrived",
+        f"{len(asked)} receipts were requested; besides these, {listed(map(str, surplus))} arrived",
     )
 
 
@@ -270,7 +270,7 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
     target.record_finding(
         CONFIRMS_EARLIER,
         sorted(received) == sorted([*sent, b"last"]),
-        f"{count} messages before the receipt, {len(received) - 1} arrived",
+        f"{count} messages were sent before the receipt; {len(received) - 1} arrived",
         expectation=expected_arrivals(consumer, received, [*sent, b"last"], "in any order"),
     )
 
@@ -293,13 +293,13 @@ def test_frames_that_were_received_are_processed_although_the_client_left(target
     target.wait_until(lambda: client.ended is not None, QUIET)
     client.close_socket()
     told = {one.get("receipt-id") for one in client.inbox if one.command == "RECEIPT"}
-    detail = f"{len(sent)} SENDs before DISCONNECT asked for a receipt, {len(told)} got one"
+    detail = f"{len(sent)} SENDs before DISCONNECT asked for a receipt; {len(told)} got one"
     target.record_finding(ANSWERED["1.2"], told == {body.decode() for body in sent}, detail)
     received = left_in(target, queue, "1.2", len(sent))
     target.record_finding(
         PROCESSED_TO_THE_END,
         sorted(received) == sorted(sent),
-        f"{len(sent)} messages were sent before DISCONNECT, {len(received)} arrived",
+        f"{len(sent)} messages were sent before DISCONNECT; {len(received)} arrived",
         expectation=expected_remainder(sent, "in any order"),
     )
     left = left_in(target, other, "1.2", 0)

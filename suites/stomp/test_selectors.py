@@ -272,7 +272,7 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
     target.record_finding(
         SELECTOR,
         received == ["fits"],
-        f"a body of {size} bytes was selected by {listed(received)}; expected by 'fits'",
+        f"a body of {size} bytes was selected by {listed(received)}; expected 'fits'",
     )
 
 

@@ -205,7 +205,7 @@ def test_a_message_with_nul_octets_has_a_content_length(target: Bench, version: 
         peer.publish(queue, b"before\x00after", headers)
         message = peer.message(proves=LENGTH_OF_NULS[version])
         length = message.get("content-length")
-        words = f"the body has 12 bytes, content-length is {length!r}"
+        words = f"the body has 12 bytes; content-length is {length!r}"
         target.record_finding(LENGTH_OF_NULS[version], length == "12", words)
 
 
@@ -226,7 +226,7 @@ def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, versi
     peer.write(b"".join(frames))
     received = [peer.message(proves=NUL_AFTER_BODY[version]).body for _ in sent]
     target.record_finding(
-        NUL_AFTER_BODY[version], received == sent, f"sent {sent!r}, got {received!r}"
+        NUL_AFTER_BODY[version], received == sent, f"{sent!r} was sent and {received!r} arrived"
     )
 
 

@@ -255,7 +255,7 @@ def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, versio
     target.record_finding(
         MODE_AUTO[version],
         received == sent,
-        f"{len(sent)} messages were sent, {len(received)} arrived",
+        f"{len(sent)} messages were sent; {len(received)} arrived",
         expectation=expected_arrivals(consumer, received, sent),
     )
 
@@ -413,5 +413,5 @@ def test_a_subscription_may_have_any_id(target: Bench, version: str, ids: list[s
     refused = [message.body.decode() for message in received if not confirmed(message)][:1]
     peer.close_socket(CloseHow.RESET)
     left = refused or [name for name in answers if left_in(target, queues[name], version, 0)]
-    words = "was refused" if refused else f"was confirmed, {left} arrived again"
+    words = "was refused" if refused else f"was confirmed; {left} arrived again"
     target.record_finding(SETTLES[version], not left, f"the ACK for {refused or ids} {words}")

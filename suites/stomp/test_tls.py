@@ -63,13 +63,13 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     target.record_finding(
         SHOWN,
         bool(peer.channel.security),
-        f"agreed on for TLS: {peer.channel.security or 'nothing'}",
+        f"TLS was agreed with {peer.channel.security or 'nothing'}",
     )
     assert peer.connected is not None
     target.record_held(
         CERTIFICATE_OPTIONAL,
         peer.connected,
-        f"without a certificate the client got {peer.connected.brief()}",
+        f"without a certificate, the client got {peer.connected.brief()}",
     )
     peer.subscribe(back, proves=SSL)
     plain.subscribe(there)

@@ -118,7 +118,7 @@ def test_a_transaction_with_an_odd_send_is_whole(target: Bench, version: str, od
     producer.close_socket()
     left = left_in(target, queue, version, 2 if is_confirmed else 0)
     words = "confirmed" if is_confirmed else f"not confirmed ({producer.instead()})"
-    detail = f"a SEND to {ODD_DESTINATIONS[odd][:40]!r}: COMMIT was {words}, {listed(left)} arrived"
+    detail = f"a SEND to {ODD_DESTINATIONS[odd][:40]!r}: COMMIT was {words}; {listed(left)} arrived"
     target.record_finding(ATOMIC[version], len(left) == 2 or not (left or is_confirmed), detail)
 
 
@@ -297,7 +297,7 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     target.record_finding(
         ACKS[version],
         left == [b"one"],
-        f"an ACK in a transaction that ended by {end}:"
+        f"after an ACK in a transaction that ended by {end},"
         f" {'the message arrived again at once, and ' if again else ''}the next consumer"
         f" got {listed(left)}",
         expectation=expected_remainder([b"one"]),
@@ -346,7 +346,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
         f" one: {listed(body for body in sent if body not in gone)}; the next consumer got"
         f" {listed(left)}"
     )
-    again = f"{listed([before])}: acknowledged alone; the next consumer got {listed(left)}"
+    again = f"{listed([before])} was acknowledged alone; the next consumer got {listed(left)}"
     target.require(ACK_NAMES_MESSAGE[version], before not in left, again)
     if mode != "client":
         earlier = set(sent[: sent.index(gone[-1])]) if gone else set()
@@ -417,6 +417,6 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
     target.record_finding(
         ACK_IGNORED,
         left == [b"one"],
-        f"an ACK in a transaction, then {end}: the next consumer got {listed(left)}",
+        f"after an ACK in a transaction and {end}, the next consumer got {listed(left)}",
         expectation=expected_remainder([b"one"]),
     )

@@ -171,7 +171,7 @@ def test_a_command_that_begins_like_a_listed_one_has_not_its_effect(
         target.record_finding(
             OTHER_COMMAND[version],
             not arrived,
-            f"{word} in place of {command}: {witness.messages_seen} messages arrived",
+            f"with {word} in place of {command}, {witness.messages_seen} messages arrived",
         )
         if witness is not offender:
             target.stomp(version).publish(to, b"after")

@@ -60,7 +60,7 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
     target.record_finding(
         UNSUBSCRIBED[version],
         received == [b"still"],
-        f"after UNSUBSCRIBE the connection got {listed(received)}",
+        f"after UNSUBSCRIBE, the connection got {listed(received)}",
         expectation=expected_arrivals(peer, received, [b"still"]),
     )
 
@@ -159,11 +159,10 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
     publish_all(target.stomp(version), queue, sent)
     received = collect(target, peer, len(sent))
     by = {message.get("subscription") for message in received}
-    target.record_finding(
-        UNSUBSCRIBED_FROM_1_1[version],
-        bodies(received) == sent and by == {"b"},
-        f"sent {listed(sent)}; {listed(bodies(received))} arrived by {by}",
-    )
+    words = f"{listed(sent)} were sent; {listed(bodies(received))} arrived for"
+    words += f" {', '.join(sorted(map(str, by)))}"
+    fine = bodies(received) == sent and by == {"b"}
+    target.record_finding(UNSUBSCRIBED_FROM_1_1[version], fine, words)
 
 
 @case(NAMES_SUBSCRIPTION)
@@ -215,7 +214,7 @@ def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
     target.record_finding(
         requirements,
         not received,
-        f"after UNSUBSCRIBE by id {listed(received)} arrived",
+        f"after UNSUBSCRIBE by id, {listed(received)} arrived",
         expectation=expected_arrivals(peer, received, ()),
     )
 
@@ -233,7 +232,7 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     target.record_finding(
         NAMED_IN_1_0,
         not received,
-        f"after UNSUBSCRIBE by destination {listed(received)} arrived",
+        f"after UNSUBSCRIBE by destination, {listed(received)} arrived",
         expectation=expected_arrivals(peer, received, ()),
     )
 
@@ -246,7 +245,7 @@ def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str
     consumer.subscribe(queue, ack="client")
     publish_all(target.stomp(version), queue, numbered(3))
     held = collect(target, consumer, 3)
-    target.control(len(held) == 3, f"three messages were sent, {len(held)} arrived")
+    target.control(len(held) == 3, f"three messages were sent; {len(held)} arrived")
     seen = consumer.messages_seen
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     target.wait_until(_more_than(consumer, seen), QUIET)

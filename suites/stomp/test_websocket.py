@@ -187,7 +187,7 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
     peer.watch_for(MESSAGE)
     texts = [payload for op, payload in messages(socket.frames) if op == Op.TEXT]
     bad = [payload for payload in texts if not _is_utf8(payload)]
-    target.control(bool(texts), "no text message arrived on the acceptor that sends text")
+    target.control(bool(texts), "no text message arrived from the acceptor that sends text")
     target.record_finding(
         TEXT_IS_UTF_8,
         not bad,

@@ -105,7 +105,7 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
         )
     listed = reply.values("sec-websocket-extensions")
     target.record_finding(
-        EXTENSIONS, not listed, f"no extension was offered, the answer lists {listed}"
+        EXTENSIONS, not listed, f"no extension was offered; the answer lists {listed or 'none'}"
     )
 
 
@@ -209,7 +209,7 @@ def _pong(target: Bench, socket: WebSocketPeer, payload: bytes, also: str) -> No
     pong = socket.expect(ws(Op.PONG), proves="RFC6455-CTRL-02")
     assert isinstance(pong, WsFrame)
     target.record_finding(
-        also, pong.payload == payload, f"Ping {payload!r} was answered {pong.brief()}"
+        also, pong.payload == payload, f"Ping {payload!r} was answered with {pong.brief()}"
     )
 
 
@@ -317,7 +317,7 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
     close = socket.expect(CLOSE, proves=CLOSE_ANSWERED)
     assert isinstance(close, WsFrame)
     target.record_finding(
-        SAME_CODE, close.code == code, f"Close {code} was answered {close.brief()}"
+        SAME_CODE, close.code == code, f"Close {code} was answered with {close.brief()}"
     )
     target.record_finding(
         CLOSE_BODY, len(close.payload) != 1, f"the Close that arrived: {close.brief()}"
@@ -332,7 +332,7 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
         if not ws_frame.is_control
     ]
     target.record_finding(
-        NO_DATA_AFTER_CLOSE, not behind, f"after its Close the server sent {behind or 'nothing'}"
+        NO_DATA_AFTER_CLOSE, not behind, f"after its Close, the server sent {behind or 'nothing'}"
     )
     other = target.stomp()
     other.subscribe(to)

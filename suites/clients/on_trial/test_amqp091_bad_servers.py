@@ -46,9 +46,10 @@ def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) ->
     target.wait_until(lambda: trial.server.ended is not None, seconds(5))
     said = [one.name for one in trial.server.methods[seen:]]
     closed = trial.server.ended is not None or "connection.close" in said
-    words = f"the connection {'ended' if closed else 'goes on'}; the client said {said}"
-    target.record_finding(ends, closed, words)
-    target.record_finding(quiet, not said, f"the client said {said}")
+    words = f"the client sent {', '.join(said) or 'nothing'}"
+    state = "ended" if closed else "goes on"
+    target.record_finding(ends, closed, f"the connection {state}; {words}")
+    target.record_finding(quiet, not said, words)
 
 
 def judge_exception(
@@ -69,7 +70,8 @@ def judge_exception(
     target.record_finding(
         proves,
         bool(closes) and (not codes or code in codes),
-        f"expected connection.close with {codes or 'any code'}, got {code or 'none'};"
+        f"expected connection.close with {' or '.join(map(str, codes)) or 'any code'}, got"
+        f" {code or 'none'};"
         f" the connection {'goes on' if server.ended is None else 'ended'}",
     )
 

@@ -33,7 +33,8 @@ def test_a_client_begins(target: Bench) -> None:
     trial.server.propose()
     answer = trial.server.received("connection.start-ok")
     chosen = answer["mechanism"] in MECHANISMS.split() and answer["locale"] in LOCALES.split()
-    target.record_finding(CHOSEN, chosen, f"it chose {(answer['mechanism'], answer['locale'])}")
+    words = f"it chose the mechanism {answer['mechanism']} and the locale {answer['locale']!r}"
+    target.record_finding(CHOSEN, chosen, words)
     missing = [name for name in NAMED if not answer["client-properties"].get(name)]
     target.record_finding(PROPERTIES, not missing, f"missing: {', '.join(missing) or 'nothing'}")
 
@@ -102,5 +103,7 @@ def test_a_client_that_closes_says_and_hears_no_more(target: Bench) -> None:
     target.record_finding(DISCARDED, not late, f"the application got {len(late)} messages")
     behind = trial.server.methods[trial.server.methods.index(close) + 1 :]
     target.record_finding(
-        NOTHING_BEHIND, not behind, f"after connection.close: {[one.brief() for one in behind]}"
+        NOTHING_BEHIND,
+        not behind,
+        f"after connection.close, it sent {'; '.join(one.brief() for one in behind) or 'nothing'}",
     )

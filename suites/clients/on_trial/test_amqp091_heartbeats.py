@@ -128,7 +128,9 @@ def test_a_client_leaves_a_silent_server(target: Bench, interval: int, after: st
     silence = seconds(interval)
     target.wait_until(lambda: trial.server.ended is not None, 5 * silence + seconds(15))
     ended = trial.server.ended
-    target.require(LEAVES, ended is not None, f"it stayed for {target.now() - since} ns of silence")
+    target.require(
+        LEAVES, ended is not None, f"the client stayed for {target.now() - since} ns of silence"
+    )
     assert ended is not None
     target.judge_duration(
         TWO_INTERVALS, "silence borne", ended.at - since, (2 * silence, None), since

@@ -208,10 +208,10 @@ def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
     early = trial.server.watch_for(method("basic.publish"), within=seconds(1))
     if warned and early is not None:
         target.record_not_applicable(
-            PAUSES, "the application was informed, and published nevertheless"
+            PAUSES, "the application was informed and published nevertheless"
         )
         return
-    words = f"while the flow was paused {'no' if early is None else 'a'} message was published"
+    words = f"while the flow was paused, {'no' if early is None else 'a'} message was published"
     target.require(PAUSES, early is None, words)
     trial.server.send("channel.flow", {"active": True}, channel=channel)
     trial.server.received("basic.publish", proves=PAUSES)

@@ -158,7 +158,7 @@ def test_credit_is_replenished(target: Bench, initial: int) -> None:
     seen = 0
     for number in range(12):
         comes = granted(target, trial, link)
-        words = f"after {number} messages the client granted {'' if comes else 'no '}credit"
+        words = f"after {number} messages, the client granted {'' if comes else 'no '}credit"
         target.record_finding(REPLENISHED, comes, words)
         if not comes:
             break

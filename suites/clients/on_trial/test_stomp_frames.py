@@ -194,7 +194,7 @@ def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
     target.record_finding(
         READ_ESCAPES[version],
         headers.get("special") == value and headers.get("a:name") == "named",
-        f"{value!r} was reported as {headers.get('special')!r}, of {headers}",
+        f"{value!r} was reported as {headers.get('special')!r}; all headers: {headers}",
     )
 
 

@@ -190,7 +190,7 @@ def test_a_client_that_wants_no_heart_beats_waits_for_none(target: Bench, versio
     trial = target.stomp_client(version)
     trial.connect((INTERVAL_MS, 0), (INTERVAL_MS, INTERVAL_MS))
     target.wait_until(lambda: trial.lost, seconds(3))
-    words = f"the client wants no heartbeats, and {'left' if trial.lost else 'stayed'}"
+    words = f"the client wants no heartbeats; it {'left' if trial.lost else 'stayed'}"
     target.require(WANTS_NONE[version], not trial.lost, words)
     still_receives(target, trial)
 
@@ -212,7 +212,9 @@ def test_a_client_may_leave_a_silent_server(target: Bench, version: str, after: 
     since = trial.server.spoke_at
     assert since is not None
     if not target.wait_until(lambda: trial.server.ended is not None, 6 * INTERVAL):
-        target.record_not_applicable(MAY_GIVE_UP[version], "it stayed for six silent intervals")
+        target.record_not_applicable(
+            MAY_GIVE_UP[version], "the client stayed for six silent intervals"
+        )
         return
     assert trial.server.ended is not None
     target.judge_duration(

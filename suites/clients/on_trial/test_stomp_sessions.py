@@ -216,11 +216,9 @@ def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
     trial.server.answer_receipt(left)
     target.wait_until(lambda: trial.server.ended is not None, seconds(1))
     behind = trial.server.frames[trial.server.frames.index(left) + 1 :]
-    target.record_finding(
-        NOTHING_BEHIND[version],
-        not behind,
-        f"after DISCONNECT: {', '.join(frame.brief() for frame in behind) or 'nothing'}",
-    )
+    words = ", ".join(frame.brief() for frame in behind) or "nothing"
+    words = f"after DISCONNECT, the client sent {words}"
+    target.record_finding(NOTHING_BEHIND[version], not behind, words)
 
 
 @case(GRACEFUL, needs=TRIAL)
@@ -237,7 +235,7 @@ def test_a_client_waits_for_the_receipt_of_disconnect(target: Bench, version: st
     target.record_finding(
         GRACEFUL[version],
         asks and not early,
-        f"DISCONNECT asks for {'a' if asks else 'no'} receipt, and the client"
+        f"DISCONNECT asks for {'a' if asks else 'no'} receipt; the client"
         f" {'closed without it' if early else 'waited'}",
     )
 
