@@ -20,10 +20,17 @@ from brokerproof.suites.conversion.protocol_pairs import queue
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
 
 BY_STOMP, BY_AMQP, BY_AMQP091 = "STOMP12-SUB-02", "AMQP10-NODE-03", "AMQP091-EXCH-02"
+BY_OPENWIRE, BY_CORE = "OPENWIRE-MSGACK-2", "ARTEMIS-CONCEPTS-queue-1"
 ODD, PLAIN = b"an odd message", b"a plain message"
 AT_ONCE = 20
 """Messages that are under way together, each with a consumer of its own."""
-NAMES = {"stomp": "STOMP", "amqp": "AMQP 1.0", "amqp091": "AMQP 0-9-1"}
+NAMES = {
+    "stomp": "STOMP",
+    "amqp": "AMQP 1.0",
+    "amqp091": "AMQP 0-9-1",
+    "openwire": "OpenWire",
+    "core": "CORE",
+}
 
 OTHERS = ("message-id", "subscription", "destination", "ack", "x-death", "a:b\n")
 """Names of headers that a broker, or another protocol, has a meaning of its own for."""
@@ -209,3 +216,15 @@ def test_any_message_reaches_an_amqp_consumer(target: Bench) -> None:
 def test_any_message_reaches_an_amqp091_consumer(target: Bench) -> None:
     """A message has a value of any type. It is refused, or arrives over AMQP 0-9-1."""
     judge(target, "amqp091", BY_AMQP091)
+
+
+@case(BY_OPENWIRE, needs={"stomp-1.2", "openwire", "crossing"})
+def test_any_message_reaches_an_openwire_consumer(target: Bench) -> None:
+    """A message has a value of any type. It is refused, or arrives over OpenWire."""
+    judge(target, "openwire", BY_OPENWIRE)
+
+
+@case(BY_CORE, needs={"stomp-1.2", "core", "crossing"})
+def test_any_message_reaches_a_core_consumer(target: Bench) -> None:
+    """A message has a value of any type. It is refused, or arrives over CORE."""
+    judge(target, "core", BY_CORE)
