@@ -41,6 +41,8 @@ UNCOVERED = "uncovered.toml"
 SUBJECTS = ("server", "client", "both")
 OBSERVE = ("wire", "wire+time", "files", "none")
 
+_UNDERSTOOD = 12
+"""Words of a quotation that is understood without the sentence around it."""
 _DOCUMENT = {
     "source": Key(str),
     "version": Key(str),
@@ -149,8 +151,13 @@ class Requirement:
 
     @property
     def required(self) -> str:
-        """The required behaviour: the document's own words in quotation marks, or else ours."""
-        return f"“{self.quotation}”" if self.quotation else self.statement
+        """The required behaviour: the document's own words in quotation marks, behind ours if they
+        are too few to be understood alone; or else ours."""
+        if not self.quotation:
+            return self.statement
+        quoted = f"“{self.quotation}”"
+        is_whole = self.quotation.endswith(".") or len(self.quotation.split()) >= _UNDERSTOOD
+        return quoted if is_whole else f"{self.statement} {quoted}"
 
     @property
     def link(self) -> str:

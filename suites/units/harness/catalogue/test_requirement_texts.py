@@ -156,3 +156,18 @@ def test_explain_says_why_there_is_no_case() -> None:
 def test_explain_of_an_unknown_id_is_a_sentence() -> None:
     with pytest.raises(UnknownRequirement, match="did you mean"):
         texts.explanation(CATALOGUE, CASES, "STOMP12-HB-7")
+
+
+@pytest.mark.parametrize(
+    ("name", "required"),
+    [
+        (
+            "AMQP10-CREDIT-04",
+            "If a receiver's flow has no delivery-count, the sender uses its own"
+            " initial-delivery-count instead. “the Sender MUST assume that the delivery-count”",
+        ),
+        ("STOMP12-SEND-02", f"“{CATALOGUE['STOMP12-SEND-02'].quotation}”"),
+    ],
+)
+def test_a_part_of_a_sentence_stands_behind_our_words(name: str, required: str) -> None:
+    assert CATALOGUE[name].required == required
