@@ -98,7 +98,7 @@ def test_a_segment_of_another_table_is_named(tmp_path: Path) -> None:
     run = full_run(tmp_path / "r")
     segment = next(run.glob("trace/target=artemis/part-*.parquet"))
     pq.write_table(pa.table({"run": ["r"]}), segment)
-    with pytest.raises(UnreadableRun, match="has other columns than this version records"):
+    with pytest.raises(UnreadableRun, match="columns differ from those of this version"):
         open_run(run)
 
 
