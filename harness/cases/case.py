@@ -215,6 +215,8 @@ def _by_version(
     by_version: dict[str | None, tuple[str, ...]] = {}
     if "version" not in inspect.signature(function).parameters:
         ids = tuple(requirement for requirement in requirements if isinstance(requirement, str))
+        if any(isinstance(cited, tuple) for cited in requirements):
+            raise TypeError(f'{name}: @case takes each id as an argument of its own: ("A", *MORE)')
         if len(ids) < len(requirements):
             raise TypeError(f"{name}: requirements by version need an argument named version")
         by_version[None] = ids

@@ -220,7 +220,7 @@ def _collect() -> list[IndexedCase]:
         collected = subprocess.run(
             [
                 *pytest_command(),
-                *("--collect-only", f"--brokerproof-index={path}"),
+                *("--collect-only", "--tb=line", f"--brokerproof-index={path}"),
                 *map(str, suite_folders().values()),
             ],
             capture_output=True,
@@ -228,11 +228,13 @@ def _collect() -> list[IndexedCase]:
             check=False,
             cwd=folder,
         )
-        try:
+        if collected.returncode == 0 and path.exists():
             return _cases(json.loads(path.read_text("utf-8")))
-        except FileNotFoundError:
-            lines = (collected.stdout + collected.stderr).strip().splitlines() or ["nothing"]
-            raise NoIndex(f"the suites cannot be collected; pytest printed: {lines[-1]}") from None
+    lines = (collected.stdout + collected.stderr).strip().splitlines() or ["nothing"]
+    failed = [line.split()[-2] for line in lines if " ERROR collecting " in line]
+    causes = [line.removeprefix("E ").strip() for line in lines if line.startswith("E ")]
+    printed = f"{failed[0]}: {causes[0]}" if failed and causes else lines[-1]
+    raise NoIndex(f"the suites cannot be collected; pytest printed: {printed}")
 
 
 def _keep(path: Path, index: Index) -> None:

@@ -96,6 +96,19 @@ def test_suites_that_cannot_be_collected_are_reported(monkeypatch: pytest.Monkey
         case_index._collect()
 
 
+def test_a_module_that_cannot_be_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test_mine.py").write_text("raise TypeError('test_x: cites nothing')\n")
+    whole = case_index.suites_folder() / "conversion"
+    folders = {"conversion": whole, "mine": tmp_path}
+    monkeypatch.setattr(case_index, "suite_folders", lambda: folders)
+    with pytest.raises(
+        case_index.NoIndex, match=r"test_mine\.py: TypeError: test_x: cites nothing"
+    ):
+        case_index._collect()
+
+
 def test_a_package_in_the_current_folder_is_not_imported(tmp_path: Path) -> None:
     """A user whose current folder is a checkout has installed the package elsewhere."""
     (tmp_path / "brokerproof").mkdir()
