@@ -283,8 +283,8 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
     target.record_finding(
         BARE_MESSAGE,
         same,
-        f"{len(bare)} bytes went in, {len(received_bare)} arrived,"
-        f" {'the same' if same else 'others'}",
+        f"{len(bare)} bytes went in; {len(received_bare)} arrived,"
+        f" {'unchanged' if same else 'changed'}",
     )
 
 
@@ -338,7 +338,7 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     bare = messages.encode(messages.section("data", part) for part in parts)
     received_bare = carried(target, bare).message.bare
     same = received_bare == bare
-    words = "the same" if same else "others"
+    words = "unchanged" if same else "changed"
     target.record_finding(
         BARE_MESSAGE, same, f"{len(bare)} bytes went in; {len(received_bare)} arrived, {words}"
     )
