@@ -354,7 +354,7 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
         return BadData(f"{entry.where}: {name}: {problem}")
 
     if not re.fullmatch(rf"{re.escape(document.prefix)}(-[A-Za-z0-9]+)*-[0-9]+", name):
-        raise bad(f"the id must be {document.prefix}-…-NUMBER; its document has that prefix")
+        raise bad(f"the id must be {document.prefix}-…-NUMBER, with the prefix of its document")
     if problem := _unknown_word(entry):
         raise bad(problem)
     level, subject, observe = (

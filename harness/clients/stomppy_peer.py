@@ -329,7 +329,7 @@ class StompPyPeer(StompInbox):
         fields = self.naming(message)
         wanted = 2 if self.version == "1.1" else 1
         if len(fields) < wanted:
-            raise ControlFailed("a MESSAGE without subscription header cannot be acknowledged")
+            raise ControlFailed("a MESSAGE without a subscription header cannot be acknowledged")
         return tuple(value for _, value in fields[:wanted])
 
     def _ask(

@@ -44,8 +44,8 @@ EXIT = {FIXED: 0, FAILED: 1, ERROR: 5}
 def replay(case: Path, name: str, as_bytes: bool, as_json: bool) -> int:
     """Run a counterexample again and print every step: FIXED (exit 0), FAILED (1) or ERROR (5).
 
-    Runs the case itself with the recorded arguments. If the case has changed since, plays the
-    recorded bytes and judges the answers by the old expectation.
+    Runs the case itself with the recorded arguments. If the case has changed since, it plays
+    the recorded bytes and judges the answers by the old expectation.
     """
     try:
         file = case_file.read(case)

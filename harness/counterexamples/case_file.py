@@ -161,7 +161,7 @@ def read(path: Path) -> CaseFile:
         for entry in header["requirements"]
     ):
         raise BadCaseFile(
-            f"{path}, line 1: every one of requirements should be an object with an id"
+            f"{path}, line 1: every entry of requirements should be an object with an id"
         )
     try:
         return CaseFile(header, _conversation(values[1:]))

@@ -180,7 +180,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
             return ports
         if not taken([port], host):
             ports.append(port)
-    raise SetUpFailed(f"{host}: has no {count} free ports between {PORTS[0]} and {PORTS[-1]}")
+    raise SetUpFailed(f"{host} does not have {count} free ports between {PORTS[0]} and {PORTS[-1]}")
 
 
 def listens(host: str, port: int) -> bool:

@@ -17,7 +17,7 @@ class _NotFound(MetaPathFinder):
     def find_spec(self, fullname: str, *_: object) -> None:
         """Raise ``ImportError`` for pandas; leave other modules to the next finders."""
         if fullname == "pandas":
-            raise ImportError("pandas is left out")
+            raise ImportError("pandas is deliberately not imported")
 
 
 def leave_pandas_out() -> None:

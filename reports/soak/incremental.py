@@ -71,8 +71,8 @@ class Suspicions:
     """The state for which a suspicion was returned, by group."""
 
     def enter(self, rows: Iterable[Mapping[str, Any]], now: Instant) -> list[str]:
-        """Merge the summaries of segments, in the order of their places. Returns the new
-        suspicions, in words."""
+        """Merge the summaries of segments, sorted by ``place``. Returns the new suspicions,
+        in words."""
         changed: dict[Key, Summary[Any]] = {}
         for row in rows:
             if row["kind"] == ORACLE_JUDGED:

@@ -138,7 +138,9 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
     if understands:
         peer.refused(CONNECTION, 403, proves=LOGIN_REFUSED)
     peer.expect_end(proves=LOGIN_REFUSED)
-    target.record_finding(LOGIN_REFUSED, not peer.inbox, f"after that: {peer.instead()}")
+    target.record_finding(
+        LOGIN_REFUSED, not peer.inbox, f"after the refused login: {peer.instead()}"
+    )
 
 
 @case(FRAME_MAX_PROPOSED, needs={"amqp091"})

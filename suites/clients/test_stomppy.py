@@ -232,7 +232,7 @@ def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
     # it to the next one too.
     target.control(
         left[-1:] == [b"after"],
-        f"a message to a queue without consumer should wait for one; {listed(left)} waited",
+        f"a message to a queue without a consumer should wait for one; {listed(left)} waited",
     )
 
 
@@ -472,7 +472,7 @@ def test_while_it_beats_the_session_lives(target: Bench, version: str, period: i
         LATE_BEATS_BORNE[version],
         alive,
         f"stomp.py sent a heartbeat every {agreed // NS_PER_MS} ms for {lasted} ms, and the"
-        f" connection {'lives' if alive else f'ended: {peer.instead()}'}",
+        f" connection {'is still open' if alive else f'ended: {peer.instead()}'}",
         uncertain="the host was late by more than a period" if late else None,
     )
     if alive and peer.left is None:

@@ -104,7 +104,7 @@ class Life:
         lived = (self.target.now() - self.born) // seconds(1)
         return (
             f"a life of {self.rounds} times {self.step // NS_PER_MS} ms, after {lived} s:"
-            f" {'the connection lives' if self.has_survived else self.client.peer.instead()};"
+            f" {'the connection is still open' if self.has_survived else self.client.peer.instead()};"
             f" {self.books}"
         )
 

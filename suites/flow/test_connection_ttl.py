@@ -284,7 +284,7 @@ def test_any_data_within_the_ttl_keeps_the_connection(
         peer.ended is None,
         f"data every {pause / ms(1):g} ms under a TTL of {ttl} ms: "
         + (
-            "the connection lives"
+            "the connection is still open"
             if peer.ended is None
             else f"closed {(peer.ended.at - spoke) / ms(1):g} ms after data"
         ),

@@ -3,9 +3,9 @@ process, or with ``--sockets`` over TCP (:mod:`brokerproof.suites.fuzz.sockets`)
 
 A scene is one broker with up to :data:`PEERS` peers, each of one protocol and somewhere between its
 first byte and its end. Peers send frames of their protocol
-(:mod:`brokerproof.suites.fuzz.speakers`), whole or broken, at once or in parts; they stop reading,
-reset, and come again. What must hold throughout is defined in :mod:`brokerproof.suites.fuzz.scene`.
-An input is one chunk of bytes.
+(:mod:`brokerproof.suites.fuzz.speakers`), whole or broken, in one piece or in parts; they stop
+reading, reset their connections, and reconnect. :mod:`brokerproof.suites.fuzz.scene` defines what
+must hold throughout. An input is one chunk of bytes.
 
 In process, a scene is made from the seed, its family and its number, so it can be made again. A
 finding is shortened, in process, and written to ``fixtures/vectors/protocols/``, where

@@ -120,7 +120,7 @@ def _shown_by(showing: Entry, usual: str) -> str:
         limit = "" if deviation.versions == usual else f" (`{deviation.versions or 'all'}`)"
         limit += f", target `{deviation.target}`" if deviation.target else ""
         limit += ", sometimes" * deviation.sometimes
-        limit += ", may end the broker" * deviation.harm
+        limit += ", may crash the broker" * deviation.harm
         case = f"`{deviation.case}`" if deviation.case else "every case"
         limits.setdefault(limit, []).append(case)
     return "; ".join(", ".join(names) + limit for limit, names in limits.items())

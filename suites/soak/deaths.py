@@ -294,7 +294,7 @@ class Chain:
             self.ledger.queues.clear()  # nothing may be left
 
     def look(self, ports: dict[str, int], queue: str) -> None:
-        """Everything in ``queue``, without removing it: it arrives before a message that is sent
+        """Return everything in ``queue`` without removing it: what arrives before a message sent
         now."""
         kind = self.family.protocols[0]
         peer = Peer(ports[CLIENTS[kind].protocol], self._client(kind, queue))

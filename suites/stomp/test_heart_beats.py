@@ -88,7 +88,7 @@ def judge_survival(
     target.record_finding(
         CLIENT_BEATS[version],
         alive,
-        f"{what}: {'the connection lives' if alive else peer.instead()}",
+        f"{what}: {'the connection is still open' if alive else peer.instead()}",
         uncertain=peer.overdue(period + target.punctuality(period)),
         expectation=peer.staying_open(),
     )

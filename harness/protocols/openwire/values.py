@@ -167,7 +167,7 @@ def read_map(data: bytes) -> dict[str, Typed]:
     cursor = Cursor(data)
     entries = _map(cursor, 0)
     if cursor.left:
-        raise Malformed(f"{cursor.left} bytes after a map")
+        raise Malformed(f"{cursor.left} bytes left over after a map")
     return entries
 
 

@@ -100,7 +100,8 @@ def amqp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Gr
                     raise NotSpoken(dialogue.other())
                 case "protocol-header" if item["id"] == 0 and not has_sasl:
                     raise Refused(
-                        f"{endpoint.where} speaks AMQP 1.0 without SASL; let it offer ANONYMOUS"
+                        f"{endpoint.where} speaks AMQP 1.0 without SASL; configure it to offer"
+                        " ANONYMOUS"
                     )
                 case "sasl-mechanisms":
                     has_sasl = True

@@ -89,7 +89,7 @@ class Topology:
         return known
 
     def limited(self) -> list[LimitedQueue]:
-        """The queues that clients declared."""
+        """The queues that clients declared with limits."""
         return [
             declared.queue
             for declared in self._declared.values()

@@ -30,8 +30,8 @@ _KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request. If ``accepted``, WebSocket frames follow, of which ``rest`` has
-    arrived."""
+    """The answer to a request. If ``accepted``, WebSocket frames follow; ``rest`` is
+    what has already arrived of them."""
 
     data: bytes
     accepted: bool

@@ -70,7 +70,7 @@ def amqp10_opens_on_channel_1(original, self, name, fields=None, payload=b"", ch
 
 @fault("open", breaks="AMQP10-OPEN-02")
 def amqp10_begins_before_it_opens(original, self):
-    """The client begins a session before its open."""
+    """The client sends begin before open."""
     self.send("begin", {"next-outgoing-id": 0, "incoming-window": 9, "outgoing-window": 9})
     original(self)
 
