@@ -102,11 +102,9 @@ class Life:
 
     def __str__(self) -> str:
         lived = (self.target.now() - self.born) // seconds(1)
-        return (
-            f"a life of {self.rounds} times {self.step // NS_PER_MS} ms, after {lived} s:"
-            f" {'the connection is still open' if self.has_survived else self.client.peer.instead()};"
-            f" {self.books}"
-        )
+        end = "the connection is open" if self.has_survived else self.client.peer.instead()
+        times = f"{self.rounds} times {self.step // NS_PER_MS} ms"
+        return f"a life of {times}, after {lived} s: {end}; {self.books}"
 
     def signs(self) -> list[Instant]:
         """Return the times of the broker's signs of life, from the start."""
