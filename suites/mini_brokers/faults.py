@@ -239,7 +239,7 @@ BROKERS = {
     "acknowledged-again": MiniBroker(
         Parts(AcknowledgedComesAgain),
         r"stomp\.ack\.|what_was_acknowledged_is_gone",
-        r"ACK-01 .*after its ACK 'taken' arrived again",
+        r"ACK-01 .*after its ACK, 'taken' arrived again",
         r"-ACK-0[1-4]$|-FH-06$|-queue-2$",
     ),
     "delivered-twice": MiniBroker(
