@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.suites.amqp10.steps import granted
 from brokerproof.suites.api import Bench
+from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.api.amqp10 import Delivery, Node
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 
@@ -25,15 +26,14 @@ class Queue:
     """In AMQP 0-9-1."""
 
 
-def queue(target: Bench) -> Queue:
-    """Return a queue that has not been used before."""
+def queue(target: Bench, owner: Amqp091Peer | None = None) -> Queue:
+    """Return a queue that has not been used before. ``owner`` declares it, if clients of AMQP 0-9-1
+    are to use it."""
     name = target.fresh_name()
     destination = target.destination(name=name)
-    if "amqp091" not in target.capabilities:
+    if owner is None:
         return Queue(destination, target.node(name=name), name)
-    owner = target.amqp091()
     owner.declare(name, durable=True)
-    owner.close()
     declared = str(target.profile.parameters["declared_node"])
     return Queue(destination, Node(declared.format(name=name)), name)
 

@@ -16,7 +16,7 @@ from brokerproof.suites.amqp091.steps import CONFIRMS
 from brokerproof.suites.api import PATIENCE, Bench, ControlFailed, Target, case
 from brokerproof.suites.api.amqp091 import Typed
 from brokerproof.suites.api.amqp10 import Array, Value, symbol, uint
-from brokerproof.suites.conversion.protocol_pairs import queue
+from brokerproof.suites.conversion.protocol_pairs import Queue, queue
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
 
 BY_STOMP, BY_AMQP, BY_AMQP091 = "STOMP12-SUB-02", "AMQP10-NODE-03", "AMQP091-EXCH-02"
@@ -122,11 +122,10 @@ def messages_for(target: Target, receiver: str) -> list[str]:
 
 
 def through_a_queue(
-    target: Bench, receiver: str, sender: str, values: Values
+    target: Bench, of: Queue, receiver: str, sender: str, values: Values
 ) -> tuple[QueueClient, bool]:
-    """Send a message with ``values`` and a plain one to a queue of their own. Return its consumer,
-    and whether the broker took the first."""
-    of = queue(target)
+    """Send a message with ``values`` and a plain one to a queue. Return its consumer, and whether
+    the broker took the first."""
     consumer, producer = (
         CLIENTS[name](target, of.name, **({"node": of.node} if name == "amqp" else {}))
         for name in (receiver, sender)
@@ -164,14 +163,18 @@ def judge(target: Bench, receiver: str, arrives: str) -> None:
     """Judge whether every message that the broker takes reaches ``receiver``, and so does a plain
     one behind it. That plain messages do is a control."""
     names = messages_for(target.target, receiver)
-    for sender in {MESSAGES[name][0] for name in names}:
-        consumer, _ = through_a_queue(target, receiver, sender, {})
+    owner = target.amqp091() if "amqp091" in target.capabilities else None
+    for sender in dict.fromkeys(MESSAGES[name][0] for name in names):
+        consumer, _ = through_a_queue(target, queue(target, owner), receiver, sender, {})
         count = len(consumer.receive(2))
         target.control(count == 2, f"{count} of 2 plain messages over {sender} arrived")
     taken, missing = 0, []
     for at in range(0, len(names), AT_ONCE):
         batch = names[at : at + AT_ONCE]
-        consumers = {name: through_a_queue(target, receiver, *MESSAGES[name]) for name in batch}
+        consumers = {
+            name: through_a_queue(target, queue(target, owner), receiver, *MESSAGES[name])
+            for name in batch
+        }
         waiting = {name: consumer for name, (consumer, is_taken) in consumers.items() if is_taken}
         all_done = partial(all_arrived_or_failed, receiver, waiting.values())
         target.wait_until(all_done, PATIENCE)
