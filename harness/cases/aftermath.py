@@ -7,7 +7,8 @@ own checks; clients still send the heartbeats that they promised. In real time i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -78,6 +79,7 @@ def _judged(
 ) -> list[Finding]:
     faulted = {event.conn for event in bench.events if isinstance(event, LinkFaulted)}
     jitter = 0 if bench.virtual else ms(100) + late
+    events = _by_connection(bench.events)
     findings: list[Finding] = []
     for peer in peers:
         linger = Linger(
@@ -85,18 +87,26 @@ def _judged(
             until,
             grace + late,
             jitter,
-            _patience(bench, peer),
+            _patience(bench, peer, events[peer.conn]),
             undisturbed=not faulted & {None, peer.conn} and not bench.has_administered,
         )
-        findings += RULES[peer.protocol].judge(bench.events, peer.conn, linger)
+        findings += RULES[peer.protocol].judge(events[peer.conn], peer.conn, linger)
     return findings
 
 
-def _patience(bench: Bench, peer: Conversation[Any]) -> Duration | None:
+def _by_connection(events: Iterable[Event]) -> Mapping[int | None, Sequence[Event]]:
+    """Divide the events once: a case may have hundreds of connections."""
+    divided: defaultdict[int | None, list[Event]] = defaultdict(list)
+    for event in events:
+        divided[event.conn].append(event)
+    return divided
+
+
+def _patience(bench: Bench, peer: Conversation[Any], events: Sequence[Event]) -> Duration | None:
     """This target's documented connection TTL, in ns; None: none."""
     if peer.protocol != "STOMP" or "connection-ttl" not in bench.capabilities:
         return None
-    version, promised = stomp_aftermath.promise(bench.events, peer.conn)
+    version, promised = stomp_aftermath.promise(events, peer.conn)
     ttl = bench.negotiated(promised, version, peer.acceptor).ttl_ms
     return ttl * ms(1) if ttl > 0 else None
 
@@ -106,9 +116,10 @@ def _read_on(
 ) -> Instant:
     """Continue reading; return until when that was done, since a delayed thread reads nothing
     meanwhile."""
-    until = since + (_virtual_time(bench, peers) if bench.virtual else real)
+    events = _by_connection(bench.events)
+    until = since + (_virtual_time(events, peers) if bench.virtual else real)
     for peer in peers:
-        interval, _ = RULES[peer.protocol].intervals(bench.events, peer.conn)
+        interval, _ = RULES[peer.protocol].intervals(events[peer.conn], peer.conn)
         if interval and peer.is_raw:
             _beat_every(bench, peer, interval // 2, until)
     try:
@@ -120,11 +131,13 @@ def _read_on(
     return min(bench.now(), until)
 
 
-def _virtual_time(bench: Bench, peers: list[Conversation[Any]]) -> Duration:
+def _virtual_time(
+    events: Mapping[int | None, Sequence[Event]], peers: list[Conversation[Any]]
+) -> Duration:
     agreed = [
         interval
         for peer in peers
-        for interval in RULES[peer.protocol].intervals(bench.events, peer.conn)
+        for interval in RULES[peer.protocol].intervals(events[peer.conn], peer.conn)
         if interval
     ]
     if not agreed:
