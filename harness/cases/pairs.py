@@ -259,7 +259,6 @@ class PairTrial:
             self._act("send", body=self._sent[-1].decode())
 
     def do_receive(self, count: int, pause_ms: int = 0) -> None:
-        """Wait for ``count`` more messages."""
         self._missing += count
 
         def arrived() -> bool:

@@ -53,7 +53,7 @@ class Gated:
         return difference.exit_code(self.differences, partial=self.baseline.partial)
 
     def counts(self) -> dict[str, int]:
-        """Return how many cases changed in each way."""
+        """Cases by course, each named in lower case."""
         courses = Counter(change.course for change in self.differences)
         return {course.value.lower(): courses[course] for course in Course}
 

@@ -37,6 +37,7 @@ _STYLES = {
     Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.WARN: "bold cyan",
 }
+"""Verdicts whose causes are printed, in this order, and the style of each."""
 _STATES = {
     State.BROKEN: "bold red",
     State.UNDECIDED: "yellow",

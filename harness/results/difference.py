@@ -57,9 +57,9 @@ def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Cou
     or is known not to. A precondition that A does not meet counts as SKIP. A behaviour that only
     one of them has, PASS or NOTE, is SAME. On one target merge order decides, because a lost
     capability is a loss."""
-    if a is b or (across and a is Verdict.SKIP and b in {*_KEPT, Verdict.KNOWN}):
+    if a is b or (across and {a, b} <= _KEPT):
         return Course.SAME
-    if across and a in _KEPT and b in _KEPT:
+    if across and a is Verdict.SKIP and b in {*_KEPT, Verdict.KNOWN}:
         return Course.SAME
     if a is None:
         return Course.SAME if b in _KEPT or b is Verdict.SKIP else Course.UNDECIDED
