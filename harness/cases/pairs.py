@@ -376,7 +376,7 @@ class PairTrial:
 
 
 def judge(client: ClientTarget, broker: SocketTarget, scenario: str, name: str) -> tuple[Cell, str]:
-    """Judge a pair in a scenario: it deviates if it does so twice."""
+    """Judge a pair in a scenario: a deviation counts only if it occurs twice."""
     seen = ""
     for attempt in range(TRIES):
         trial = PairTrial(client, broker, f"anycast.{name}-{scenario}-{attempt}")

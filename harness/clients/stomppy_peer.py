@@ -97,7 +97,7 @@ class StompPyPeer(StompInbox):
         if self.misread:
             raise ControlFailed(self.misread[0])
         if self._unheard:
-            raise ControlFailed(f"stomp.py did not hand out {self._unheard[0].brief()}; {detail}")
+            raise ControlFailed(f"stomp.py did not pass on {self._unheard[0].brief()}; {detail}")
         super()._unmet(detail, proves)
 
     # called by stomp.py

@@ -85,8 +85,8 @@ def diff(
     """Compare RUN_A with RUN_B, case by case and requirement by requirement.
 
     Cases left undecided because the host was late are listed as late. Display options never change
-    the exit code. Exit: 0 nothing got worse · 1 something got worse · 2 undecided (such changes, or
-    an interrupted run) · 4 not a run folder.
+    the exit code. Exit: 0 nothing got worse · 1 something got worse · 2 undecided (a change to or
+    from INCONCLUSIVE, or an interrupted run) · 4 not a run folder.
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     differences = compare(a.compared, b.compared, across=across)

@@ -56,8 +56,8 @@ def init_target(
 ) -> None:
     """Write a target file for a running broker.
 
-    Detects the protocols on its ports, its family and release, and its small addresses; comments
-    in the file say what else can be configured.
+    Detects the protocols on its ports, its family and release, and its addresses with low size
+    limits; comments in the file say what else can be configured.
     """
     if family is not None:
         click.echo(configuration_snippets.snippet(family), nl=False)

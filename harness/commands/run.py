@@ -43,8 +43,8 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option(
     "--like",
     metavar="NAME",
-    help="The family of --target, named by a built-in target: artemis, rabbitmq, activemq …; none:"
-    " judge by the specifications alone. Default: the one that the broker reports.",
+    help="Judge --target as this family (artemis, rabbitmq, activemq or another built-in target),"
+    " or by the specifications alone (none). Default: the family that the broker reports.",
 )
 @selection_options
 @click.option(

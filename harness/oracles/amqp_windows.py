@@ -152,7 +152,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
             Finding(
                 OUTGOING,
                 seen,
-                f"a flow reports next-outgoing-id {stated}, its transfers reached {sent}",
+                f"a flow reports next-outgoing-id {stated}; its transfers reached {sent}",
             )
         )
     incoming, other = frame.number("next-incoming-id"), counts.next_id.get(side.other)
@@ -181,8 +181,8 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
 
 
 def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
+    words = f"a flow reports next-incoming-id {incoming}; the other's next-outgoing-id is {other}"
     if ahead(incoming, other) > 0:
-        words = f"a flow reports next-incoming-id {incoming}, and only {other} was sent"
         return Finding(INCOMING, Seen.VIOLATED, words)
     # The other side's own statement counts, however far it is from earlier reports.
     fell = (
@@ -193,4 +193,4 @@ def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
     elif fell:
         words = f"next-incoming-id fell from {counts.reported} to {incoming}"
         return Finding(INCOMING, Seen.VIOLATED, words)
-    return Finding(INCOMING, Seen.HELD, f"a flow reports next-incoming-id {incoming} of {other}")
+    return Finding(INCOMING, Seen.HELD, words)

@@ -79,7 +79,7 @@ def acks(events: Sequence[Event], conn: int) -> list[Finding]:
     if not wrong:
         seen = Seen.HELD if accounts else Seen.NEVER_REACHED
         findings.append(
-            Finding(ONLY, seen, f"{len(accounts)} producers, and no ProducerAck too many")
+            Finding(ONLY, seen, f"no surplus ProducerAck for {len(accounts)} producers")
         )
     for name, producer in accounts.items():
         if producer.window > 0 and producer.sent:

@@ -26,7 +26,7 @@ RETURNS_WITHIN: Duration = seconds(20)
 """Time for a broker to serve again. One that is started by a command may take three times that."""
 LOOK_EVERY: Duration = NS_PER_S // 5
 MOST_UNEXPLAINED = 3
-"""Deaths that no case alone causes, before the run ends: it would not come to its end otherwise."""
+"""So many deaths in a row that no case alone causes end the run, which might not end otherwise."""
 MOST_SUSPECTS = 8
 MOST_NAMED = 3
 
@@ -56,7 +56,8 @@ class BrokerDeaths:
                 return [result, *(other for other in others if other is not None)]
         self._unexplained += 1
         if self._unexplained == MOST_UNEXPLAINED:
-            raise RunStopped(f"{death}; no case alone ended it, {MOST_UNEXPLAINED} times in a row")
+            times = MOST_UNEXPLAINED
+            raise RunStopped(f"{death}; {times} times in a row, no case alone caused it")
         return []
 
     def _judge_alone(self, call: Call, death: BrokerDied) -> Result | None:

@@ -75,7 +75,7 @@ def _raw_waits() -> Path:
 def _compiled(source: Path, library: Path) -> Path:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
-        raise SetUpFailed("clock_rate needs a C compiler; install one, or set CC to it")
+        raise SetUpFailed("clock_rate needs a C compiler; install one, or set CC to its path")
     done = subprocess.run(
         [compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"],
         capture_output=True,

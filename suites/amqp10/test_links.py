@@ -285,7 +285,7 @@ def test_a_drain_uses_the_credit_up(
         target.record_finding(
             DRAIN_SET_BY_RECEIVER,
             flows[-1].get("drain") is True,
-            f"the flow is {flows[-1].brief()}",
+            f"the drain was answered with {flows[-1].brief()}",
         )
     else:
         target.record_not_applicable(DRAIN_SET_BY_RECEIVER, "no flow answered the drain")

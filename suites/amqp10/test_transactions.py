@@ -123,7 +123,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
         )
     peer.settle()
     early = waiting(target, node, len(outside))
-    words = f"before the discharge {listed(early)} could be received; expected {listed(outside)}"
+    words = f"before the discharge, {listed(early)} could be received; expected {listed(outside)}"
     target.record_finding(POST_INVISIBLE_BEFORE_COMMIT, early == outside, words)
     coordinator.discharge(id, fail)
     expected = outside + ([] if fail else sent)
@@ -131,7 +131,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,
         sorted(late) == sorted(expected),
-        f"after the {'rollback' if fail else 'commit'} {listed(late)} could be received, should be"
+        f"after the {'rollback' if fail else 'commit'}, {listed(late)} could be received; expected"
         f" {listed(expected)}",
     )
     if settled:

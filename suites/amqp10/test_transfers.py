@@ -206,18 +206,13 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
     target.control(
         len(got) == len(sizes), f"{len(got)} of {len(sizes)} messages arrived; {peer.instead()}"
     )
-    flags = [[transfer.get("settled") for transfer in delivery.frames] for delivery in got]
-    if agreed == SETTLED:
+    settled = sum(any(part.get("settled") is True for part in one.frames) for one in got)
+    if agreed in modes:
         target.record_finding(
-            ALL_SETTLED,
-            all(True in settled_flags for settled_flags in flags),
-            f"agreed as settled: settled was {flags}",
-        )
-    elif agreed == UNSETTLED:
-        target.record_finding(
-            ALL_UNSETTLED,
-            not any(True in settled_flags for settled_flags in flags),
-            f"the link was agreed as unsettled; the settled flags of its deliveries are {flags}",
+            ALL_SETTLED if agreed == SETTLED else ALL_UNSETTLED,
+            settled == (len(got) if agreed == SETTLED else 0),
+            f"the agreed snd-settle-mode is {modes[agreed]}; {settled} of {len(got)} deliveries"
+            " arrived settled",
         )
     if agreed != mode:
         target.record_not_applicable(
@@ -324,7 +319,8 @@ def test_a_receiver_of_mode_first_settles_at_once(
 @case(MODE_OF_SETTLED_IGNORED, needs={"amqp"})
 @over(examples=8, parts=st.integers(1, 3))
 def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) -> None:
-    """A settled message has rcv-settle-mode second on a link agreed as first. It is accepted."""
+    """A settled message has rcv-settle-mode second although the link's agreed mode is first. It is
+    accepted."""
     node = target.node()
     peer = target.amqp()
     link = peer.attach(SENDER, node, rcv_settle_mode=FIRST)

@@ -137,7 +137,7 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression in the page; of a promise, once it is resolved.
-        Raises ``RuntimeError`` with the exception of the page."""
+        Raises ``RuntimeError`` with the page's exception as its message."""
         answer = self._call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )

@@ -1,11 +1,11 @@
 """stomp.py, the client that people use from Python, against the broker: connect, send, subscribe,
 settle, beat, leave.
 
-Here the client is the library itself. The same cases run over sockets, with its own threads, and in
-virtual time without them. The frames it sends are its own choice (STOMP instead of CONNECT, sorted
-headers, content-length on every body, a heartbeat whenever it has been silent for the agreed time),
-so these cases judge whether the broker serves a real client. An expectation sees a frame only when
-the library has delivered it as it crossed the wire.
+Here the client is the library itself. The same cases run over sockets, with the library's own
+threads, and in virtual time, without them. The frames it sends are its own choice (STOMP instead of
+CONNECT, sorted headers, content-length on every body, a heartbeat whenever it has been silent for
+the agreed time), so these cases judge whether the broker serves a real client. An expectation sees
+a frame only when the library has delivered it as it crossed the wire.
 """
 
 from __future__ import annotations

@@ -185,8 +185,8 @@ def judge(target: Bench, receiver: str, arrives: str) -> None:
     target.record_finding(
         arrives,
         not missing,
-        f"of {taken} messages with unusual values, {len(missing)} did not arrive over"
-        f" {NAMES[receiver]} together with a plain message behind: {by_place(missing) or 'none'}",
+        f"for {len(missing)} of {taken} messages with unusual values, it or the plain message"
+        f" behind it did not arrive over {NAMES[receiver]}: {by_place(missing) or 'none'}",
     )
 
 

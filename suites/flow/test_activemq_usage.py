@@ -106,8 +106,8 @@ def on_disk(
 
 @case(LIMITS, WAITS, ONE_BY_ONE, needs=NEEDS)
 def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
-    """Two queues without their own limits fill the broker's memory. A producer at either then
-    waits, and continues when its connection consumes."""
+    """Two queues without their own limits fill the broker's memory. A producer to either queue
+    then waits, and continues when its connection consumes messages."""
     statistics, producer = target.statistics(), StompProducer(target)
     limit, weight = broker_limit(target, "memory"), Scale(target, producer, statistics).weight(SIZE)
     before = empty(target, statistics, "memory")

@@ -116,8 +116,8 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
 
 
 def out_of_reach(target: Bench) -> set[str]:
-    """Return the statements that determine no TTL which a case waits for: for example, those of a
-    broker in real time with a default of a minute."""
+    """Return the statements that determine only TTLs too long for a case to wait for, such as a
+    minute in real time."""
     plans = [example["plan"] for example in corners(target.target)]
     return {DEFAULT, BOUNDS, UPPER, LOWER}.difference(*(regime(target, plan) for plan in plans))
 

@@ -339,9 +339,7 @@ class Run:
             arrivals[consumer.session, consumer.id] = [number_of(packet) for packet in packets]
         numbers = [number for arrived in arrivals.values() for number in arrived]
         strangers = self.model.strangers(numbers)
-        detail = (
-            f"after {after}: {listed(numbers)} arrived; {listed(strangers)} of them did not wait"
-        )
+        detail = f"after {after}: {listed(numbers)} arrived; unexpected: {listed(strangers)}"
         self.target.require((GONE, EACH_ONCE), not strangers, detail)
         for name, arrived in arrivals.items():
             self.model.arrive(name, arrived)

@@ -372,7 +372,7 @@ class Run:
                 consumer.out.append(dispatched)
                 numbers.append(number_of(dispatched))
         for number in self.model.strangers(numbers):
-            detail = f"after {after}: {number} arrived, although it is acknowledged or out"
+            detail = f"after {after}: {number} arrived, though acknowledged or held by a consumer"
             self.target.require(self.settled_by.get(number, LIMIT), False, detail)
         self.model.take(numbers)
         for peer in self.peers:

@@ -81,7 +81,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
             left = [message for message in left if message not in numbers(done)]
             held = held[len(done) :]
         held += take(target, peer, limit - len(held), consumer)
-        detail = f"{words}: after its {end}, {len(held)} of {limit} are out"
+        detail = f"{words}: after its {end}, the consumer holds {len(held)} of at most {limit}"
         target.record_finding(COUNTS, each or len(held) == limit, detail)
     peer.close_socket(CloseHow.RESET)
     heir = target.openwire()

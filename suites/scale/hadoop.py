@@ -2,8 +2,8 @@
 local paths.
 
 ``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is its client for HDFS over HTTP,
-which talks here to a few lines that answer like a NameNode and a DataNode, except for a header. See
-``tox -e cluster``.
+which here talks to a small stand-in for a NameNode and a DataNode that differs only in one header.
+See ``tox -e cluster``.
 """
 
 import json

@@ -149,7 +149,7 @@ def test_every_subscriber_gets_a_large_body_whole(
         target.record_finding(
             LARGE,
             received == [(body, "red")],
-            f"subscriber {number} of {size} bytes by {acceptor}: {words}",
+            f"{size} bytes sent through {acceptor}, subscriber {number}: {words}",
         )
 
 
@@ -174,7 +174,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
         target.require(
             LARGE,
             bodies(messages) == [body],
-            f"{size} bytes by {acceptor}, time {turn + 1}: {words}",
+            f"{size} bytes sent through {acceptor}, delivery {turn + 1}: {words}",
         )
         if turn == times:
             consumer.ack(messages[0], receipt=True)

@@ -430,19 +430,19 @@ def test_a_queue_keeps_what_nobody_selects(
     shares = [bodies(consumer.take_messages()) for consumer in consumers]
     for some, received in zip(selected, shares, strict=True):
         foreign = [body for body in received if sent.get(body, "?") not in some]
-        target.record_finding(SELECTOR, not foreign, f"a consumer of {some} got {listed(foreign)}")
+        words = f"a consumer of {some} got {listed(foreign)} of other colors"
+        target.record_finding(SELECTOR, not foreign, words)
         target.record_finding(
             SELECTOR,
             received == sorted(received, key=list(sent).index),
-            f"a consumer of {some} got {listed(received)}, not in order",
+            f"a consumer of {some} got {listed(received)}; expected the order of sending",
         )
     together = [body for received in shares for body in received]
     target.record_finding(
         SELECTOR,
         sorted(together) == sorted(meant),
-        f"{colors} was sent, {selected!r} is wanted: {sorted(together)!r} arrived,"
-        f" {sorted(meant)!r}"
-        " should, each once",
+        f"the colors {colors} were sent, {', '.join(selected)} are selected:"
+        f" {listed(sorted(together))} arrived; expected {listed(meant)}, each once",
     )
     heir = target.stomp("1.2")
     heir.subscribe(queue)

@@ -1,4 +1,4 @@
-"""The choice of a version, and the login, of a connection that opens."""
+"""Version negotiation and login at the start of a connection."""
 
 from __future__ import annotations
 

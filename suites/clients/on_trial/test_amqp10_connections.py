@@ -181,7 +181,7 @@ def test_a_client_closes_a_silent_connection(target: Bench) -> None:
     told = f"the client {'stayed' if at is None else f'closed with {why}'}"
     target.record_finding(NOTICES, why is not None, told)
     if at is not None:
-        target.judge_duration(STAYS, "silence borne", at - since, (announced, None), since)
+        target.judge_duration(STAYS, "silence tolerated", at - since, (announced, None), since)
 
 
 @case(CLOSE, CLOSE_LAST, needs=TRIAL)

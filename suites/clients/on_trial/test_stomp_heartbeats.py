@@ -213,13 +213,13 @@ def test_a_client_may_leave_a_silent_server(target: Bench, version: str, after: 
     assert since is not None
     if not target.wait_until(lambda: trial.server.ended is not None, 6 * INTERVAL):
         target.record_not_applicable(
-            MAY_GIVE_UP[version], "the client stayed for six silent intervals"
+            MAY_GIVE_UP[version], "the client stayed connected for six silent intervals"
         )
         return
     assert trial.server.ended is not None
     target.judge_duration(
         MAY_GIVE_UP[version],
-        f"silence borne after {after}",
+        f"silence tolerated after {after}",
         trial.server.ended.at - since,
         (INTERVAL, None),
         since,

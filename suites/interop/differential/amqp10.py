@@ -1,8 +1,8 @@
 """AMQP 1.0: an open and a few generated performatives with deliberate mistakes.
 
 A transcript leaves out what brokers may choose: ids, texts, further fields, and unrequested flows.
-Of an error it has the condition only if a sentence of the standard names it. A conversation is over
-after an error, an end or a close.
+It includes an error's condition only if the standard names one. A conversation is over after an
+error, an end or a close.
 """
 
 import random

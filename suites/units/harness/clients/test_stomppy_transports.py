@@ -332,7 +332,7 @@ def test_a_frame_that_it_loses_is_not_the_brokers_fault() -> None:
     """After two ends of line in one read, stomp.py loses the next frame
     (fixtures/vectors/stomp.json)."""
     notebook, peer, _ = virtual(saying(b"\n\nRECEIPT\nreceipt-id:r1\n\n\0"))
-    with pytest.raises(ControlFailed, match="did not hand out RECEIPT"):
+    with pytest.raises(ControlFailed, match="did not pass on RECEIPT"):
         peer.publish(QUEUE, b"x", proves="R")
     assert notebook.judged == []
     assert len(notebook.of(FrameReceived)) == 2
