@@ -27,9 +27,8 @@ FAMILIES = {
 }
 INDEX = """# Known deviations
 
-A known deviation is a listed violation: the broker is known to break that sentence of a
-specification or manual. In a run its verdict is KNOWN, and the exit code stays 0. Each family has a
-page:
+A known deviation is a listed violation of a specification or manual. In a run its verdict is KNOWN,
+and the exit code stays 0. Each family has a page:
 
 | family | cases |
 | --- | --- |
