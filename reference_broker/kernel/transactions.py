@@ -21,6 +21,8 @@ class Transaction:
     def __init__(self) -> None:
         self._sends: list[tuple[Message, ResourceClaim]] = []
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
+        self.rollback_only: str | None = None
+        """Why COMMIT must fail and roll back; None if it need not."""
 
     def send(self, message: Message, charge: ResourceClaim) -> None:
         """Hold ``message`` until COMMIT, and its memory until the end."""

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.activemq_statistics import Statistics
-from brokerproof.suites.api import Bench, Clock, Duration, Target, case, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, Clock, Duration, Target, case, listed, ms, over
+from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -27,11 +28,12 @@ from brokerproof.suites.steps.producer_flow import (
     slack,
     waits_for,
 )
-from brokerproof.suites.steps.queues import judge_arrivals
+from brokerproof.suites.steps.queues import judge_arrivals, left_in, numbered
 from brokerproof.suites.steps.small_addresses import SMALLEST, body
 
 AT_ONCE = "ACTIVEMQ-PFC-9"
 AFTER_A_WHILE = "ACTIVEMQ-PFC-10"
+ATOMIC = "STOMP12-BEGIN-03"
 NEEDS = {"stomp-1.2", "amqp", "statistics"}
 both = pytest.mark.parametrize("protocol", ["stomp", "amqp"])
 
@@ -93,6 +95,46 @@ def test_a_send_without_room_fails_at_once(
     received = CONSUMERS[protocol](target, to).rest(len(data))
     judge_arrivals(target, AT_ONCE, received, len(data), "accepted")
     producer.send(to, again, proves=AT_ONCE)
+
+
+@case(ATOMIC, needs={*NEEDS, "transactions", "send-fail"})
+@over(
+    examples=4,
+    always=lambda target: [{"before": 1, "behind": 1}],
+    before=st.integers(0, 3),
+    behind=st.integers(0, 3),
+)
+def test_a_transaction_whose_send_finds_no_room_is_whole(
+    target: Bench, before: int, behind: int
+) -> None:
+    """One SEND of a transaction goes to a full queue, without receipt; others have room. Either the
+    COMMIT is confirmed and all of them arrive, or it is not and none does."""
+    _, _, full, count = full_of(target, "stomp")
+    to, producer = place(target, "vm"), target.stomp()
+    named = {"transaction": producer.transaction}
+    producer.request("BEGIN", named)
+    sent = numbered(before + behind)
+    for data in sent[:before]:
+        producer.publish(to.to, data, named, receipt=False)
+    producer.publish(full.to, body(count, 20), named, receipt=False)
+    for data in sent[before:]:
+        producer.publish(to.to, data, named, receipt=False)
+    producer.send("COMMIT", {**named, "receipt": "committed"})
+    confirmed = frame("RECEIPT", {"receipt-id": "committed"})
+    target.wait_until(
+        lambda: producer.ended is not None or any(map(confirmed.accepts, producer.inbox)), PATIENCE
+    )
+    is_confirmed = producer.take(confirmed) is not None
+    heard = "was confirmed" if is_confirmed else f"was not confirmed ({producer.instead()})"
+    producer.close_socket()
+    left = left_in(target, to.to, "1.2", len(sent) if is_confirmed else 0)
+    arrived = CONSUMERS["stomp"](target, full).rest(count + is_confirmed)
+    target.record_finding(
+        ATOMIC,
+        (len(left), len(arrived)) == ((len(sent), count + 1) if is_confirmed else (0, count)),
+        f"COMMIT {heard}; {listed(left)} arrived of {len(sent)} messages with room, and"
+        f" {len(arrived) - count} of the one without",
+    )
 
 
 @case(AFTER_A_WHILE, needs={*NEEDS, "send-fail-timeout"})

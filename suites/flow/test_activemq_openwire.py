@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from brokerproof.suites.api import PATIENCE, Bench, Duration, Target, case, listed, ms, over
 from brokerproof.suites.api.openwire import command
+from brokerproof.suites.api.openwire import queue as openwire_queue
+from brokerproof.suites.openwire.steps import COMMIT, begin
 from brokerproof.suites.steps.producer_flow import (
     PROMPTLY,
     QUIET,
@@ -26,7 +28,7 @@ from brokerproof.suites.steps.producer_flow import (
     slack,
     waits_for,
 )
-from brokerproof.suites.steps.queues import judge_arrivals
+from brokerproof.suites.steps.queues import judge_arrivals, numbered
 from brokerproof.suites.steps.small_addresses import body
 
 ONE_BY_ONE = "ACTIVEMQ-PFC-1"
@@ -37,6 +39,7 @@ ALWAYS_SYNC = "ACTIVEMQ-PFC-5"
 STALLS = "ACTIVEMQ-PFC-8"
 AT_ONCE = "ACTIVEMQ-PFC-9"
 AFTER_A_WHILE = "ACTIVEMQ-PFC-10"
+COUNTS = "OPENWIRE-TX-1"
 BASE = {"stomp-1.2", "amqp", "openwire", "statistics"}
 NEEDS = {*BASE, "producer-flow-control"}
 RESOURCE = "ResourceAllocationException"
@@ -264,6 +267,45 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     received = StompConsumer(target, to).rest(count)
     judge_arrivals(target, AT_ONCE, received, count, "accepted")
     producer.send(to, body(count, 20), proves=AT_ONCE)
+
+
+@case(COUNTS, needs={*BASE, "send-fail"})
+@over(
+    examples=4,
+    always=lambda target: [{"before": 1, "behind": 1}],
+    before=st.integers(0, 3),
+    behind=st.integers(0, 3),
+)
+def test_a_transaction_whose_message_finds_no_room_is_whole(
+    target: Bench, before: int, behind: int
+) -> None:
+    """One message of a transaction goes to a full queue, and no Response is requested; others have
+    room. Either the commit is answered with a Response and all of them arrive, or it is not and
+    none does."""
+    statistics, producer = target.statistics(), OpenWireProducer(target)
+    full, to = place(target, "vm"), place(target, "vm")
+    count = filled(target, producer, statistics, full, 1000)
+    producer.producer(to)
+    peer, named = producer.peer, begin(producer.peer, 1)
+    for data, goal in [
+        *((data, to) for data in numbered(before)),
+        (body(count, 20), full),
+        *((data, to) for data in numbered(behind)),
+    ]:
+        id = producer.producer(goal)
+        peer.publish(peer.message(id, openwire_queue(goal.name), data, transactionId=named))
+    fields = {"connectionId": peer.connection, "transactionId": named, "type": COMMIT}
+    number = peer.send("TransactionInfo", fields, response=True)
+    producer.heard(number)
+    confirmed = producer.answer(number) == "taken"
+    arrived = len(StompConsumer(target, to).rest(before + behind))
+    more = len(StompConsumer(target, full).rest(count + confirmed)) - count
+    target.record_finding(
+        COUNTS,
+        (arrived, more) == ((before + behind, 1) if confirmed else (0, 0)),
+        f"the commit was {'' if confirmed else 'not '}confirmed ({peer.instead()}); {arrived} of"
+        f" {before + behind} messages with room arrived, and {more} of the one without",
+    )
 
 
 @case(AFTER_A_WHILE, needs={*BASE, "send-fail-timeout"})

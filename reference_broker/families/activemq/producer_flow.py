@@ -52,6 +52,7 @@ from brokerproof.reference_broker.kernel.admission import Disk, Verdict
 from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
+from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.settings.activemq import Cursor, DestinationPolicy
 
 
@@ -79,7 +80,9 @@ class PendingSend:
     ``answered``: its producer waits for an answer; ``windowed``: the producer learns when it may
     send more. ``publish`` adds the message and may raise ``NoRoute``. If the message had to wait,
     ``settled`` is called once: with None when it was added, else with the reason. ``is_live`` is
-    checked before adding late, because a transaction may have ended."""
+    checked before adding late, because a transaction may have ended. If the message fails and its
+    producer waits for no answer, ``transaction`` can only roll back (release 6.3.1,
+    TransportConnection.forceRollbackOnlyOnFailedAsyncTransactionOp)."""
 
     message: Message
     destination: str
@@ -89,6 +92,13 @@ class PendingSend:
     settled: Callable[[NoSpace | None], None]
     windowed: bool = False
     is_live: Callable[[], bool] = _lives
+    transaction: Transaction | None = None
+
+    def failure(self, reason: str) -> NoSpace:
+        """Note that the message fails for ``reason``."""
+        if self.transaction is not None and not self.answered:
+            self.transaction.rollback_only = reason
+        return NoSpace(reason)
 
 
 @dataclass(slots=True, eq=False)
@@ -134,14 +144,14 @@ class ProducerFlow:
         account = self.accounting.find(sending.destination)
         disk = self._disk
         if disk is not None and disk.judge(account.name) is Verdict.UNSTORED:
-            raise NoSpace(f"no space at {account.name}: {disk.problem()}")
+            raise sending.failure(f"no space at {account.name}: {disk.problem()}")
         closed = None if self._is_question(sending.destination) else self._closed(account, sending)
         if closed is None:
             sending.publish()
             return SendOutcome.TAKEN
         at_once, after_ms = self._fails(account)
         if at_once:
-            raise NoSpace(closed)
+            raise sending.failure(closed)
         parked = self.parks(account, sending)
         self._wait(sending, account, 0 if parked and is_topic(account.name) else after_ms)
         return SendOutcome.PARKED if parked else SendOutcome.STALLED
@@ -244,7 +254,7 @@ class ProducerFlow:
         try:
             sending.publish()
         except NoRoute as problem:
-            sending.settled(NoSpace(str(problem)))
+            sending.settled(sending.failure(str(problem)))
             return
         sending.settled(None)
 
@@ -253,4 +263,4 @@ class ProducerFlow:
         self._forget(waiting)
         _, after_ms = self._fails(waiting.account)
         detail = f"no space at {waiting.account.name} within {after_ms} ms"
-        waiting.sending.settled(NoSpace(detail))
+        waiting.sending.settled(waiting.sending.failure(detail))

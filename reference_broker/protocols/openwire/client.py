@@ -444,6 +444,7 @@ class Client:
             settled=partial(self._settled, request, producer, size),
             windowed=producer.windowed,
             is_live=lambda: transaction is None or transaction.is_live,
+            transaction=None if transaction is None else transaction.sends,
         )
         try:
             fate = self._flow.send(sending)
@@ -500,6 +501,9 @@ class Client:
             return
         transaction = self._transaction(id)
         del self._transactions[id]
+        if what == codes.COMMIT and (reason := transaction.sends.rollback_only) is not None:
+            transaction.roll_back()
+            raise Refusal(FAILED, f"the transaction was rolled back: {reason}")
         if what == codes.COMMIT:
             try:
                 transaction.commit()

@@ -18,13 +18,14 @@ from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireCon
 class OpenWireTransaction:
     def __init__(self, router: Router) -> None:
         self._router = router
-        self._sends = Transaction()
+        self.sends = Transaction()
+        """What the commit will publish."""
         self._acknowledged: list[tuple[OpenWireConsumer, tuple[int, int]]] = []
         self.is_live = True
 
     def send(self, message: Message, charge: ResourceClaim) -> None:
         """Hold ``message``, and its claim on resources, until the end."""
-        self._sends.send(message, charge)
+        self.sends.send(message, charge)
 
     def settle(self, consumer: OpenWireConsumer, places: tuple[int, int]) -> None:
         """Hold the acknowledgement of the messages in ``places`` until the commit."""
@@ -36,7 +37,7 @@ class OpenWireTransaction:
         self._router.begin_atomic_unit()
         for consumer, places in self._acknowledged:
             consumer.settle(places, Outcome.ACCEPTED)
-        self._sends.commit(self._router.publish)
+        self.sends.commit(self._router.publish)
         for consumer, _ in self._acknowledged:
             consumer.offer()
 
@@ -44,4 +45,4 @@ class OpenWireTransaction:
         self.is_live = False
         for consumer, places in self._acknowledged:
             consumer.undone(places)
-        self._sends.undo()
+        self.sends.undo()

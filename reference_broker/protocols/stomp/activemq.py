@@ -61,6 +61,7 @@ class ActiveMqStompConnection(StompConnection):
             publish=partial(self._publish, message, transaction),
             settled=partial(self._settled, frame),
             is_live=lambda: transaction is None or transaction in self.transactions.values(),
+            transaction=transaction,
         )
         try:
             fate = self._flow.send(sending)

@@ -475,6 +475,9 @@ def begin(session: Session, frame: Frame) -> After:
 def commit(session: Session, frame: Frame) -> After:
     transaction = _end(session, frame, refusal.COMMIT_BAD)
     router = session.shared.router
+    if transaction.rollback_only is not None:
+        _undo(session, transaction)
+        raise Refusal(refusal.ROLLED_BACK, session.version, transaction.rollback_only)
     router.begin_atomic_unit()
     try:
         queues = transaction.commit(router.publish)
@@ -487,11 +490,14 @@ def commit(session: Session, frame: Frame) -> After:
 
 
 def abort(session: Session, frame: Frame) -> After:
-    transaction = _end(session, frame, refusal.ABORT_BAD)
+    _undo(session, _end(session, frame, refusal.ABORT_BAD))
+    return None
+
+
+def _undo(session: Session, transaction: Transaction) -> None:
     for queue in transaction.undo():
         queue.dispatch()
         session.shared.router.addresses.tidy(queue)
-    return None
 
 
 def _end(session: Session, frame: Frame, fault: Fault) -> Transaction:

@@ -122,6 +122,9 @@ TOO_MANY_TRANSACTIONS = Fault("too many transactions", _ANY, "STOMP11-ERR-01", "
 COMMIT_BAD = Fault(
     "no such transaction", "STOMP10-COMMIT-01", "STOMP11-COMMIT-01", "STOMP12-COMMIT-01"
 )
+ROLLED_BACK = Fault(
+    "transaction rolled back", "STOMP10-COMMIT-01", "STOMP11-COMMIT-01", "STOMP12-COMMIT-01"
+)
 ABORT_BAD = Fault("no such transaction", "STOMP10-ABORT-01", "STOMP11-ABORT-01", "STOMP12-ABORT-01")
 SEND_NO_TRANSACTION = Fault(
     "no such transaction", "STOMP10-SEND-03", "STOMP11-SEND-07", "STOMP12-SEND-07"

@@ -11,6 +11,7 @@ from brokerproof.reference_broker.families.activemq.cursor import (
 )
 from brokerproof.reference_broker.families.activemq.producer_flow import (
     NoSpace,
+    PendingSend,
     ProducerFlow,
     SendOutcome,
 )
@@ -260,6 +261,13 @@ def refused_and_added(original, reached, self, sending):
         reached()
         sending.publish()
         raise
+
+
+@no_space.after(PendingSend, "failure", breaks="STOMP12-BEGIN-03")
+def the_rest_of_a_transaction_is_committed(reached, self, reason):
+    """A SEND without room is missing from its transaction, whose COMMIT is confirmed."""
+    if reached(self.transaction is not None and self.transaction.rollback_only is not None):
+        self.transaction.rollback_only = None
 
 
 @no_space.before(ProducerFlow, "send", breaks=AT_ONCE)
