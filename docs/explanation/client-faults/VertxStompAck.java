@@ -1,7 +1,7 @@
-// io.vertx:vertx-stomp 5.0.7: ACK of a 1.1 connection has no message-id and no subscription.
+// io.vertx:vertx-stomp 5.0.7: an ACK on a 1.1 connection has no message-id and no subscription.
 //
 // The client is connected with version 1.1. connection.ack(id) writes the header id, which only 1.2 has: a
-// broker answers with ERROR. NACK is the same, and so is 1.0.
+// broker answers with ERROR. The same happens with NACK, and with version 1.0.
 //
 // STOMP 1.1, ACK: "ACK has two REQUIRED headers: message-id, which MUST contain a value matching the
 // message-id for the MESSAGE being acknowledged and subscription".

@@ -1,11 +1,11 @@
-// @cloudamqp/amqp-client 4.1.1 (npm): heartbeats are sent only in answer to heartbeats.
+// @cloudamqp/amqp-client 4.1.1 (npm): the client sends heartbeats only in reply to heartbeats.
 //
 // The server agrees on a heartbeat of one second and sends messages twice a second, so that it has no
-// reason to send heartbeats. The client, which has nothing to send, writes nothing: a broker closes the
-// connection. The same happens while one large message arrives for longer than two intervals.
+// reason to send heartbeats. The client has no data to send and writes nothing, so a broker closes the
+// connection. The same happens if one large message takes longer than two intervals to arrive.
 //
-// AMQP 0-9-1, rule of the heartbeat delay (tune-ok): "The client should start sending heartbeats after
-// receiving a Connection.Tune method"; any octet of the server is a valid substitute for its heartbeat.
+// AMQP 0-9-1, rule about the heartbeat delay (tune-ok): "The client should start sending heartbeats after
+// receiving a Connection.Tune method"; any octet from the server is a valid substitute for its heartbeat.
 //
 // Cause: src/amqp-base-client.ts#L705-L707 is the only place that sends a heartbeat.
 // Run: npm install @cloudamqp/amqp-client@4.1.1 && node amqp-client.js-heartbeats.js
@@ -17,7 +17,7 @@ const words = (text) => [...long(text.length), ...Buffer.from(text)];
 const frame = (type, channel, ...data) => Buffer.from([type, ...short(channel), ...long(data.length), ...data, 206]);
 const method = (channel, group, id, ...data) => frame(1, channel, ...short(group), ...short(id), ...data);
 
-// A server that answers what a client needs; "seen" gets each frame that arrives.
+// A server that sends the answers a client needs; "seen" gets each frame that arrives.
 function serve(frameMax, heartbeat, seen) {
   const answers = {
     "10,11": () => method(0, 10, 30, ...short(0), ...long(frameMax), ...short(heartbeat)),

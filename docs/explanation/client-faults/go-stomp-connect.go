@@ -1,6 +1,6 @@
 // github.com/go-stomp/stomp/v3 v3.1.3: a passcode with a colon arrives escaped.
 //
-// The client logs in with the passcode a:b. CONNECT has a\\cb, so that the login fails.
+// The client logs in with the passcode a:b. CONNECT contains a\cb, so the login fails.
 //
 // STOMP 1.2, Value Encoding: "The CONNECT and CONNECTED frames do not escape the carriage return, line feed
 // or colon octets".

@@ -1,13 +1,13 @@
 // github.com/go-stomp/stomp/v3 v3.1.3: while more than 16 messages wait, no heartbeats are sent.
 //
-// The server delivers 40 messages, and the application takes four seconds for the first. The client, which
-// agreed to beat every 500 ms, is silent for as long, and a broker closes the connection.
+// The server delivers 40 messages, and the application takes four seconds to process the first. The client,
+// which agreed to beat every 500 ms, is silent all that time, and a broker closes the connection.
 //
 // STOMP 1.2, Heart-beating: "the sender MUST send new data over the network connection at least every n
 // milliseconds".
 //
-// Cause: conn.go#L390-L393: processLoop, which also beats, waits until the application takes a message when
-// the channel of a subscription is full (conn.go#L747: 16).
+// Cause: conn.go#L390-L393: when a subscription's channel is full (conn.go#L747: 16), processLoop, which also
+// sends the heartbeats, waits until the application takes a message.
 // Run: go mod init x && go get github.com/go-stomp/stomp/v3@v3.1.3 && go run go-stomp-heartbeats.go
 package main
 

@@ -1,8 +1,8 @@
 // rabbitmq-client 5.0.8 (npm): a client that the server has blocked sends no heartbeats.
 //
 // The server agrees on a heartbeat of one second and sends connection.blocked. From then on the client
-// writes nothing, so a server closes the connection after two intervals: an alarm of a few minutes ends
-// each publishing connection.
+// writes nothing, so a server closes the connection after two intervals: an alarm of a few minutes disconnects
+// every publisher.
 //
 // AMQP 0-9-1, 4.2.7 Heartbeat Frames: peers send heartbeats when they have nothing else to send;
 // connection.blocked (RabbitMQ) asks a client not to publish, and says nothing about heartbeats.
@@ -17,7 +17,7 @@ const words = (text) => [...long(text.length), ...Buffer.from(text)];
 const frame = (type, channel, ...data) => Buffer.from([type, ...short(channel), ...long(data.length), ...data, 206]);
 const method = (channel, group, id, ...data) => frame(1, channel, ...short(group), ...short(id), ...data);
 
-// A server that answers what a client needs; "seen" gets each frame that arrives.
+// A server that sends the answers a client needs; "seen" gets each frame that arrives.
 function serve(frameMax, heartbeat, seen) {
   const answers = {
     "10,11": () => method(0, 10, 30, ...short(0), ...long(frameMax), ...short(heartbeat)),

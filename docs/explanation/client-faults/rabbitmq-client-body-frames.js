@@ -1,11 +1,11 @@
-// rabbitmq-client 5.0.8 (npm): a message whose body arrives in two small frames is cut off and ends the connection.
+// rabbitmq-client 5.0.8 (npm): the client truncates a message whose body arrives in two small frames, and closes the connection.
 //
-// The server delivers 6 bytes as two body frames of 3. The application gets the first 3, the client throws "unexpected AMQP body frame; this
-// is a bug", and destroys the socket.
+// The server delivers 6 bytes as two body frames of 3. The application gets the first 3; then the client
+// throws "unexpected AMQP body frame; this is a bug" and destroys the socket.
 //
 // AMQP 0-9-1, 4.2.6.2 The Content Body: "Any number of content body frames can follow; the content body
 // payload is an opaque binary block that MUST be split into one or more frames" within frame-max; nothing
-// says that all but the last are full.
+// says that all frames but the last must be full.
 //
 // Cause: src/Channel.ts#L347 computes the number of frames as ceil(bodySize / (frameMax - 8)).
 // Run: npm install rabbitmq-client@5.0.8 && node rabbitmq-client-body-frames.js
@@ -17,7 +17,7 @@ const words = (text) => [...long(text.length), ...Buffer.from(text)];
 const frame = (type, channel, ...data) => Buffer.from([type, ...short(channel), ...long(data.length), ...data, 206]);
 const method = (channel, group, id, ...data) => frame(1, channel, ...short(group), ...short(id), ...data);
 
-// A server that answers what a client needs; "seen" gets each frame that arrives.
+// A server that sends the answers a client needs; "seen" gets each frame that arrives.
 function serve(frameMax, heartbeat, seen) {
   const answers = {
     "10,11": () => method(0, 10, 30, ...short(0), ...long(frameMax), ...short(heartbeat)),

@@ -1,4 +1,4 @@
-// rabbitmq-client 5.0.8 (npm): frames are larger than the server allows.
+// rabbitmq-client 5.0.8 (npm): the client sends frames larger than the server allows.
 //
 // The server's tune says frame-max 4096. The client agrees in tune-ok, and then publishes a body of 5,000
 // bytes in one frame of 5,008.
@@ -6,7 +6,7 @@
 // AMQP 0-9-1, 1.4.2.6 connection.tune-ok: "The largest frame that the peer will accept" (frame-max). Brokers
 // close such a connection with 501 FRAME_ERROR.
 //
-// Cause: src/Channel.ts#L145 takes conn._opt.frameMax, the application's option (8192), not the agreed value.
+// Cause: src/Channel.ts#L145 uses conn._opt.frameMax, the application's option (8192), not the agreed value.
 // Run: npm install rabbitmq-client@5.0.8 && node rabbitmq-client-frame-max.js
 "use strict";
 const net = require("node:net");
@@ -16,7 +16,7 @@ const words = (text) => [...long(text.length), ...Buffer.from(text)];
 const frame = (type, channel, ...data) => Buffer.from([type, ...short(channel), ...long(data.length), ...data, 206]);
 const method = (channel, group, id, ...data) => frame(1, channel, ...short(group), ...short(id), ...data);
 
-// A server that answers what a client needs; "seen" gets each frame that arrives.
+// A server that sends the answers a client needs; "seen" gets each frame that arrives.
 function serve(frameMax, heartbeat, seen) {
   const answers = {
     "10,11": () => method(0, 10, 30, ...short(0), ...long(frameMax), ...short(heartbeat)),

@@ -1,13 +1,13 @@
-// stompjs 2.3.3 (npm): ack() and nack() name another message.
+// stompjs 2.3.3 (npm): ack() and nack() name the wrong message.
 //
-// Two messages arrive in one piece. The application acknowledges the first; ACK names the second. In mode
+// Two messages arrive in one chunk of data. The application acknowledges the first; ACK names the second. In mode
 // client-individual the first stays unacknowledged and is delivered again; the second ack() names a message
-// that is settled already, and brokers answer with ERROR.
+// that is already settled, so brokers answer with ERROR.
 //
 // STOMP 1.1, ACK: "ACK has two REQUIRED headers: message-id, which MUST contain a value matching the
 // message-id for the MESSAGE being acknowledged".
 //
-// Cause: lib/stomp.js#L283-L295: the closures of a piece share the variable messageID.
+// Cause: lib/stomp.js#L283-L295: all closures for one chunk share the variable messageID.
 // Run: npm install stompjs@2.3.3 && node stompjs-2-ack.js
 "use strict";
 const net = require("node:net");

@@ -1,16 +1,16 @@
 // @stomp/stompjs 7.5.0 (npm): an escaped backslash before an n becomes a line feed.
 //
 // A header has the value a, backslash, n (a Windows path, for instance). The server writes it as STOMP 1.2
-// demands, a\\n. The application gets a, backslash, line feed.
+// requires, a\\n. The application gets a, backslash, line feed.
 //
 // STOMP 1.2, Value Encoding: "\\ (octet 92 and 92) translates to \ (octet 92)".
 //
-// Cause: src/frame-impl.ts#L237-L243: the four escapes are replaced one after the other, so that the
-// second half of an escaped backslash is read again.
+// Cause: src/frame-impl.ts#L237-L243: the four escapes are replaced one after the other, so the second
+// half of an escaped backslash is read again as the start of \n.
 // Run: npm install @stomp/stompjs@7.5.0 && node stompjs-7-escapes.js
 "use strict";
 const { Client } = require("@stomp/stompjs");
-// What the library uses of a WebSocket, fed by hand.
+// Stands in for a WebSocket: the members that the library uses.
 const socket = {
   url: "",
   readyState: 1,

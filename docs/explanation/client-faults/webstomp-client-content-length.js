@@ -1,4 +1,4 @@
-// webstomp-client 1.2.6 (npm): a body with a NUL is cut off, although content-length is right.
+// webstomp-client 1.2.6 (npm): a body with a NUL is cut off, although content-length is correct.
 //
 // STOMP 1.2, Header content-length: "If a content-length header is included, this number of octets MUST be
 // read, regardless of whether or not there are NULL octets in the body."
@@ -6,7 +6,7 @@
 // Cause: src/frame.js#L81 splits the data at every NUL before any header is read.
 // Run: npm install webstomp-client@1.2.6 && node webstomp-client-content-length.js
 "use strict";
-// What the library uses of a WebSocket, fed by hand.
+// Stands in for a WebSocket: the members that the library uses.
 const socket = { OPEN: 1, readyState: 0, send() {}, close() {} };
 const client = require("webstomp-client").over(socket, { debug: false, heartbeat: false, protocols: ["v12.stomp"] });
 const got = [];

@@ -6,7 +6,7 @@
 // Cause: src/frame.js#L39 looks for two line feeds as the end of the headers; CR LF CR LF has none.
 // Run: npm install webstomp-client@1.2.6 && node webstomp-client-cr-lf.js
 "use strict";
-// What the library uses of a WebSocket, fed by hand.
+// Stands in for a WebSocket: the members that the library uses.
 const socket = { OPEN: 1, readyState: 0, send() {}, close() {} };
 const client = require("webstomp-client").over(socket, { debug: false, heartbeat: false, protocols: ["v12.stomp"] });
 const got = [];

@@ -1,26 +1,26 @@
-"""ActiveMQ Classic: messages of one producer are overtaken by its later ones when they had to wait
-for room.
+"""ActiveMQ Classic: if messages of a producer have to wait for room, its later messages overtake
+them.
 
-Needs nothing but Python, and a broker that takes STOMP and has queues with a small limit whose
-messages wait in memory:
+Needs nothing but Python, and a broker with STOMP and queues that have a small limit and keep
+waiting messages in memory:
 
     <policyEntry queue="full.vm.&gt;" memoryLimit="20480">
       <pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy>
     </policyEntry>
 
 (fixtures/brokers/activemq/flow.xml). One connection sends 150 messages to a queue, each with a
-receipt, without waiting for the receipts; another one takes and acknowledges them meanwhile. The
-documentation says that with a single consumer on a queue the order of a single producer's messages
-is preserved.
+receipt, without waiting for the receipts; another connection consumes and acknowledges them
+meanwhile. The documentation says that with a single consumer on a queue the order of a single
+producer's messages is preserved.
 
     python3 activemq_flow_control_loses_order.py HOST:PORT [LOGIN PASSCODE]
 
-Repeats that up to 40 times with new queues. Exits with 0 if everything came in order, with 1 if
-something did not, with 2 if it cannot tell. On a queue without flow control (full.off., if the
-broker has it so) the same comes in order.
+Repeats this up to 40 times with new queues. Exits with 0 if all messages arrived in order, with 1
+if some did not, with 2 if it cannot tell. On a queue without flow control (full.off. in flow.xml)
+the messages arrive in order.
 """
 
-# ruff: noqa: T201 - it speaks to whoever runs it
+# ruff: noqa: T201 - it prints for a reader
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class Connection:
     def _more(self) -> None:
         data = self.socket.recv(65_536)
         if not data:
-            print("the broker ended a connection")
+            print("the broker closed a connection")
             raise SystemExit(2)
         self.data += data
 
 
 def came(address: str, login: list[str], queue: str) -> list[int]:
-    """The numbers of the messages in the order in which they came."""
+    """The numbers of the messages, in the order of arrival."""
     consumer, producer = Connection(address, login), Connection(address, login)
     consumer.send(
         "SUBSCRIBE",
@@ -98,7 +98,7 @@ def main(address: str, *login: str) -> int:
         try:
             found = came(address, list(login), f"/queue/full.vm.order-{os.getpid()}-{attempt}")
         except TimeoutError:
-            print(f"not all of {COUNT} messages came")
+            print(f"not all of the {COUNT} messages arrived")
             return 2
         late = [(before, after) for before, after in pairwise(found) if after < before]
         if late:
@@ -109,7 +109,7 @@ def main(address: str, *login: str) -> int:
                 )
             )
             return 1
-    print(f"in {ROUNDS} rounds all messages came in order")
+    print(f"in {ROUNDS} rounds all messages arrived in order")
     return 0
 
 

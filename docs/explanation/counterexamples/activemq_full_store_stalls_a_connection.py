@@ -1,8 +1,7 @@
-"""ActiveMQ Classic: a message that waits for room in a full store holds up its whole connection,
+"""ActiveMQ Classic: a message that waits for room in a full store blocks its whole connection,
 acknowledgements included.
 
-Needs nothing but Python, and a broker whose store is soon full and that takes STOMP, for instance
-with
+Needs nothing but Python, and a broker with STOMP and a small store, for instance
 
     <systemUsage><systemUsage><storeUsage><storeUsage limit="2
     mb"/></storeUsage></systemUsage></systemUsage> <persistenceAdapter><kahaDB directory="kahadb"
@@ -10,18 +9,18 @@ with
 
 (fixtures/brokers/activemq/usage.xml). One connection consumes from a queue and sends persistent
 messages to it, each with a receipt, until one is not confirmed. Then it acknowledges what it
-consumed, and sends a message that is not persistent, for which there is room, to another queue. The
-documentation says that producers on a shared connection are slowed down one by one when a memory,
-temp-store or file-store limit is exceeded, and that synchronous sends use that automatically. So
-the acknowledgements should count, more messages should come, and the other message should be
-confirmed.
+consumed, and sends a non-persistent message, for which there is room, to another queue. The
+documentation says that the broker slows down producers on a shared connection individually when a
+memory, temp-store or file-store limit is exceeded, and does so for all synchronous sends. So the
+acknowledgements should take effect, more messages should arrive, and the non-persistent message
+should be confirmed.
 
     python3 activemq_full_store_stalls_a_connection.py HOST:PORT [LOGIN PASSCODE]
 
-Exits with 0 if that is so, with 1 if the connection stands still, with 2 if it cannot tell.
+Exits with 0 if all this happens, with 1 if the connection stalls, with 2 if it cannot tell.
 """
 
-# ruff: noqa: T201 - it speaks to whoever runs it
+# ruff: noqa: T201 - it prints for a reader
 
 from __future__ import annotations
 
@@ -90,7 +89,7 @@ class Connection:
     def _more(self) -> None:
         data = self.socket.recv(65_536)
         if not data:
-            print("the broker ended the connection")
+            print("the broker closed the connection")
             raise SystemExit(2)
         self.data += data
 
@@ -116,8 +115,8 @@ def main(address: str, *login: str) -> int:
         return 2
     held = [both.next("MESSAGE") for _ in range(10)]
     print(
-        f"{number} messages were confirmed, the next one waits; {sum(map(bool, held))} came to the"
-        " subscription"
+        f"{number} messages were confirmed, the next one waits; the subscription received"
+        f" {sum(map(bool, held))}"
     )
     for message in held:
         if message is not None:
@@ -125,16 +124,16 @@ def main(address: str, *login: str) -> int:
     both.message(other, "beside", persistent=False)
     confirmed = both.next("RECEIPT", **{"receipt-id": "beside"}) is not None
     more = both.next("MESSAGE") is not None
-    print(f"the message that is not persistent was {'confirmed' if confirmed else 'not confirmed'}")
-    print(f"after the acknowledgements {'more' if more else 'no more'} messages came")
+    print(f"the non-persistent message was {'confirmed' if confirmed else 'not confirmed'}")
+    print(f"after the acknowledgements {'more' if more else 'no more'} messages arrived")
     rescue = Connection(address, list(login))
     rescue.send("SUBSCRIBE", {"id": "1", "destination": queue, "ack": "auto"})
     taken = 0
     while rescue.next("MESSAGE") is not None:
         taken += 1
-    print(f"another connection took {taken} messages, and made room with that")
+    print(f"another connection took {taken} messages to make room")
     if both.next("RECEIPT", **{"receipt-id": f"s{number}"}) is None and not confirmed:
-        print("another connection's consumer did not help: it cannot be told what it waits for")
+        print("that did not free the connection: what it waits for is unknown")
         return 2
     return 0 if confirmed and more else 1
 

@@ -5,17 +5,17 @@ Needs nothing but Python, and a broker with SASL PLAIN or ANONYMOUS.
 
     python3 amqp10_conversations.py NAME HOST:PORT ADDRESS [LOGIN PASSCODE]
 
-``resumed``: a message is sent on a new link with the flag resume, as if to go on with a delivery of
+``resumed``: a message is sent on a new link with the flag resume, as if to continue a delivery of
 an earlier link; a plain message follows. "The receiver MUST ignore resumed deliveries that are not
-in its local unsettled map" (2.7.5), so the queue at ADDRESS has the plain message alone.
+in its local unsettled map" (2.7.5), so the queue at ADDRESS holds only the plain message.
 
-``handle-max``: a begin says handle-max 0, and two links are asked for. "A peer MUST NOT attempt to
+``handle-max``: a begin says handle-max 0, and two attaches follow. "A peer MUST NOT attempt to
 attach a link using a handle value outside the range that its partner can handle" (2.7.2), so no
 attach of the broker has handle 1.
 
-``handle``: a link is asked for with a handle above the broker's own handle-max. "A peer that
+``handle``: an attach has a handle above the broker's own handle-max. "A peer that
 receives a handle outside the supported range MUST close the Connection with the framing-error"
-(2.7.2), so a close arrives. This harms Artemis: start it anew afterwards.
+(2.7.2), so a close arrives. This harms Artemis: restart it afterwards.
 
 ``open``: an open has no container-id. ``open-max-frame-size``: an open has the max-frame-size 100.
 The broker may end the connection, but "prior to closing a connection, each peer MUST write a close
@@ -23,17 +23,17 @@ frame with a code indicating the reason" (2.4.3). ``open-idle-time-out``: an ope
 idle-time-out of 1 ms. A broker that is unwilling to support it "SHOULD close the connection with an
 error explaining why" (2.4.5).
 
-``property``: a source is asked for with a distribution-mode that nobody has. The attach that
-answers has the properties of the source as they are (2.6.3), so it does not have this one.
+``property``: an attach requests a source with an unknown distribution-mode. The broker's attach
+describes the source as it is (2.6.3), so it does not repeat this mode.
 
-``link-credit``: a receiver gives a link-credit of 2^31, which is a uint. "The sender's link-credit
+``link-credit``: a receiver gives a link-credit of 2^31, a valid uint. "The sender's link-credit
 variable MUST be set according to this formula when flow information is given by the receiver"
-(2.6.7), so the one message of the queue arrives.
+(2.6.7), so the only message of the queue arrives.
 
 ``drain``: 100 messages of 1,000 bytes are sent and confirmed; a receiver drains 110 credits. "The
 Sender MUST advance its delivery-count until link-credit is zero" (2.6.7), and sends what it has
 until then, so 100 messages arrive ahead of the flow that answers. On addresses that page Artemis
-answers before it has read its pages, which no sentence forbids in so many words.
+answers before it has read its pages, which no sentence expressly forbids.
 
 Each broker breaks some of them (docs/reference/differential-search.md). ADDRESS is a queue without
 messages and, on RabbitMQ, ``/queue/NAME``. Exits with 0 if the broker keeps the sentence, with 1 if
@@ -210,7 +210,7 @@ class Peer:
 
 
 def resumed(peer: Peer, address: str) -> bool | None:
-    """True if a resumed delivery that never was is ignored."""
+    """True if the resumption of a delivery that never existed is ignored."""
     peer.begin(100)
     if peer.attach(b"sender", 0, False, address) is None or peer.wait_for(FLOW) is None:
         return None
@@ -255,13 +255,13 @@ def handle(peer: Peer, address: str) -> bool | None:
 
 
 def property_of_nobody(peer: Peer, address: str) -> bool | None:
-    """True if the broker does not report a distribution-mode that nobody has."""
+    """True if the broker does not repeat an unknown distribution-mode."""
     peer.begin(100)
     if peer.attach(b"plain", 0, True, address) is None:
         return None
     unknown = b"vnd:nobody-has-this"
     answer = peer.attach(b"receiver", 1, True, address, sized(0xB3, unknown)) or b""
-    print(f"the broker's attach {'has' if unknown in answer else 'does not have'} it")
+    print(f"the broker's attach {'repeats' if unknown in answer else 'omits'} the mode")
     return unknown not in answer
 
 
@@ -278,7 +278,7 @@ def link_credit(peer: Peer, address: str) -> bool | None:
     peer.grant(10)
     later = peer.wait_for(TRANSFER) is not None
     print(
-        f"a credit of 2^31 brought nothing, a credit of 10 {'the message' if later else 'neither'}"
+        f"a credit of 2^31 brought nothing, a credit of 10 {'the message' if later else 'nothing'}"
     )
     return False if later else None
 
@@ -313,7 +313,7 @@ def bad_open(*fields: bytes) -> Callable[[Peer, str], bool | None]:
     def check(peer: Peer, address: str) -> bool | None:
         peer.send(OPEN, *fields)
         answer = peer.wait_for(OPEN, CLOSE)
-        print("it was answered" if answer else "the connection ended, or nothing arrived")
+        print("the open was answered" if answer else "the connection ended, or nothing arrived")
         return answer is not None
 
     return check

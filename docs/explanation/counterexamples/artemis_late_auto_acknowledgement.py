@@ -1,24 +1,23 @@
-"""Artemis since 2.36: a STOMP message is delivered twice because an acknowledgement of another
-subscription came too late.
+"""Artemis since 2.36: a STOMP message is delivered twice because the broker acknowledges a message
+of another subscription too late.
 
 Needs nothing but Python, and an Artemis with an acceptor for STOMP. One connection has two
-subscriptions in the mode auto, to two queues. While messages of the first are coming it takes that
-subscription back. When this is confirmed, one message is sent to the second queue. It should come
-once: in this mode it counts as received as soon as it was sent (STOMP 1.2, SUBSCRIBE).
+subscriptions in the mode auto, to two queues. While messages of the first are arriving, it ends
+that subscription. When this is confirmed, one message is sent to the second queue. It should arrive
+once: in this mode a message counts as received as soon as it is sent (STOMP 1.2, SUBSCRIBE).
 
-StompSession acknowledges what it sends in the mode auto later, on the event loop, for the consumer
-and in the session's one transaction. If the consumer is closed by then,
-ServerSessionImpl.findConsumer marks the transaction as to be rolled back, and throws; so
-StompSession does not come to commit(), and no new transaction begins. The next message of the
-connection, of whatever subscription, is acknowledged in that transaction. Its commit fails, it is
-rolled back, and delivered again.
+In the mode auto, StompSession acknowledges a message after sending it, on the event loop, in the
+session's only transaction. If the consumer is closed by then, ServerSessionImpl.findConsumer marks
+the transaction for rollback and throws, so StompSession never calls commit(), and no new
+transaction begins. The connection's next message, of any subscription, is acknowledged in that
+transaction: its commit fails, and the message is rolled back and delivered again.
 
     python3 artemis_late_auto_acknowledgement.py HOST:STOMP-PORT [LOGIN PASSCODE]
 
-Exits with 0 if no message came twice in TURNS turns, with 1 if one did, with 2 if it cannot tell.
+Exits with 0 if no message arrived twice in TURNS turns, 1 if one did, 2 if it cannot tell.
 """
 
-# ruff: noqa: T201 - it speaks to whoever runs it
+# ruff: noqa: T201 - it prints for a reader
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ import sys
 PATIENCE_S = 10.0
 """How long an answer may take. Seconds."""
 QUIET_S = 0.3
-"""How long nothing more may come until a turn is over. Seconds."""
+"""Silence that ends a turn. Seconds."""
 TURNS = 100
 SENT = 20
 """Messages to the first queue in each turn."""
@@ -56,7 +55,7 @@ class Client:
         self.socket.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
     def next(self, patience: float) -> str:
-        """The next frame, empty when the connection ended or nothing came. Seconds."""
+        """The next frame; empty if the connection ended, or none arrived in these seconds."""
         self.socket.settimeout(patience)
         while b"\0" not in self.unread:
             try:
@@ -77,14 +76,14 @@ class Client:
             or f"receipt-id:{receipt}" not in frame
         ):
             if not frame or frame.startswith("ERROR"):
-                print(f"no receipt came, but {frame[:200]!r}")
+                print(f"expected a receipt, got {frame[:200]!r}")
                 sys.exit(2)
             before.append(frame)
         return before
 
 
 def turn(consumer: Client, producer: Client, name: str) -> list[str]:
-    """The frames by which the one message of the second queue came."""
+    """The frames that delivered the only message of the second queue."""
     first, second = f"{name}-first", f"{name}-second"
     for queue in (first, second):
         about = {
@@ -99,7 +98,7 @@ def turn(consumer: Client, producer: Client, name: str) -> list[str]:
     for _ in range(SENT):
         producer.send("SEND", {"destination": first, "destination-type": "ANYCAST"}, b"before")
     if not consumer.next(PATIENCE_S).startswith("MESSAGE"):
-        print("the first queue's messages did not come")
+        print("the first queue's messages did not arrive")
         sys.exit(2)
     consumer.send("UNSUBSCRIBE", {"id": first, "receipt": "over"})
     consumer.confirmed("over")
@@ -117,7 +116,7 @@ def turn(consumer: Client, producer: Client, name: str) -> list[str]:
 
 
 def main() -> int:
-    """Runs the turns; returns what to exit with."""
+    """Runs the turns; returns the exit status."""
     host, _, port = sys.argv[1].rpartition(":")
     login, passcode = sys.argv[2:4] if len(sys.argv) > 3 else ("admin", "admin")
     consumer, producer = (Client((host, int(port)), login, passcode) for _ in range(2))
@@ -125,11 +124,11 @@ def main() -> int:
     for number in range(TURNS):
         came = turn(consumer, producer, f"late-{os.getpid()}-{number}")
         if not came:
-            print(f"turn {number}: the message did not come")
+            print(f"turn {number}: the message did not arrive")
             return 2
         if len(came) > 1:
             twice.append(came)
-    print(f"in {len(twice)} of {TURNS} turns the message that was sent once came more than once")
+    print(f"in {len(twice)} of {TURNS} turns a message sent once arrived more than once")
     if twice:
         print(*twice[0], sep="\n--\n")
     return 1 if twice else 0

@@ -1,21 +1,21 @@
-"""RabbitMQ 3.10 to 4.1.5: a STOMP client that two alarms hold back goes on when the first of them
-is over.
+"""RabbitMQ 3.10 to 4.1.5: a STOMP client that two alarms block continues when the first one
+clears.
 
 Needs nothing but Python, a RabbitMQ with the STOMP plugin, and the command rabbitmqctl for its node
-(``--ctl``, in one word for a shell). The limits for memory and disk space are set so that both are
-short. A client sends a message, which is taken, and another, which waits: its connection is not
-read any more. Then the limit for memory is set back. Disk space is short still, so the second
-message should wait on. Up to 4.1.5 it is confirmed: rabbit_stomp_reader keeps one flag for all
-alarms (mended by pull request 14795, in 4.1.6 and 4.2.0).
+(``--ctl``, as one quoted argument). The script sets the memory and disk limits so that both
+resources are short. A client sends a message, which is accepted, and another, which waits because
+the broker no longer reads the connection. Then the memory limit is restored. Disk space is still
+short, so the second message should keep waiting. Up to 4.1.5 it is confirmed: rabbit_stomp_reader
+keeps one flag for all alarms (fixed by pull request 14795, in 4.1.6 and 4.2.0).
 
     python3 rabbitmq_stomp_two_alarms.py HOST:PORT --ctl 'rabbitmqctl -n rabbit@host' [LOGIN
     PASSCODE]
 
-Exits with 0 if the second message waits for the end of both alarms, with 1 if it passes before,
-with 2 if it cannot tell. The limits are set to 0.6 of the memory and 50 MB in the end.
+Exits with 0 if the second message waits for the end of both alarms, with 1 if it is confirmed
+earlier, with 2 if it cannot tell. Finally sets the limits to 0.6 of the memory and 50 MB.
 """
 
-# ruff: noqa: T201 - it speaks to whoever runs it
+# ruff: noqa: T201 - it prints for a reader
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import subprocess
 import sys
 
 PATIENCE_S = 5.0
-"""How long an answer is waited for. Seconds."""
+"""How long an answer may take. Seconds."""
 
 
 def send(to: socket.socket, command: str, headers: dict[str, str], body: bytes = b"") -> None:
@@ -49,7 +49,7 @@ def answer(of: socket.socket) -> str:
 
 
 def main() -> int:
-    """Runs the steps; returns what to exit with."""
+    """Runs the steps; returns the exit status."""
     arguments = sys.argv[1:]
     at = arguments.index("--ctl")
     control = shlex.split(arguments[at + 1])
@@ -73,7 +73,7 @@ def main() -> int:
         limit("set_disk_free_limit", "9000000000000000")
         limit("set_vm_memory_high_watermark", "0")
         send(peer, "SEND", {**where, "receipt": "first"}, b"first")
-        answer(peer)  # it is taken: only it tells that this client publishes
+        answer(peer)  # accepted: only now does the broker know that this client publishes
         send(peer, "SEND", {**where, "receipt": "second"}, b"second")
         if answer(peer):
             print("the second message was answered while memory and disk space were short")
@@ -81,7 +81,7 @@ def main() -> int:
         limit("set_vm_memory_high_watermark", "0.6")
         early = answer(peer)
         print(
-            f"memory is not short any more, disk space still is: {early[:60]!r}"
+            f"memory is no longer short, disk space still is: {early[:60]!r}"
             if early
             else "the second message waits"
         )

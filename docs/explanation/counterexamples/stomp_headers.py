@@ -1,6 +1,6 @@
-"""STOMP 1.2: one header with one value, after which a broker neither works nor says why not.
+"""STOMP 1.2: a header value after which a broker neither obeys the frame nor sends an ERROR.
 
-Needs nothing but Python, and a broker that takes STOMP.
+Needs nothing but Python, and a broker with STOMP.
 
     python3 stomp_headers.py FRAME HEADER VALUE HOST:PORT DESTINATION [LOGIN PASSCODE]
 
@@ -11,7 +11,7 @@ send the client an ERROR frame and then close the connection"; the specification
 SUBSCRIBE. After a confirmed SUBSCRIBE "any messages received on the subscribed destination will
 henceforth be delivered as MESSAGE frames". So an ERROR arrives, or the receipts and the message do.
 
-What breaks it (docs/reference/differential-search.md):
+Brokers that break this (docs/reference/differential-search.md):
 
     SEND content-length -5                       Artemis 2.56, RabbitMQ 3.10 and 4.0
     SEND priority -1                             Artemis 2.56
@@ -54,7 +54,7 @@ class Client:
             self._socket.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
     def answers(self, *commands: str) -> str:
-        """Return the words for what is wrong when frames of ``commands`` do not arrive; "" if they
+        """Return a description of what is wrong if frames of ``commands`` do not arrive; "" if they
         do, in any order, or an ERROR in their place."""
         missing = list(commands)
         while missing:
@@ -97,7 +97,7 @@ def main() -> int:
     for command, headers, body, replies in steps:
         reached = reached or command == frame
         if (command, header, value) == ("SEND", "destination", ""):
-            replies = ("RECEIPT",)  # nobody subscribed to nothing
+            replies = ("RECEIPT",)  # nobody can subscribe to an empty destination
         client.send(command, headers, body)
         outcome = client.answers(*replies)
         if outcome and not reached:
@@ -106,7 +106,7 @@ def main() -> int:
         if outcome:
             print(f"{frame} with {header}:{value}, answer to {command}: {outcome}")
             return int(outcome != "ERROR")
-    print(f"{frame} with {header}:{value}: all of it worked")
+    print(f"{frame} with {header}:{value}: everything worked")
     return 0
 
 
