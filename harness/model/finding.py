@@ -6,7 +6,7 @@ verdict once, as a :class:`JudgedFinding`; ``results.ndjson`` records it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from brokerproof.harness.model.verdicts import Seen, Verdict
@@ -123,3 +123,23 @@ def listed(bodies: Iterable[bytes | str | int]) -> str:
     text = ", ".join(parts[:12]) + (", …" if len(parts) > 12 else "")
     count = sum(map(len, runs))
     return f"{text} ({count})" if count > 4 else text or "no message"
+
+
+def shown(value: object) -> str:
+    """Return a value as words of a sentence, such as "true", "none", "1, (2, 3)" or "age=2"."""
+    match value:
+        case None | bool():
+            return str(value).lower()
+        case bytes():
+            return listed([value])
+        case str() if not value.isprintable():
+            return repr(value)
+        case Mapping():
+            return ", ".join(f"{shown(name)}={_part(of)}" for name, of in value.items()) or "none"
+        case list() | tuple() | set():
+            return ", ".join(map(_part, value)) or "none"
+    return str(value)
+
+
+def _part(value: object) -> str:
+    return f"({shown(value)})" if isinstance(value, Mapping | list | tuple | set) else shown(value)

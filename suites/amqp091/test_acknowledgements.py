@@ -18,7 +18,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
     settling,
 )
-from brokerproof.suites.api import Bench, Target, case, listed, over
+from brokerproof.suites.api import Bench, Target, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import method
 
 UNKNOWN_TAG = "AMQP091-ACK-01"
@@ -179,9 +179,8 @@ def test_acknowledgements_reach_as_far_as_they_say(
     left = sorted(back | set(waiting.values()))
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
     received = [int(body) for body in bodies(drained(peer, queue))]
-    detail = (
-        f"of {count} messages, {listed(received)} returned; expected {listed(left)}; with {steps}"
-    )
+    words = f"{listed(received)} returned; expected {listed(left)}"
+    detail = f"of {count} messages, {words}; with {shown(steps)}"
     rejected = settled.get("basic.reject", set())
     if "basic.nack" in settled:  # it may be what reached too far, or not far enough
         judged = {NACK: set(range(count))}
@@ -241,7 +240,7 @@ def test_what_is_requeued_comes_in_its_old_place(
         target.record_behaviour("amqp091.requeued", place)
     flags = {int(delivery.body): delivery["redelivered"] for delivery in again}
     proves = (REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED) if way == "recover" else REDELIVERED_FLAG
-    words = f"after {way} of {listed(chosen)}, the redelivered flags are {flags}"
+    words = f"after {way} of {listed(chosen)}, the redelivered flags are {shown(flags)}"
     target.record_finding(proves, all(flags[at] is (at in chosen) for at in flags), words)
 
 

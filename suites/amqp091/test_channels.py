@@ -21,7 +21,7 @@ from brokerproof.suites.amqp091.steps import (
     record_close,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, either, method
 
 CHANNEL_OPENED_TWICE = "AMQP091-CHAN-01"
@@ -150,11 +150,8 @@ def test_what_a_closed_channel_had_is_delivered_again(
     target.record_finding(CLOSED_CHANNEL_REDELIVERS, sorted(bodies(deliveries)) == due, detail)
     target.record_finding(REQUEUE_POSITION, bodies(deliveries) == due, detail)
     flags = [delivery["redelivered"] for delivery in deliveries]
-    target.record_finding(
-        REDELIVERED_FLAG,
-        flags == [True] * len(deliveries),
-        f"the redelivered flags are {listed(map(str, flags))}",
-    )
+    words = f"the redelivered flags are {shown(flags)}"
+    target.record_finding(REDELIVERED_FLAG, flags == [True] * len(deliveries), words)
     owner.call("queue.delete", {"queue": name})
 
 
@@ -167,7 +164,7 @@ def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
     peer.consume(queue, no_ack=True)
     answer = peer.call("channel.flow", {"active": False}, proves=CHANNEL_FLOW)
     target.record_finding(
-        CHANNEL_FLOW, answer["active"] is False, f"flow-ok says active={answer['active']}"
+        CHANNEL_FLOW, answer["active"] is False, f"flow-ok says active={shown(answer['active'])}"
     )
     peer.publish(b"later", queue)
     peer.expect_nothing(
@@ -345,12 +342,12 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
         target.record_finding(
             CONFIRM_NUMBERS,
             sorted(answered) == [1, 2] and not wrong,
-            f"the first two messages of a reopened channel were answered with {answered}",
+            f"the first two messages of a reopened channel were answered with {shown(answered)}",
         )
     peer.consume(queue, channel=BROKEN)
     got = bodies(arrive(peer, 3, channel=BROKEN))
     if offers(target.target, CONSUMER_PREFETCH):
-        words = f"a channel opened again, without a prefetch, got {listed(got)} of 3 messages"
+        words = f"a reopened channel, without a prefetch, got {listed(got)} of 3 messages"
         target.record_finding(PREFETCH, got == [b"confirmed", b"1", b"2"], words)
 
 
@@ -372,18 +369,14 @@ def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     tags = [delivery["delivery-tag"] for delivery in arrive(peer, 3)]
     peer.call("basic.recover", {"requeue": True}, channel=1)
     tags += [delivery["delivery-tag"] for delivery in arrive(peer, 3)]
-    target.record_finding(
-        TAGS,
-        len(set(tags)) == len(tags) == 6,
-        f"with basic.recover in between, the tags are {tags}",
-    )
+    words = f"with basic.recover in between, the tags are {shown(tags)}"
+    target.record_finding(TAGS, len(set(tags)) == len(tags) == 6, words)
     peer.call("basic.cancel", {"consumer-tag": "deep"}, channel=1)
     peer.call("queue.delete", {"queue": deep}, channel=1)
     told = peer.watch_for(method("basic.cancel"), within=QUIET)
-    words = (
-        f"after cancel-ok, the queue was deleted and {'no' if told is None else 'a'} basic.cancel"
-    )
-    target.record_finding(NOTHING_AFTER_CANCEL, told is None, f"{words} arrived")
+    late = "nothing" if told is None else told.brief()
+    words = f"after cancel-ok, the queue was deleted; then {late} arrived"
+    target.record_finding(NOTHING_AFTER_CANCEL, told is None, words)
     shared = target.fresh_name()
     other.declare(shared, auto_delete=False)
     peer.consume(shared, "broken", no_ack=True)

@@ -19,7 +19,7 @@ from brokerproof.suites.amqp091.steps import (
     fill,
     queue_of,
 )
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
 
 PUBLISHER_CONFIRMS = "RABBITMQ-AMQP091-CONF-01"
@@ -105,12 +105,10 @@ def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, st
         last += count
     answer_by_number, wrong = answers(peer, last)
     acked = [number for number, name in answer_by_number.items() if name == "basic.ack"]
-    words = f"{len(acked)} of {last} messages were acknowledged: {runs}"
+    words = f"{len(acked)} of {last} messages were acknowledged: {shown(runs)}"
     target.record_finding(PUBLISHER_CONFIRMS, sorted(acked) == list(range(1, last + 1)), words)
     target.record_finding(
-        PUBLISHER_CONFIRMS,
-        not wrong,
-        f"messages answered twice or never published: {wrong or 'none'}",
+        PUBLISHER_CONFIRMS, not wrong, f"messages answered twice or never published: {shown(wrong)}"
     )
 
 
@@ -130,10 +128,10 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
             returned += 1
         else:
             last = answer["delivery-tag"]
-            words = f"message {last} was confirmed after {returned} returns: {names}"
+            words = f"message {last} was confirmed after {returned} returns: {shown(names)}"
             target.record_finding(RETURN_BEFORE_CONFIRM, returned >= last, words)
     target.record_finding(
-        RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{names} arrived"
+        RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{shown(names)} arrived"
     )
 
 

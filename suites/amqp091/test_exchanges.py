@@ -18,7 +18,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
     record_close,
 )
-from brokerproof.suites.api import Bench, Target, case, listed, over
+from brokerproof.suites.api import Bench, Target, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import method
 
 STANDARD_EXCHANGES = "AMQP091-EXCH-01"
@@ -122,8 +122,8 @@ def test_messages_pass_by_their_keys(
     ]
     received = bodies(drained(peer, queue))
     detail = (
-        f"of messages with the keys {keys}, {listed(received)} arrived; expected"
-        f" {listed(expected)}; with {kind} exchange, bindings {bindings}"
+        f"of messages with the keys {shown(keys)}, {listed(received)} arrived; expected"
+        f" {listed(expected)}; with a {kind} exchange and the bindings {shown(bindings)}"
     )
     proves = {"direct": DIRECT_ROUTING, "fanout": FANOUT_ROUTING, "topic": TOPIC_ROUTING}[kind]
     target.record_finding(proves, set(received) == set(expected), detail)

@@ -21,7 +21,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, ms, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 GUARANTEED = "RABBITMQ-AMQP091-TTL-01"
@@ -107,7 +107,7 @@ def judge_queue(
     reasons = {
         (death["reason"], death["queue"]) for one in found for death in one["headers"]["x-death"]
     }
-    letters_found = f"the dead letters are {listed(bodies(found))} for {reasons}"
+    letters_found = f"the dead letters are {listed(bodies(found))} for {shown(reasons)}"
     detail = f"{letters_found}; expired: {listed(over)}; {words}"
     target.record_finding(DEAD_LETTERED, sorted(bodies(found)) == over, detail)
     target.record_finding(DEAD_LETTERED, reasons <= {("expired", name)}, detail)
@@ -181,7 +181,7 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
         there = is_there(peer, queue)
         silent = (target.now() - used) // ms(1)
         target.control(silent < EXPIRES // ms(1), f"the host was late: {silent} ms passed")
-        detail = f"{uses}: {silent} ms after its {use} the queue is there: {there}"
+        detail = f"with {shown(uses)}: {silent} ms after its {use}, queue there: {shown(there)}"
         target.require(UNUSED, there, detail)
     gone = eventually(peer, lambda: not is_there(peer, queue), EXPIRES + PATIENCE)
-    target.record_finding(UNUSED, gone, f"{uses}: the unused queue was deleted: {gone}")
+    target.record_finding(UNUSED, gone, f"with {shown(uses)}, unused queue deleted: {shown(gone)}")

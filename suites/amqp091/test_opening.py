@@ -57,9 +57,8 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
         for name in ("product", "version", "platform", "copyright", "information")
         if not known.get(name)
     ]
-    target.record_finding(
-        SERVER_PROPERTIES, not missing, f"the server's properties lack {missing or 'nothing'}"
-    )
+    words = f"the server's properties lack {', '.join(missing) or 'nothing'}"
+    target.record_finding(SERVER_PROPERTIES, not missing, words)
 
 
 @case(UNSUPPORTED_VERSION, NOT_A_PROTOCOL_HEADER, needs={"amqp091"})

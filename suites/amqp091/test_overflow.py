@@ -28,7 +28,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of_kind,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
-from brokerproof.suites.api import Bench, case, listed, ms, over
+from brokerproof.suites.api import Bench, case, listed, ms, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 
 QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"
@@ -108,15 +108,12 @@ def test_a_queue_keeps_what_its_limits_say(
     answer_by_number, _ = answers(peer, len(sizes))
     kept, taken = expected(sizes, length, max_bytes, rejects)
     confirms = [answer_by_number.get(at + 1) for at in range(len(sizes))]
+    context = f"with {shown(arguments)} and the sizes {shown(sizes)}"
     expected_confirms = ["basic.ack" if accepted else "basic.nack" for accepted in taken]
-    target.record_finding(
-        REJECT_PUBLISH,
-        confirms == expected_confirms,
-        f"the answers are {confirms}; expected {expected_confirms}; with {arguments}, sizes"
-        f" {sizes}",
-    )
+    detail = f"the answers are {shown(confirms)}; expected {shown(expected_confirms)}; {context}"
+    target.record_finding(REJECT_PUBLISH, confirms == expected_confirms, detail)
     left = [message["priority"] for message in drained(peer, queue)]
-    words = f"{listed(left)} were kept; expected {listed(kept)}; with {arguments}, sizes {sizes}"
+    words = f"{listed(left)} were kept; expected {listed(kept)}; {context}"
     target.record_finding(QUEUE_LENGTH_LIMIT, left == kept, words)
 
 
@@ -308,7 +305,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     target.record_finding(
         OVERFLOW_DEAD_LETTERS,
         reasons == [("maxlen", queue)] * len(letters),
-        f"{overflow}: they report {reasons}",
+        f"{overflow}: they report {shown(reasons)}",
     )
 
 
@@ -339,7 +336,7 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(
     answers(peer, small + 1)
     eventually(peer, lambda: peer.count(dead) == small)
     letters = bodies(drained(peer, dead))
-    detail = f"{kind}: {sent} gave way to one message; the dead letters are {letters}"
+    detail = f"{kind}: {shown(sent)} gave way to one message; the dead letters are {shown(letters)}"
     target.record_finding(OVERFLOW_DEAD_LETTERS, sorted(letters) == sent, detail)
     target.record_finding(QUEUE_LENGTH_LIMIT, letters == sent, detail)
 
@@ -365,9 +362,10 @@ def test_one_full_queue_of_several_refuses_for_itself(target: Bench, full: list[
     peer.publish(b"for all", "", exchange=exchange)
     told, _ = answers(peer, 1)
     expected = {1: "basic.nack" if any(full) else "basic.ack"}
-    detail = f"a message for queues of which these were full: {full}"
-    target.record_finding(REJECT_PUBLISH, told == expected, f"{detail} was answered with {told}")
+    detail = f"a message for {len(full)} queues, of which {sum(full)} were full"
+    answer = shown([*told.values()])
+    target.record_finding(REJECT_PUBLISH, told == expected, f"{detail}, was answered with {answer}")
     kept = [bodies(drained(peer, queue)) for queue in queues]
     due = [[b"first"] if is_full else [b"for all"] for is_full in full]
-    words = f"{detail}: they have {'; '.join(map(listed, kept))}"
+    words = f"{detail}: now they have {'; '.join(map(listed, kept))}"
     target.record_finding(EVERY_QUEUE, kept == due, words)

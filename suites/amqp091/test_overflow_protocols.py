@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import ARGUMENTS, CONFIRMS, QUIET, bodies, drained, eventually
 from brokerproof.suites.amqp10.steps import granted
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node
 from brokerproof.suites.api.stomp import ERROR, Destination, frame
@@ -134,21 +134,15 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     link = peer.sender(Node(str(parameters["declared_node"]).format(name=queue)))
     outcomes = _sent(target, peer, link, 5)
     if overflow == "drop-head":
-        target.record_finding(
-            QUEUE_LENGTH_LIMIT,
-            outcomes == ["accepted"] * 5,
-            f"{overflow}: the outcomes are {outcomes}; expected accepted",
-        )
+        detail = f"{overflow}: the outcomes are {shown(outcomes)}; expected accepted"
+        target.record_finding(QUEUE_LENGTH_LIMIT, outcomes == ["accepted"] * 5, detail)
         received = kept(owner, queue)
         words = f"{overflow}: {listed(received)} were kept; expected the last three"
         target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"2", b"3", b"4"], words)
         return
     expected = ["accepted"] * 3 + ["rejected"] * 2
-    target.record_finding(
-        AMQP_SENDER_LEARNS,
-        outcomes == expected,
-        f"{overflow}: the outcomes are {outcomes}; expected {expected}",
-    )
+    detail = f"{overflow}: the outcomes are {shown(outcomes)}; expected {shown(expected)}"
+    target.record_finding(AMQP_SENDER_LEARNS, outcomes == expected, detail)
     closed = any(reply.name == "close" for reply in peer.inbox)
     target.record_finding(
         CLOSE_WRITTEN,
@@ -162,9 +156,6 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     if outcomes == expected:
         target.wait_until(lambda: peer.ended is not None, QUIET)
         again = _sent(target, peer, link, 1)
-        target.record_finding(
-            AMQP_SENDER_LEARNS,
-            again == ["accepted"],
-            f"once the queue had room again, the outcome was {again}",
-        )
+        detail = f"once the queue had room again, the outcome was {shown(again)}"
+        target.record_finding(AMQP_SENDER_LEARNS, again == ["accepted"], detail)
     owner.call("queue.delete", {"queue": queue})

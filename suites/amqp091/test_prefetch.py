@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import QUIET, arrive, fill, queue_of, settling
-from brokerproof.suites.api import PATIENCE, Bench, case, over
+from brokerproof.suites.api import PATIENCE, Bench, case, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 PREFETCH_LIMIT = "AMQP091-QOS-01"
@@ -100,8 +100,8 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
             consumers[delivery["consumer-tag"]].waiting.append(delivery["delivery-tag"])
         have = [len(consumer.waiting) for consumer in consumers.values()]
         detail = (
-            f"with prefetches {limits} and {whole or 'none'} for the channel the consumers have"
-            f" {have}"
+            f"with prefetches of {shown(limits)} and {whole or 'none'} for the channel, the"
+            f" consumers have {shown(have)}"
         )
         target.record_finding(
             PREFETCH_LIMIT,
@@ -226,4 +226,6 @@ def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, li
     )
     peer.consume(queue, channel=3, no_ack=True)
     rest = len(arrive(peer, 10 - limit, channel=3))
-    target.control(rest == 10 - limit, f"another consumer should get the rest; it got {rest}")
+    target.control(
+        rest == 10 - limit, f"another consumer should get {10 - limit} messages; it got {rest}"
+    )

@@ -20,7 +20,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
     record_close,
 )
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, Typed, method
 
 PUBLISH_EXCHANGE_MISSING = "AMQP091-PUB-01"
@@ -108,7 +108,7 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
         target.record_finding(
             MANDATORY_RETURNED,
             code != SUCCESS and returned_fields == ("amq.direct", key, "m1"),
-            f"returned with {code} and {returned_fields}",
+            f"returned with {code} and {shown(returned_fields)}",
         )
         words = f"of {size} bytes, {len(returned.body)} returned"
         target.record_finding(MANDATORY_RETURNED, returned.body == body, words)
@@ -190,9 +190,8 @@ def test_messages_arrive_as_they_were_sent(
     )
     expected = {name: _plain(value) for name, value in properties.items()}
     received = {name: message.get(name) for name in expected}
-    target.record_finding(
-        PROPERTIES_UNCHANGED, received == expected, f"{expected} arrived as {received}"
-    )
+    words = f"{shown(expected)} arrived as {shown(received)}"
+    target.record_finding(PROPERTIES_UNCHANGED, received == expected, words)
 
 
 @case(PUBLISH_ORDER, DELIVERY_TAGS, needs={"amqp091"})
@@ -228,7 +227,7 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
     target.record_finding(
         DELIVERY_TAGS,
         0 not in numbers and len(set(numbers)) == len(numbers),
-        f"the tags are {numbers[:20]}",
+        f"the tags are {shown(numbers[:20])}",
     )
 
 
@@ -385,10 +384,9 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
             answer.get("exchange"),
             answer.get("routing-key"),
         )
-        target.record_finding(
-            GET, fields == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {fields}"
-        )
-        words = f"a message never delivered before has redelivered={answer.get('redelivered')}"
+        detail = f"get-ok number {at} has {shown(fields)}"
+        target.record_finding(GET, fields == (b"%d" % at, 2 - at, exchange, "k"), detail)
+        words = f"a message not yet delivered has redelivered={shown(answer.get('redelivered'))}"
         target.record_finding(REDELIVERED_FLAG, answer.get("redelivered") is False, words)
     answer = peer.get(queue, proves=GET)
     target.record_finding(

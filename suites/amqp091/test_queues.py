@@ -20,7 +20,7 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
     record_close,
 )
-from brokerproof.suites.api import Bench, case, listed, over
+from brokerproof.suites.api import Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Typed, either, method
 
 SERVER_NAMED_QUEUE = "AMQP091-QUEUE-01"
@@ -46,7 +46,7 @@ def test_the_server_names_queues(target: Bench) -> None:
     peer = target.amqp091()
     names = [peer.declare(exclusive=True, proves=SERVER_NAMED_QUEUE)["queue"] for _ in range(3)]
     target.record_finding(
-        SERVER_NAMED_QUEUE, all(names) and len(set(names)) == 3, f"the names are {names}"
+        SERVER_NAMED_QUEUE, all(names) and len(set(names)) == 3, f"the names are {shown(names)}"
     )
     fill(peer, names[0], [b"1", b"2"])
     peer.consume(names[1])
@@ -54,7 +54,7 @@ def test_the_server_names_queues(target: Bench) -> None:
         (declare_ok["message-count"], declare_ok["consumer-count"])
         for declare_ok in (peer.declare(name, passive=True) for name in names)
     ]
-    words = f"messages and consumers are {counted}"
+    words = f"messages and consumers are {shown(counted)}"
     target.record_finding(DECLARE_OK_COUNTS, counted == [(2, 0), (0, 1), (0, 0)], words)
 
 

@@ -74,11 +74,8 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
         lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET // 10
     )
     fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
-    target.require(
-        CREDIT_FORMULA,
-        fine,
-        f"flows with credits of {credits}: {'accepted' if fine else peer.instead()}",
-    )
+    words = f"flows with credits of {listed(credits)}: {'accepted' if fine else peer.instead()}"
+    target.require(CREDIT_FORMULA, fine, words)
     peer.settle()
     early = peer.take_deliveries(link)
     target.record_finding(
@@ -88,11 +85,12 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     )
     peer.flow(link, link_credit=count + 1)
     late = collect(target, peer, link, count - len(early))
+    whole = bodies(early + late) == sent
     target.record_finding(
         (CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY),
-        bodies(early + late) == sent,
-        f"{len(early)} of {count} messages arrived with credits of {credits} and {len(late)} with"
-        f" plenty, {'' if bodies(early + late) == sent else 'not '}as they were sent",
+        whole,
+        f"{len(early)} of {count} messages arrived with credits of {listed(credits)} and"
+        f" {len(late)} with plenty, {'' if whole else 'not '}as they were sent",
     )
     judge_trace(target, peer, amqp_credit.credit, amqp_deliveries.settlement)
 

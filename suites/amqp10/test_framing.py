@@ -20,7 +20,7 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     granted,
 )
-from brokerproof.suites.api import Bench, case, listed, ms, over
+from brokerproof.suites.api import Bench, case, listed, ms, over, shown
 from brokerproof.suites.api.amqp10 import AmqpPeer, Described, Value, frame
 from brokerproof.suites.steps.strategies import near
 from brokerproof.suites.steps.traces import judge_trace
@@ -342,7 +342,7 @@ def test_large_messages_come_in_frames_that_fit(
         MULTI_FRAME_IDS,
         consecutive,
         f"{len(got)} messages in {sum(len(delivery.frames) for delivery in got)} frames had"
-        f" ids {ids}",
+        f" the ids {shown(ids)}",
     )
     words = f"{len(got)} messages arrived for {len(sent)} credits"
     target.record_finding(CREDIT_COUNTS_MESSAGES, len(got) == len(sent), words)

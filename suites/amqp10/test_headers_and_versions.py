@@ -119,8 +119,8 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
             target.record_finding(
                 HIGHEST_VERSION,
                 answered_version == OURS,
-                f"version {asked} was answered with {answered_version}, the highest below is"
-                f" {OURS}",
+                f"version {asked} was answered with {answered_version}; the highest"
+                f" below is {OURS}",
             )
 
 

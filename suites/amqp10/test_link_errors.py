@@ -27,6 +27,7 @@ from brokerproof.suites.api import (
     case,
     listed,
     over,
+    shown,
 )
 from brokerproof.suites.api.amqp10 import (
     RECEIVER,
@@ -417,8 +418,8 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target.record_finding(
         MAX_MESSAGE_SIZE,
         sizes_received == sizes,
-        f"max-message-size {limit}: messages of {listed(sizes_received)} bytes arrived; expected"
-        f" {listed(sizes)}",
+        f"max-message-size {shown(limit)}: messages of {listed(sizes_received)} bytes arrived;"
+        f" expected {listed(sizes)}",
     )
 
 

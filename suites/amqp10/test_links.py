@@ -82,7 +82,9 @@ def test_links_of_one_name_in_two_containers_keep_apart(target: Bench) -> None:
     ends = [link.detached.brief() for link in (*senders, *receivers) if link.detached is not None]
     ends += [peer.instead() for peer in peers if peer.ended is not None]
     apart = not ends
-    words = f"of four links with one name in two containers, these ended: {ends or 'none'}"
+    words = (
+        f"of four links with one name in two containers, these ended: {'; '.join(ends) or 'none'}"
+    )
     target.record_finding(LINK_NAME, apart, words)
     if not apart:
         return
@@ -394,7 +396,7 @@ def test_credit_without_a_count_is_from_the_start(
     peer.settle()
     expected = min(count, credits[-1])
     got = collect(target, peer, link, expected)
-    context = f"credits of {credits} without delivery-count, {count} messages"
+    context = f"credits of {listed(credits)} without delivery-count, {count} messages"
     words = f"{context}: {len(got)} arrived; expected {expected}"
     target.record_finding(CREDIT_WITHOUT_DELIVERY_COUNT, len(got) == expected, words)
 

@@ -32,6 +32,7 @@ from brokerproof.suites.api import (
     ms,
     over,
     seconds,
+    shown,
 )
 from brokerproof.suites.api.amqp10 import (
     AmqpPeer,
@@ -229,7 +230,7 @@ def delivered(target: Bench, peer: AmqpPeer, receiver: Link) -> Delivery:
     connection instead breaks its word; that nothing arrives is a failed control."""
     target.wait_until(lambda: bool(peer.deliveries) or is_over(peer), PATIENCE)
     broken = is_over(peer) and not peer.deliveries
-    target.require(KEPT, not broken, f"a message was accepted, but not delivered: {peer.instead()}")
+    target.require(KEPT, not broken, f"after a message was accepted: {peer.instead()}")
     return peer.delivery(receiver)
 
 
@@ -373,13 +374,11 @@ def test_a_header_that_is_not_there_has_the_defaults(
     target.record_finding(
         HEADER_DEFAULTS,
         have == expected,
-        f"sent the header {header}, got {dict(received_header)}; this should mean {expected}",
+        f"sent the header {shown(header)}, got {shown(received_header)}; expected the meaning"
+        f" {shown(expected)}",
     )
-    target.record_finding(
-        HEADER_DEFAULTS,
-        "ttl" not in received_header,
-        f"the message had no ttl and arrived with the header {dict(received_header)}",
-    )
+    detail = f"the message had no ttl and arrived with the header {shown(received_header)}"
+    target.record_finding(HEADER_DEFAULTS, "ttl" not in received_header, detail)
     words = f"at first, the delivery-count is {have['delivery-count']}"
     target.record_finding(FAILED_ATTEMPTS, have["delivery-count"] == 0, words)
 
@@ -403,11 +402,10 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
         key: repr(value)  # NaN differs from itself
         for key, value in expected.items()
     }
-    target.record_finding(
-        ANNOTATIONS_PASSED_ON, fine, f"sent the message-annotations {expected}, got {dict(have)}"
-    )
+    detail = f"sent the message-annotations {shown(expected)}, got {shown(have)}"
+    target.record_finding(ANNOTATIONS_PASSED_ON, fine, detail)
     body = delivery.message.body
-    words = f"a message with {', '.join(sorted(notes))} was accepted and arrived as {body!r}"
+    words = f"a message with {', '.join(sorted(notes))} was accepted and arrived as {shown(body)}"
     target.record_finding(OPTIONAL_ANNOTATION_IGNORED, body == b"x", words)
 
 
@@ -515,8 +513,8 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
     target.record_finding(
         MESSAGE_FORMAT,
         fine,
-        f"message-format in {len(delivery.frames)} transfers: {first.get('message-format')} in the"
-        f" first, then {listed(later)}",
+        f"message-format in {len(delivery.frames)} transfers: first"
+        f" {shown(first.get('message-format'))}, then {shown(later)}",
     )
     words = f"{len(payload)} bytes went in; {len(delivery.message.bare)} arrived"
     target.record_finding(BARE_MESSAGE, delivery.message.bare == payload, words)
@@ -538,7 +536,7 @@ def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: 
         words = f"with {number} receivers before it, the delivery-count is {count}"
         target.record_finding(FAILED_ATTEMPTS, 0 <= count <= number, words)
         target.record_finding(
-            HEADER_DEFAULTS, header.get("priority", 4) == 4, f"the header is {dict(header)}"
+            HEADER_DEFAULTS, header.get("priority", 4) == 4, f"the header is {shown(header)}"
         )
         other.close_socket()
         target.advance(QUIET)

@@ -18,7 +18,17 @@ from brokerproof.suites.amqp10.steps import (
     give_cause_to_close,
     granted,
 )
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, ms, over
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    Target,
+    Where,
+    case,
+    ms,
+    over,
+    shown,
+)
 from brokerproof.suites.api.amqp10 import HEADER, SENDER, AmqpPeer, Link, either, frame
 from brokerproof.suites.steps.traces import frames_received, judge_trace
 
@@ -202,7 +212,7 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
     target.record_finding(
         PEERS_CHANNEL_MAX,
         all(channel is not None and channel <= most for channel in used),
-        f"with a channel-max of {most}, the broker uses the channels {used}",
+        f"with a channel-max of {most}, the broker uses the channels {shown(used)}",
     )
 
 

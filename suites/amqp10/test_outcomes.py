@@ -31,7 +31,7 @@ from brokerproof.suites.amqp10.steps import (
     received,
     settled_by_broker,
 )
-from brokerproof.suites.api import Bench, Where, case, listed, over
+from brokerproof.suites.api import Bench, Where, case, listed, over, shown
 from brokerproof.suites.api.amqp10 import Array, Delivery, Described, Node, Value, frame
 from brokerproof.suites.steps import paging
 
@@ -144,7 +144,9 @@ def test_a_failed_delivery_is_counted(
         peer, link, got = again(target, peer, link, node, 1, elsewhere)
         target.control(first is peer or not first.deliveries, "a link without credit got it")
         place = "another" if elsewhere else "the same"
-        detail = f"after modified with delivery-failed={flag}, {len(got)} arrived on {place} link"
+        detail = (
+            f"after modified with delivery-failed={shown(flag)}, {len(got)} arrived on {place} link"
+        )
         target.require(MADE_AVAILABLE, len(got) == 1, detail)
         count = failures(got[0])
         target.record_finding(
@@ -225,7 +227,9 @@ def test_annotations_of_modified_are_merged(
     fits = all(have.get(key) == value for key, value in (own | new).items())
     if fits or not new.keys() & have.keys() - own.keys():
         target.record_behaviour("amqp.annotations-of-modified", "merges" if fits else "drops")
-    detail = f"{own} merged with {new} gave {dict(have)}; expected {own | new}"
+    detail = (
+        f"{shown(own)} merged with {shown(new)} gave {shown(have)}; expected {shown(own | new)}"
+    )
     target.record_finding(ANNOTATIONS_MERGED, fits, detail)
 
 
@@ -310,7 +314,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     if back:
         failed = int(bool(fields.get("delivery-failed", False)))
         count = failures(back[0])
-        detail = f"default-outcome {kind}({fields}): the delivery-count is {count}"
+        detail = f"default-outcome {kind}({shown(fields)}): the delivery-count is {count}"
         target.record_finding(DEFAULT_OUTCOME_APPLIES, count == failed, detail)
 
 
@@ -346,7 +350,7 @@ def test_a_source_names_outcomes_by_their_symbols(
         isinstance(name, Value) and name.type == "symbol" and name.value in SYMBOLS
         for name in named
     )
-    words = f"asked for {sorted(asked)}, the broker named {plain(names) if names else 'none'}"
+    words = f"asked for {shown(sorted(asked))}, got {shown(plain(names) if names else None)}"
     target.record_finding(OUTCOMES_ARE_SYMBOLS, fine, words)
     kind = codec.name_of(inside.get("default-outcome"))
     target.record_behaviour("amqp.default-outcome", kind)
@@ -357,7 +361,7 @@ def test_a_source_names_outcomes_by_their_symbols(
     )
     got = peer.delivery(link)
     states = [transfer.kind("state") for transfer in got.frames if "state" in transfer.fields]
-    detail = f"{len(got.frames)} transfers carry the states {states}"
+    detail = f"{len(got.frames)} transfers carry the states {shown(states)}"
     target.record_finding(RECEIVED_ON_RESUME_ONLY, "received" not in states, detail)
 
 
@@ -567,11 +571,8 @@ def test_a_rejected_message_is_kept_with_its_error(
         codec.fields_of(rejected).get("condition") if isinstance(rejected, Described) else None
     )
     reported = None if condition is None else plain(condition)
-    target.record_finding(
-        REJECTION_ERROR,
-        reported == "amqp:decode-error",
-        f"the delivery-annotations have {dict(entries)} ({reported})",
-    )
+    words = f"the delivery-annotations have {shown(entries)} ({reported})"
+    target.record_finding(REJECTION_ERROR, reported == "amqp:decode-error", words)
 
 
 @case(ACCEPTED_NOT_COUNTED, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-copy"})

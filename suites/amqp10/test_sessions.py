@@ -32,6 +32,7 @@ from brokerproof.suites.api import (
     case,
     listed,
     over,
+    shown,
 )
 from brokerproof.suites.api.amqp10 import RECEIVER, either, ending, frame
 from brokerproof.suites.steps import amounts
@@ -81,11 +82,8 @@ def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[in
     for session in sessions:
         peer.expect(frame("begin", remote_channel=session.channel), proves=REMOTE_CHANNEL)
     theirs = [session.theirs for session in sessions]
-    target.record_finding(
-        REMOTE_CHANNEL,
-        len(set(theirs)) == len(theirs),
-        f"the sessions were answered on channels {theirs}",
-    )
+    words = f"the sessions were answered on the channels {shown(theirs)}"
+    target.record_finding(REMOTE_CHANNEL, len(set(theirs)) == len(theirs), words)
 
 
 NOTHING_BEHIND_END = "AMQP10-SESS-08"
@@ -300,8 +298,8 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     if len(got) == expected:
         comparison = "as many as"
     detail = (
-        f"with windows of {windows} from the start {len(got)} messages arrived, {comparison} the"
-        f" {expected} due"
+        f"with windows of {listed(windows)} from the start, {len(got)} messages arrived,"
+        f" {comparison} the {expected} due"
     )
     if not target.record_finding(WINDOW_WITHOUT_INCOMING_ID, len(got) == expected, detail):
         return

@@ -13,7 +13,7 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import words
 from brokerproof.harness.protocols.amqp10.types import NULL
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
-from brokerproof.suites.api import Bench, case, listed, over
+from brokerproof.suites.api import Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp10 import (
     RECEIVER,
     SENDER,
@@ -144,19 +144,18 @@ def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count:
             target.record_finding(
                 MADE_OR_DETACHED,
                 gone,
-                f"a dynamic {side} was answered with {inside},"
+                f"a dynamic {side} was answered with {shown(inside)},"
                 f" and the link {'was detached' if gone else 'stays'}",
             )
             return
-        target.record_held(MADE_OR_DETACHED, inside, f"a {side} was made: {inside}")
-        detail = f"a dynamic {side} was answered with {inside}"
+        target.record_held(MADE_OR_DETACHED, inside, f"a {side} was made: {shown(inside)}")
+        detail = f"a dynamic {side} was answered with {shown(inside)}"
         target.record_finding(DYNAMIC_SAID, inside.get("dynamic") is True, detail)
         target.require(DYNAMIC_NODE, bool(address), detail)
         made.append((link, str(address)))
     names = {address for _, address in made}
-    target.record_finding(
-        DYNAMIC_NODE, len(names) == count, f"{count} nodes have the addresses {sorted(names)}"
-    )
+    words = f"{count} nodes have the addresses {shown(sorted(names))}"
+    target.record_finding(DYNAMIC_NODE, len(names) == count, words)
     for number, (link, address) in enumerate(made):
         node = Node(address, tuple(capabilities or ()))
         sender = link if role is SENDER else peer.sender(node)

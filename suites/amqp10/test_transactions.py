@@ -31,7 +31,7 @@ from brokerproof.suites.amqp10.transaction_steps import (
     waiting,
     within,
 )
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over, shown
 from brokerproof.suites.api.amqp10 import Described, either, frame
 
 DECLARE_ANSWERED = "AMQP10-TXN-01"
@@ -72,7 +72,7 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
         )
         ids.append(bytes(state["txn-id"]))
     target.record_finding(
-        DECLARE_ANSWERED, len(set(ids)) == count, f"{count} transactions have the ids {ids}"
+        DECLARE_ANSWERED, len(set(ids)) == count, f"{count} transactions have the ids {listed(ids)}"
     )
     for number, id in enumerate(ids):
         how = fail or number == 0
@@ -80,7 +80,7 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
         target.record_finding(
             ROLLBACK_SUCCEEDS,
             answer.kind("state") == "accepted" or not how,
-            f"fail={how}: {answer.brief()}",
+            f"a discharge with fail={shown(how)} was answered with {answer.brief()}",
         )
 
 
@@ -116,11 +116,8 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
             and state is not None
         )
         fine = fine and state is not None and bytes(state["txn-id"]) == id
-        target.record_finding(
-            PROVISIONAL_OUTCOME,
-            fine,
-            f"a post in {id!r} was answered with {answer.brief() if answer else peer.instead()}",
-        )
+        detail = f"a post in {shown(id)} got {answer.brief() if answer else peer.instead()}"
+        target.record_finding(PROVISIONAL_OUTCOME, fine, detail)
     peer.settle()
     early = waiting(target, node, len(outside))
     words = f"before the discharge, {listed(early)} could be received; expected {listed(outside)}"
@@ -156,7 +153,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
         peer.disposition(delivery, within(id, "accepted"), settled=False)
     peer.settle()
     early = waiting(target, node, 0)
-    words = f"before the discharge another consumer got {listed(early)} of the held messages"
+    words = f"before the discharge, another consumer got {listed(early)} of the held messages"
     target.record_finding((RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK), not early, words)
     coordinator.discharge(id, fail)
     if fail:
@@ -164,7 +161,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
         target.record_finding(
             KEPT_ON_ROLLBACK,
             not early,
-            f"after the rollback another consumer got {listed(early)} before the receiver let go",
+            f"after the rollback, another consumer got {listed(early)} before the receiver let go",
         )
     for delivery in got:
         if fail or delivery not in retired:
@@ -176,7 +173,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     target.record_finding(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         sorted(late) == sorted(expected),
-        f"after the {'rollback' if fail else 'commit'} {listed(late)} arrived, should be"
+        f"after the {'rollback' if fail else 'commit'}, {listed(late)} arrived; expected"
         f" {listed(expected)}",
     )
 
@@ -221,8 +218,8 @@ def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, set
     target.record_finding(
         RETIRED_ON_COMMIT,
         counts == [int(outcome == "failed")] and bool(here) is not barred,
-        f"{outcome} in a transaction: {listed(here)} arrived again on its link, and"
-        f" {'elsewhere' if barred else 'there'} messages with the delivery-counts {counts}",
+        f"{outcome} in a transaction: {listed(here)} arrived again on its link;"
+        f" the delivery-counts {'elsewhere' if barred else 'there'} are {shown(counts)}",
     )
 
 
@@ -265,7 +262,7 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     target.record_finding(
         (DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK),
         sorted(late) == sent,
-        f"after the rollback {listed(late)} could be received; expected {listed(sent)}",
+        f"after the rollback, {listed(late)} could be received; expected {listed(sent)}",
     )
 
 
@@ -321,11 +318,9 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
             peer.close_socket(CloseHow.EOF if how == "eof" else CloseHow.RESET)
     available = waiting(target, node, 1)
     posted = waiting(target, other, 0)
-    target.record_finding(
-        judged,
-        available == [b"held"],
-        f"after {how} {listed(available)} could be received; expected 'held'; accepted: {retire}",
-    )
+    accepted = f"it was {'' if retire else 'not '}accepted"
+    words = f"after {how}, {listed(available)} could be received; expected 'held'; {accepted}"
+    target.record_finding(judged, available == [b"held"], words)
     target.record_finding(
         judged, not posted, f"received after {how}, of the posted messages: {listed(posted)}"
     )
@@ -366,11 +361,8 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
             ended = peer.take(TROUBLE)
             if ended is not None:
                 fine, observed = ended.condition is not None, ended.brief()
-        target.record_finding(
-            DECLARE_FAILS if kind == "global" else DISCHARGE_FAILS,
-            fine,
-            f"{kind}: {observed}; should be {expected}",
-        )
+        detail = f"{kind}: {observed}; expected {expected}"
+        target.record_finding(DECLARE_FAILS if kind == "global" else DISCHARGE_FAILS, fine, detail)
         if outcome_frame is not None:
             declared = bool(coordinator.declare())
             words = f"{kind}: a declare after it was {'' if declared else 'not '}answered"
@@ -440,11 +432,8 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
             or (trouble is not None and trouble.condition is not None)
         )
         observed = trouble.brief() if trouble else peer.instead()
-        target.record_finding(
-            DISCHARGE_FAILS,
-            fine,
-            f"a post in an unknown transaction, settled: {settled}: {observed}",
-        )
+        detail = f"a post in an unknown transaction, settled={shown(settled)}: {observed}"
+        target.record_finding(DISCHARGE_FAILS, fine, detail)
         peer.close_socket()
         posted = waiting(target, node, 0)
         words = f"received after a post in an unknown transaction: {listed(posted)}"

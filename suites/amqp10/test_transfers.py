@@ -21,7 +21,17 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
     refused,
 )
-from brokerproof.suites.api import PATIENCE, Bench, FrameReceived, Match, Target, case, over
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    FrameReceived,
+    Match,
+    Target,
+    case,
+    listed,
+    over,
+    shown,
+)
 from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, AmqpPeer, Delivery, Frame, Link, Node
 from brokerproof.suites.steps.traces import frames_received
 
@@ -107,9 +117,7 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
         other = target.amqp()
         received = bodies(collect(target, other, other.receiver(node, credit=1), 0))
         target.record_finding(
-            OTHERS[field],
-            b"torn" not in received,
-            f"after {why} the queue has {received or 'nothing'}",
+            OTHERS[field], b"torn" not in received, f"after {why} the queue has {listed(received)}"
         )
 
 
@@ -142,7 +150,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
     pieces.append(payload[3 * len(pieces) :])
     for at, (piece, flag) in enumerate(zip(pieces, flags, strict=True)):
         delivery = peer.transfer(link, piece, settled=flag, more=at < len(flags) - 1 or None)
-    context = f"settled is {', '.join(map(str, flags))}"
+    context = f"settled is {shown(flags)}"
     judged = (
         (UNSETTLED_BY_DEFAULT,)
         if len(flags) == 1
@@ -272,11 +280,8 @@ def judge_aborted(
     received = [
         _carried(delivery) for delivery in collect(target, peer, peer.receiver(node, credit=5), 1)
     ]
-    target.require(
-        proves,
-        received == [b"whole"],
-        f"an aborted delivery, more={more}, and the queue has {received}",
-    )
+    words = f"an aborted delivery, more={shown(more)}, and the queue has {listed(received)}"
+    target.require(proves, received == [b"whole"], words)
 
 
 def _carried(delivery: Delivery) -> bytes:
@@ -312,7 +317,7 @@ def test_a_receiver_of_mode_first_settles_at_once(
     got = collect(target, peer, receiver, count, quiet=0)
     target.control(len(got) == count, f"{len(got)} of {count} messages arrived; {peer.instead()}")
     modes = {transfer.get("rcv-settle-mode") for delivery in got for transfer in delivery.frames}
-    words = f"rcv-settle-mode first was agreed; the transfers state {', '.join(map(str, modes))}"
+    words = f"rcv-settle-mode first was agreed; the transfers state {shown(modes)}"
     target.record_finding(MODE_SECOND_ILLEGAL, SECOND not in modes, words)
 
 
@@ -379,6 +384,5 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
         target.advance(QUIET)
     later = [reply.kind("state") for reply in peer.inbox if words.accepts(reply)]
     fine = all(told_state in (None, state) for told_state in later)
-    target.record_finding(
-        SENDERS_STATE_KEPT, fine, f"the broker sent {state}, and then {later or 'nothing more'}"
-    )
+    detail = f"the broker sent {state}, and then {shown(later or 'nothing more')}"
+    target.record_finding(SENDERS_STATE_KEPT, fine, detail)

@@ -101,7 +101,8 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
         other.disposition(delivery, "accepted" if body == BEHIND else "released")
     other.close()
     target.control(
-        count > 0 or BEHIND in bodies(got), f"{BEHIND!r} was accepted and could not be received"
+        count > 0 or BEHIND in bodies(got),
+        f"{BEHIND.decode()} was accepted and could not be received",
     )
     return [body for body in bodies(got) if body != BEHIND]
 

@@ -6,7 +6,7 @@ Each protocol has a module: ``stomp``, ``amqp10``, ``amqp091``, ``openwire`` and
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Where, case, over
 from brokerproof.harness.model.enums import Clock, CloseHow, RoutingType
-from brokerproof.harness.model.finding import listed
+from brokerproof.harness.model.finding import listed, shown
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, ms, seconds
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
@@ -48,4 +48,5 @@ __all__ = [
     "ms",
     "over",
     "seconds",
+    "shown",
 ]

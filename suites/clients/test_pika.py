@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.suites.amqp091.steps import ARGUMENTS, CONFIRMS, QUIET
-from brokerproof.suites.api import Bench, case, listed, over, seconds
+from brokerproof.suites.api import Bench, case, listed, over, seconds, shown
 
 CONNECTION_CLOSE_OK = "AMQP091-CLOSE-01"
 PUBLISH_ORDER = "AMQP091-PUB-04"
@@ -75,7 +75,9 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
             why=f"{prefetch} messages are unacknowledged",
         )
         fine = tags == sorted({*tags})
-        target.record_finding(PREFETCH_REPLENISHED, fine, f"part {part}: the tags are {tags}")
+        target.record_finding(
+            PREFETCH_REPLENISHED, fine, f"part {part}: the tags are {shown(tags)}"
+        )
         for tag in tags[-1:] if multiple else tags:
             peer.ack(tag, multiple=multiple)
 

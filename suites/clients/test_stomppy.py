@@ -13,7 +13,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import NS_PER_MS, Bench, CloseHow, case, listed, ms, over, seconds
+from brokerproof.suites.api import (
+    NS_PER_MS,
+    Bench,
+    CloseHow,
+    case,
+    listed,
+    ms,
+    over,
+    seconds,
+    shown,
+)
 from brokerproof.suites.api.stomp import MESSAGE, frame
 from brokerproof.suites.clients.stomppy_steps import judge_beats, named, texts
 from brokerproof.suites.steps.queues import (
@@ -120,7 +130,7 @@ def test_it_connects(target: Bench, version: str) -> None:
         target.record_finding(
             SESSION_OR_VERSION[version],
             None not in sessions and sessions[0] != sessions[1],
-            f"the session ids are {sessions}",
+            f"the session ids are {shown(sessions)}",
         )
     else:
         answered = first.connected.get("version")
@@ -198,9 +208,8 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
         f"the MESSAGE frames have the destination {', '.join(map(str, names))}",
     )
     ids = [message.get("message-id") for message in messages]
-    target.record_finding(
-        MESSAGE_ID[version], None not in ids and len(set(ids)) == 5, f"the message ids are {ids}"
-    )
+    words = f"the message ids are {shown(ids)}"
+    target.record_finding(MESSAGE_ID[version], None not in ids and len(set(ids)) == 5, words)
     if version == "1.0":
         target.record_held(
             FOURTH_SENTENCE[version], messages, f"the bodies are {listed(bodies(messages))}"

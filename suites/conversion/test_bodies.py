@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, case, listed, over
+from brokerproof.suites.api import Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp10 import Delivery, Value, symbol, uint
 from brokerproof.suites.api.stomp import MESSAGE
 from brokerproof.suites.conversion.protocol_pairs import (
@@ -55,7 +55,7 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     delivery = to_amqp(target, text.encode(), counted=False)
     detail = (
         f"{text[:40]!r} without content-length arrived as {kind(delivery)},"
-        f" {delivery.message.body!r}"[:300]
+        f" {shown(delivery.message.body)}"[:300]
     )
     target.record_finding(
         (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
@@ -102,11 +102,8 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     )
     has = frame.get("content-length")
     fine = (has == str(len(data))) if isinstance(body, bytes) else has is None
-    target.record_finding(
-        CONTENT_LENGTH_MEANS_BYTES,
-        fine,
-        f"{type(body).__name__} of {len(data)} bytes arrived with content-length {has}",
-    )
+    words = f"{type(body).__name__} of {len(data)} bytes arrived with content-length {shown(has)}"
+    target.record_finding(CONTENT_LENGTH_MEANS_BYTES, fine, words)
 
 
 @case(BODY_CONVERSION, SEVERAL_SECTIONS, needs=CONVERSION)

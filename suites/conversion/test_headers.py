@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import NS_PER_MS, Bench, case, listed, over
+from brokerproof.suites.api import NS_PER_MS, Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp10 import Value, uint
 from brokerproof.suites.conversion.protocol_pairs import CONVERSION, message, to_amqp, to_stomp
 
@@ -41,17 +41,13 @@ def test_durability_and_priority_go_to_amqp(
     received = to_amqp(target, b"x", headers).message.fields("header")
     have = (received.get("durable", False), received.get("priority", 4))
     expected = (bool(durable), 4 if priority is None else priority)
-    target.record_finding(
-        HEADER_CONVERSION, have == expected, f"{headers} arrived with the header {dict(received)}"
-    )
+    detail = f"{shown(headers)} arrived with the header {shown(received)}"
+    target.record_finding(HEADER_CONVERSION, have == expected, detail)
     if not headers:
-        words = f"a message without a header arrived with the header {dict(received)}"
+        words = f"a message without a header arrived with the header {shown(received)}"
         target.record_finding(HEADER_DEFAULTS, have == expected, words)
-    target.record_finding(
-        HEADER_DEFAULTS,
-        received.get("delivery-count", 0) == 0,
-        f"at first, the header is {dict(received)}",
-    )
+    detail = f"at first, the header is {shown(received)}"
+    target.record_finding(HEADER_DEFAULTS, received.get("delivery-count", 0) == 0, detail)
 
 
 @case(HEADER_CONVERSION, needs=CONVERSION)
@@ -73,17 +69,15 @@ def test_durability_and_priority_go_to_stomp(
     )
     persistent, received_priority = frame.get("persistent"), frame.get("priority")
     right = persistent == "true" if durable else persistent in (None, "false")
-    target.record_finding(
-        HEADER_CONVERSION, right, f"durable={durable} arrived with persistent:{persistent}"
-    )
+    words = f"durable={shown(durable)} arrived with persistent:{shown(persistent)}"
+    target.record_finding(HEADER_CONVERSION, right, words)
     right = (
         received_priority == str(priority)
         if priority not in (None, 4)
         else received_priority in (None, "4")
     )
-    target.record_finding(
-        HEADER_CONVERSION, right, f"priority={priority} arrived with priority:{received_priority}"
-    )
+    words = f"priority={shown(priority)} arrived with priority:{shown(received_priority)}"
+    target.record_finding(HEADER_CONVERSION, right, words)
 
 
 @case(HEADER_CONVERSION, needs=CONVERSION)
@@ -201,9 +195,8 @@ def test_headers_of_an_application_are_application_properties(
     application-properties of these names, strings with the same values."""
     have = to_amqp(target, b"x", headers).message.map("application-properties")
     kept = {name: have.get(name) for name in headers}
-    target.record_finding(
-        APPLICATION_PROPERTIES, kept == headers, f"the headers {headers} arrived as {dict(have)}"
-    )
+    words = f"the headers {shown(headers)} arrived as {shown(have)}"
+    target.record_finding(APPLICATION_PROPERTIES, kept == headers, words)
 
 
 VALUES: tuple[tuple[Any, str], ...] = (
@@ -230,8 +223,5 @@ def test_application_properties_are_headers(target: Bench, chosen: dict[str, int
     frame = to_stomp(target, message(b"x", application_properties=properties or None))
     expected = {name: VALUES[which][1] for name, which in chosen.items()}
     have = {name: frame.get(name) for name in chosen}
-    target.record_finding(
-        APPLICATION_PROPERTIES,
-        have == expected,
-        f"application-properties {expected} arrived as the headers {have}",
-    )
+    words = f"application-properties {shown(expected)} arrived as the headers {shown(have)}"
+    target.record_finding(APPLICATION_PROPERTIES, have == expected, words)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import eventually
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, over, shown
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
 from brokerproof.suites.steps.queues import QUIET
 
@@ -30,7 +30,9 @@ def hold(target: Bench, reader: QueueClient, plan: list[tuple[str, int]], lost: 
         target.control(got >= count, f"{protocol}: {count} messages should arrive; {got} did")
         had.append(got)
         back = eventually(reader.peer, lambda: reader.peer.count(name) == SENT)
-        target.control(back, f"{plan}: {reader.peer.count(name)} of {SENT} messages wait again")
+        target.control(
+            back, f"{shown(plan)}: {reader.peer.count(name)} of {SENT} messages wait again"
+        )
     return max(had)
 
 
@@ -56,5 +58,7 @@ def test_a_message_that_any_protocol_had_is_redelivered(
     most = hold(target, reader, plan, lost)
     got = [reader.peer.get(name) for _ in range(SENT)]
     marks = {int(one.body): bool(one["redelivered"]) for one in got}
-    detail = f"{plan}, lost: {lost}: {marks}, messages with their redelivered flag"
+    detail = (
+        f"{shown(plan)}, lost: {shown(lost)}: the messages' redelivered flags are {shown(marks)}"
+    )
     target.record_finding(MARKED, marks == {n: n < most for n in range(SENT)}, detail)

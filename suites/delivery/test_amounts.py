@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import exchange_of
 from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.amqp10.transaction_steps import control, post
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer
 from brokerproof.suites.steps import amounts
@@ -137,7 +137,7 @@ def judge_windows(
         rounds.append(len(consumer.held))
         consumer.settle(len(consumer.held))
     target.used_amount("prefetch", window)
-    words = "".join(f"{name} {value}, " for name, value in options.items())
+    words = "".join(f"{name} {shown(value)}, " for name, value in options.items())
     detail = f"prefetch {window}, {words}{3 * window + 2} messages: {listed(rounds)} arrived"
     limit, used = requirements
     beyond = max(rounds) - window
@@ -564,7 +564,7 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
         target.record_finding("RABBITMQ-AMQP091-NACK-02", is_first, detail)
         if again is None or not is_first:
             left = target.amqp091().get(queue).body
-            detail += f", and another channel gets {left!r}"
+            detail += f", and another channel gets {listed([left])}"
             target.record_finding("AMQP091-REJ-01", left == b"first", detail)
             return
         delivery = again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokerproof.suites.api import Bench, CloseHow, case, listed
+from brokerproof.suites.api import Bench, CloseHow, case, listed, shown
 from brokerproof.suites.steps.queues import (
     Consumer,
     bodies,
@@ -133,7 +133,7 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
     }
     target.control(
         marks.keys() == {*numbered(3), *numbered(2, "fresh")},
-        f"five messages should arrive; their redelivered flags are {listed(map(str, marks))}",
+        f"five messages should arrive; their redelivered flags are {shown(marks)}",
     )
     wrong = [body for body in numbered(3) if marks[body] != "true"]
     words = f"delivered again without redelivered:true: {listed(wrong)}"

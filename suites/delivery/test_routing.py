@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
 from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queues import (
     QUIET,
@@ -206,7 +206,7 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
     received = {kind: bodies(collect(target, listener, 2)) for kind, listener in listeners.items()}
     expected = {kind: [f"{kind} {number}".encode() for number in range(2)] for kind in listeners}
     target.record_finding(
-        SUBSCRIPTION_TYPE, received == expected, f"{name} as queue and topic: {received!r}"
+        SUBSCRIPTION_TYPE, received == expected, f"{name} as queue and topic: {shown(received)}"
     )
 
 

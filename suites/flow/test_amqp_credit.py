@@ -13,7 +13,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET, collect, granted
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over, shown
 from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node, frame
 from brokerproof.suites.steps.traces import frames_received
 
@@ -261,9 +261,8 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
         states.append(result.kind("state"))
         if states[-1] == "rejected":
             condition = result.part("state").get("error")
-            target.record_finding(
-                REFUSED, "resource-limit-exceeded" in str(condition), f"rejected with {condition}"
-            )
+            words = f"rejected with {shown(condition)}"
+            target.record_finding(REFUSED, "resource-limit-exceeded" in str(condition), words)
     taken = states.count("accepted")
     target.record_finding(
         REFUSED,

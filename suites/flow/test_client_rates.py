@@ -23,7 +23,17 @@ from brokerproof.harness.clients.rate_and_window_clients import (
 )
 from brokerproof.harness.oracles import rates
 from brokerproof.suites.amqp10 import steps
-from brokerproof.suites.api import NS_PER_S, PATIENCE, Bench, Duration, case, listed, ms, over
+from brokerproof.suites.api import (
+    NS_PER_S,
+    PATIENCE,
+    Bench,
+    Duration,
+    case,
+    listed,
+    ms,
+    over,
+    shown,
+)
 from brokerproof.suites.api.amqp10 import Node
 from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps.queues import bodies as bodies_of
@@ -354,9 +364,7 @@ def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))
     shares, again = ("; ".join(map(listed, course)) for course in (first, second))
-    detail = (
-        f"at {speeds} messages a second, the consumers got {shares} the first time, then {again}"
-    )
+    detail = f"at {shown(speeds)} messages a second, the consumers got {shares}, then {again}"
     target.record_finding(
         SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
     )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.clients.artemis_management import ADMIN
 from brokerproof.suites.amqp10.steps import collect, granted
 from brokerproof.suites.amqp10.transaction_steps import control, post
-from brokerproof.suites.api import PATIENCE, Bench, case, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, case, ms, over, shown
 from brokerproof.suites.api.amqp10 import Node, message
 from brokerproof.suites.api.stomp import Destination
 from brokerproof.suites.steps import small_addresses
@@ -222,7 +222,7 @@ def test_a_used_address_is_as_large_as_a_fresh_one(
             POLICIES,
             outcomes == ["accepted"] * SOME,
             f"{kind}, after messages were {', '.join(used.history)}, and all are gone: of {SOME}"
-            f" messages, for which a fresh one has room, the outcomes are {outcomes}",
+            f" messages, for which a fresh one has room, the outcomes are {shown(outcomes)}",
         )
         used.empty()
     again = used.capacity()

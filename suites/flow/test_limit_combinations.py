@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET
-from brokerproof.suites.api import RECONFIGURABLE, Bench, Target, Where, case, listed, over
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Target, Where, case, listed, over, shown
 from brokerproof.suites.steps import small_addresses
 
 POLICIES = "ARTEMIS-PAGING-8"
@@ -148,7 +148,7 @@ def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> 
     if model.policy == "BLOCK":
         target.wait_until(lambda: link.credit > 0, QUIET)
         full = model.is_full(0)
-        detail = f"{where.overrides}, empty: {link.credit} credits, should be"
+        detail = f"with {shown(where.overrides)}, empty: {link.credit} credits; expected"
         target.record_finding(
             NO_CREDIT, (link.credit == 0) is full, f"{detail} {'none' if full else 'some'}"
         )
@@ -161,13 +161,13 @@ def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> 
         refused = rejects or (full and model.policy == "FAIL")
         state = small_addresses.send(target, peer, link, small_addresses.body(number, BODY))
         expected = "rejected" if refused else "accepted"
-        detail = f"{where.overrides}, {len(kept)} messages, one more: it was {state}"
+        detail = f"with {shown(where.overrides)} and {len(kept)} messages, one more was {state}"
         target.require(judged, state == expected, f"{detail}; expected {expected}")
         if not refused and not (full and model.policy == "DROP"):
             kept.append(number)
     received = small_addresses.drain_queue(target, place, len(kept))
     detail = (
         f"{listed(received)} of {MOST} messages arrived; expected {listed(kept)}; with"
-        f" {where.overrides}"
+        f" {shown(where.overrides)}"
     )
     target.record_finding(judged, received == kept, detail)

@@ -18,7 +18,7 @@ from brokerproof.harness.oracles.accounting import (
     Withdrawn,
 )
 from brokerproof.harness.oracles.window import WindowAccount
-from brokerproof.suites.api import PATIENCE, Bench, case, ms, over, seconds
+from brokerproof.suites.api import PATIENCE, Bench, case, ms, over, seconds, shown
 from brokerproof.suites.api.stomp import MESSAGE, Destination, Frame, StompPeer
 
 WINDOW = "ARTEMIS-STOMP-window-3"
@@ -199,9 +199,8 @@ class Run:
         early = body in self.pending
         what = "before its COMMIT" if early else "though no consumer waits for it"
         judged = (SENT,) if early else (ABORTED, ONCE)
-        self.target.require(
-            judged, owed, f"after {after}, {body[:12]!r} arrived {'as it should' if owed else what}"
-        )
+        words = f"after {after}, {shown(body[:12])} arrived {'as it should' if owed else what}"
+        self.target.require(judged, owed, words)
         self.waiting.remove(body)
         size = sum(self.account.held)
         if message.size > self.account.window:
@@ -210,7 +209,7 @@ class Run:
         self.held.append(message)
         detail = (
             f"after {after}, {size} bytes of {self.account.window} were held when"
-            f" {body[:12]!r} arrived"
+            f" {shown(body[:12])} arrived"
         )
         self.target.require(WINDOW, allowed, detail)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp.codec import encode
 from brokerproof.suites.amqp10.steps import QUIET, collect
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over, shown
 from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Link, Node
 from brokerproof.suites.api.core import CorePeer, packet
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
@@ -270,11 +270,8 @@ def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small:
     waiting = [small_addresses.producer(target, place) for _ in range(2)]
     target.advance(QUIET)
     credit = [late.credit for _, late in waiting]
-    target.record_finding(
-        NO_CREDIT,
-        not any(credit),
-        f"messages of {size} bytes elsewhere use up {limits}; the producer has {credit} credits",
-    )
+    words = f"messages of {size} bytes elsewhere use up {shown(limits)}; credits: {shown(credit)}"
+    target.record_finding(NO_CREDIT, not any(credit), words)
     peer = target.amqp()
     held = collect(target, peer, peer.receiver(full, credit=COUNT), COUNT, quiet=0)
     target.control(len(held) == COUNT, f"{COUNT} messages fill it; {len(held)} arrived")
@@ -282,5 +279,5 @@ def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small:
     here = target.wait_until(lambda: all(late.credit > 0 for _, late in waiting), PATIENCE)
     credit = [late.credit for _, late in waiting]
     target.record_finding(
-        UNBLOCKS, here, f"all is consumed elsewhere; the producer has {credit} credits"
+        UNBLOCKS, here, f"all messages elsewhere are consumed; credits: {shown(credit)}"
     )

@@ -23,7 +23,8 @@ def ends(target: Bench, peer: OpenWirePeer, data: bytes, proves: str) -> None:
     peer.write(data)
     peer.expect_end(proves=proves)
     answers = [reply.brief() for reply in peer.inbox if reply.name.endswith("Response")]
-    target.record_finding(proves, not answers, f"before the end, the broker sent {answers}")
+    words = f"before the end, the broker sent {'; '.join(answers) or 'no response'}"
+    target.record_finding(proves, not answers, words)
 
 
 @case(COMMAND_TYPE_UNKNOWN, needs={OPENWIRE})

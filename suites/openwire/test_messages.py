@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.values import Typed
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, over, shown
 from brokerproof.suites.api.openwire import Structure, dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
 
@@ -72,12 +72,8 @@ def test_a_message_arrives_as_it_was_sent(
         ours, theirs = sent.get(field), received.get(field)
         if isinstance(ours, Structure):
             ours, theirs = str(ours), str(theirs)
-        target.record_finding(
-            MESSAGE_UNCHANGED, theirs == ours, f"{field} was {ours!r} and arrived as {theirs!r}"
-        )
+        words = f"{field} was {shown(ours)} and arrived as {shown(theirs)}"
+        target.record_finding(MESSAGE_UNCHANGED, theirs == ours, words)
     plain = sent.properties() if properties else {}
-    target.record_finding(
-        MESSAGE_UNCHANGED,
-        received.properties() == plain,
-        f"properties {plain!r} arrived as {received.properties()!r}",
-    )
+    words = f"properties {shown(plain)} arrived as {shown(received.properties())}"
+    target.record_finding(MESSAGE_UNCHANGED, received.properties() == plain, words)

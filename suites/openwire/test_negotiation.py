@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.codec import MAGIC
 from brokerproof.harness.protocols.openwire.values import read_map
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, over, shown
 from brokerproof.suites.api.openwire import command
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
 
@@ -38,9 +38,8 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
         if field in options:
             target.record_behaviour(f"openwire.{field}", options[field].value)
     kinds = {name: options[name].kind for name in ENCODINGS if name in options}
-    target.record_finding(
-        WIRE_FORMAT_FIRST, set(kinds.values()) <= {"boolean"}, f"its encoding options are {kinds}"
-    )
+    words = f"its encoding options are {shown(kinds)}"
+    target.record_finding(WIRE_FORMAT_FIRST, set(kinds.values()) <= {"boolean"}, words)
     identity = target.target.identity
     peer.connect(identity.login, identity.passcode, proves=COMMAND_SIZE)
     target.record_finding(COMMAND_SIZE, not peer.inbox, f"after it: {peer.instead()}")

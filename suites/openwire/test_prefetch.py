@@ -120,7 +120,7 @@ def test_a_pull_that_ended_brings_nothing_later(target: Bench, timeouts: list[in
         ended = peer.expect(dispatch(consumer), within=PATIENCE)
         target.control(ended["message"] is None, f"an empty queue gave {ended.brief()}")
     publish(target.openwire(), place, 3)
-    why = f"the pulls with timeouts of {timeouts} ms are over"
+    why = f"the pulls with timeouts of {listed(timeouts)} ms are over"
     peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why=why)
     for _ in range(2):
         peer.send("MessagePull", {**pull, "timeout": 0})

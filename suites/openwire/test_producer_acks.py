@@ -85,10 +85,9 @@ def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, 
     _told(target, peer)
     judge_trace(target, peer, acks)
     others = [reply.brief() for reply in peer.inbox if reply.name != "ProducerAck"]
-    target.record_finding(
-        ACKS_FOR_WINDOWS_ONLY, not others, f"besides ProducerAcks {others} arrived"
-    )
-    target.record_finding(PRODUCER_ACKS, peer.ended is None, f"afterwards {peer.instead()}")
+    words = f"besides ProducerAcks, {'; '.join(others) or 'nothing'} arrived"
+    target.record_finding(ACKS_FOR_WINDOWS_ONLY, not others, words)
+    target.record_finding(PRODUCER_ACKS, peer.ended is None, f"afterwards: {peer.instead()}")
 
 
 @case(ACKS_FOR_WINDOWS_ONLY, needs={OPENWIRE})

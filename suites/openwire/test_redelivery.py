@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over, shown
 from brokerproof.suites.api.openwire import dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
@@ -45,7 +43,9 @@ def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str
         target.control(len(held) == limit, f"{limit} messages should arrive; {len(held)} did")
         for one in held:
             told, due = one["redeliveryCounter"], resent[number_of(one)]
-            detail = f"{rounds}: message {number_of(one)} was resent {due} times and says {told}"
+            detail = (
+                f"{shown(rounds)}: message {number_of(one)} was resent {due} times and says {told}"
+            )
             target.record_finding(RESENT, told == due, detail)
         seen = held[:end] if isinstance(end, int) else held
         for one in seen:
@@ -76,21 +76,23 @@ def test_who_browses_sees_all_and_takes_none(
     place, publisher, peer = fresh_queue(target), target.openwire(), target.openwire()
     publish(publisher, place, waiting)
     half = waiting // 2 if selects else 0
-    selector: dict[str, Any] = {"selector": f"number >= {half}"} if selects else {}
+    selector = f"number >= {half}" if selects else None
     expected = list(range(half, waiting))
-    browser = peer.open_consumer(place, prefetch=limit, browser=True, **selector)
-    shown: list[int] = []
+    browser = peer.open_consumer(place, prefetch=limit, browser=True, selector=selector)
+    received: list[int] = []
     while True:
         one = peer.expect(dispatch(browser), within=PATIENCE, proves=BROWSED)
         if one["message"] is None:
             break
-        shown.append(number_of(one))
+        received.append(number_of(one))
         peer.ack(one)
-    words = f"a browser with a limit of {limit} {selector or ''} at {waiting} messages"
-    target.record_finding(BROWSED, shown == expected, f"{words} was shown {listed(shown)}")
+    words = (
+        f"at {waiting} messages, a browser with a limit of {limit} and selector {shown(selector)}"
+    )
+    target.record_finding(BROWSED, received == expected, f"{words} was shown {listed(received)}")
     peer.expect_nothing(for_=QUIET, proves=BROWSED, why="it received the end of the list")
     peer.remove(browser)
     got = take(target, publisher, waiting, publisher.open_consumer(place))
     come = [(number_of(one), one["redeliveryCounter"]) for one in got]
-    detail = f"{words}; then {come} arrived (numbers with the times they were resent)"
+    detail = f"{words}; then {shown(come)} arrived, numbers with the times they were resent"
     target.record_finding(BROWSED, come == [(n, 0) for n in range(waiting)], detail)

@@ -89,7 +89,7 @@ def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind:
         target.record_not_applicable(target.cited, f"the broker takes it: {words}")
         return
     surplus = [number_of(dispatched) for dispatched in take(target, peer, 0)]
-    target.record_finding(LIMIT, not surplus, f"{words}; {surplus} arrived")
+    target.record_finding(LIMIT, not surplus, f"{words}; {listed(surplus)} arrived")
     proves = INDIVIDUAL_ACK if kind == "INDIVIDUAL" else STANDARD_ACK
     peer.ack(held[-1], first=held[0], count=HELD, proves=proves)
     rest = sorted(set(range(SENT)) - {number_of(dispatched) for dispatched in (settled, *held)})

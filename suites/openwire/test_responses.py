@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import RESPONSES
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, over, shown
 from brokerproof.suites.api.openwire import OpenWirePeer, Structure, command
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
 
@@ -63,11 +63,8 @@ def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[st
     peer.expect(command("Response", correlationId=barrier), proves=RESPONSE_IF_REQUIRED)
     responses = [reply["correlationId"] for reply in peer.inbox if reply.name in RESPONSES]
     peer.inbox.clear()
-    target.record_finding(
-        RESPONSE_IF_REQUIRED,
-        responses == asked,
-        f"{responses} got responses; {asked} had asked for one",
-    )
+    words = f"{shown(responses)} got responses; {shown(asked)} had asked for one"
+    target.record_finding(RESPONSE_IF_REQUIRED, responses == asked, words)
     peer.expect_nothing(for_=QUIET, proves=RESPONSE_IF_REQUIRED, why="everything has been answered")
 
 

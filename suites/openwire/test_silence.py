@@ -13,7 +13,7 @@ from brokerproof.harness.oracles.openwire_liveness import (
     longest_silence,
     silence_interval,
 )
-from brokerproof.suites.api import Bench, Clock, Target, case, ms, over, seconds
+from brokerproof.suites.api import Bench, Clock, Target, case, ms, over, seconds, shown
 from brokerproof.suites.api.openwire import OpenWirePeer
 from brokerproof.suites.openwire.steps import OPENWIRE
 from brokerproof.suites.steps.silence import judge_close
@@ -138,7 +138,9 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
     words = f"within 5000 ms, {len(peer.beats)} KeepAliveInfo answered one with responseRequired"
     target.record_finding(KEEPALIVE_KEEPS, answered, words)
     asks = any(keepalive["responseRequired"] for keepalive in peer.beats)
-    target.record_finding(KEEPALIVE_KEEPS, not asks, f"the answer has responseRequired {asks}")
+    target.record_finding(
+        KEEPALIVE_KEEPS, not asks, f"the answer has responseRequired {shown(asks)}"
+    )
 
 
 @case(BROKER_NEVER_SILENT, needs={OPENWIRE})

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL
-from brokerproof.suites.api import Bench, CloseHow, case, listed, over
+from brokerproof.suites.api import Bench, CloseHow, case, listed, over, shown
 from brokerproof.suites.api.openwire import Structure
 from brokerproof.suites.openwire.steps import (
     COMMIT,
@@ -55,7 +55,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
     target.control(len(held) == limit, f"{limit} messages should arrive; {len(held)} did")
     for number, (end, count) in enumerate([*units, ("loss", limit)]):
         done = held[:count]
-        words = f"transaction {number} acknowledges {numbers(done)} and sends one"
+        words = f"transaction {number} acknowledges {listed(numbers(done))} and sends one"
         transaction = begin(peer, number)
         sent: dict[str, Any] = {"properties": {"number": number}, "transactionId": transaction}
         peer.answered(peer.publish(peer.message(producer, elsewhere, **sent), response=True))
@@ -86,7 +86,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
     peer.close_socket(CloseHow.RESET)
     heir = target.openwire()
     rest = numbers(take(target, heir, len(left), heir.open_consumer(place)))
-    detail = f"{units}, then a loss: {listed(rest)} arrived; expected {listed(left)}"
+    detail = f"{shown(units)}, then a loss: {listed(rest)} arrived; expected {listed(left)}"
     target.record_finding(COUNTS, sorted(rest) == left, detail)
 
 

@@ -194,8 +194,8 @@ class Play:
         assert link.answer is not None
         agreed = link.answer.get("snd-settle-mode", MODES["mixed"])
         settled = [delivery.settled for delivery in deliveries]
-        flags = listed(map(str, settled))
-        detail = f"snd-settle-mode {agreed} was agreed; settled is {flags}; with {self.words}"
+        words = f"{sum(settled)} of {len(settled)} deliveries arrived settled"
+        detail = f"snd-settle-mode {agreed} was agreed; {words}; with {self.words}"
         if agreed == MODES["settled"] and self.sentences.settled is not None:
             self.target.record_finding(self.sentences.settled, all(settled), detail)
         if agreed == MODES["unsettled"] and self.sentences.unsettled is not None:

@@ -10,7 +10,15 @@ from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.websocket.codec import Op, WsFrame
 from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 from brokerproof.harness.targets.parameters import speaking
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, RoutingType, Target, Where
+from brokerproof.suites.api import (
+    PATIENCE,
+    RECONFIGURABLE,
+    Bench,
+    RoutingType,
+    Target,
+    Where,
+    shown,
+)
 from brokerproof.suites.api.stomp import Destination, StompPeer
 
 SERVER_RULES = (
@@ -77,7 +85,7 @@ class Victim:
         target.record_finding(failed, ended is not None, f"{what}: {how}; last arrived {seen}")
         if code is not None and "RFC6455-CLOSE-05" in target.cited:
             codes = [ws_frame.code for ws_frame in socket.frames if ws_frame.op == Op.CLOSE]
-            answer = f"{what}: Close arrived with {codes or 'no code'}; {code} would fit"
+            answer = f"{what}: Close arrived with {shown(codes or 'no code')}; {code} would fit"
             target.record_finding("RFC6455-CLOSE-05", codes[:1] == [code], answer)
         self._witness.settle()
         target.stomp().publish(self.to, b"after")
@@ -88,11 +96,8 @@ class Victim:
         ):  # the misdeed itself may have been a SEND that was served in time
             first = self._witness.message().body
         if ended is not None and "RFC6455-CLOSE-07" in target.cited:
-            target.record_finding(
-                "RFC6455-CLOSE-07",
-                first == b"after",
-                f"{what}, and then a SEND: {first!r} arrived first",
-            )
+            words = f"{what}, and then a SEND: {shown(first)} arrived first"
+            target.record_finding("RFC6455-CLOSE-07", first == b"after", words)
 
 
 def judge_frames(target: Bench, frames: list[WsFrame]) -> None:

@@ -7,7 +7,7 @@ import re
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.suites.api import PATIENCE, Bench, case, over, seconds
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, seconds, shown
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer, frame
 from brokerproof.suites.steps.refusals import error_from
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
@@ -188,8 +188,8 @@ def test_a_body_longer_than_content_length_is_no_frame(
     target.record_finding(
         NO_NUL_AFTER_BODY[version],
         (seen.refused or not seen.answered) and body[:-missing] not in delivered,
-        f"content-length {len(body) - missing} for {len(body)} bytes: delivered {delivered}, and"
-        f" {seen}",
+        f"content-length {len(body) - missing} for {len(body)} bytes: {listed(delivered)} arrived,"
+        f" and {seen}",
     )
 
 
@@ -226,7 +226,8 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
         target.record_behaviour("stomp.content-length-in-letters", taken)
     if delivered and seen.error is None and seen.ended is None:
         target.record_not_applicable(
-            FAILED_SEND[version], f"content-length:{length!r} was processed: {delivered}"
+            FAILED_SEND[version],
+            f"content-length:{length!r} was processed: {listed(delivered)} arrived",
         )
         return
     target.record_finding(
@@ -234,9 +235,8 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
         seen.explained and seen.ended is not None,
         f"content-length:{length!r}: {seen}",
     )
-    target.record_finding(
-        FAILED_SEND[version], not delivered, f"content-length:{length!r} delivered {delivered}"
-    )
+    words = f"content-length:{length!r} delivered {listed(delivered)}"
+    target.record_finding(FAILED_SEND[version], not delivered, words)
 
 
 @case(LENGTH_ALLOWED, COUNTED_BODY["1.2"])
@@ -314,11 +314,8 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
     producer.publish(to, b"body", {"content-type": media}, receipt=False)
     message = consumer.message(body=b"body", proves=(CONTENT_TYPE[version], MIME_TYPE[version]))
     received = message.get("content-type")
-    target.record_finding(
-        (CONTENT_TYPE[version], MIME_TYPE[version]),
-        received == media,
-        f"SEND said content-type:{media}; MESSAGE says {received}",
-    )
+    words = f"SEND said content-type:{media}; MESSAGE says {shown(received)}"
+    target.record_finding((CONTENT_TYPE[version], MIME_TYPE[version]), received == media, words)
     stranger = target.peer(version)
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.1"}))
     for offender in (producer, stranger):
@@ -348,8 +345,5 @@ def test_a_message_with_a_body_has_its_content_length(
     target.stomp(version).write(encoded(to, version, (), body))
     message = consumer.message(body=body, proves=CONTENT_LENGTH[version])
     received = message.get("content-length")
-    target.record_finding(
-        CONTENT_LENGTH[version],
-        received == str(len(body)),
-        f"content-length of a body of {len(body)} bytes: {received}",
-    )
+    words = f"content-length of a body of {len(body)} bytes: {shown(received)}"
+    target.record_finding(CONTENT_LENGTH[version], received == str(len(body)), words)

@@ -7,7 +7,7 @@ import re
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, CloseHow, case, ms, over
+from brokerproof.suites.api import Bench, CloseHow, case, ms, over, shown
 from brokerproof.suites.api.stomp import CONNECTED
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate
 
@@ -95,8 +95,7 @@ def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -
     target.record_finding(
         tuple(STOMP_COMMAND.values()),
         answers["CONNECT"] == answers["STOMP"],
-        f"without accept-version, was it answered CONNECTED? CONNECT: {answers['CONNECT']}, STOMP:"
-        f" {answers['STOMP']}",
+        f"without accept-version, was it answered with CONNECTED? {shown(answers)}",
     )
 
 
@@ -161,7 +160,7 @@ def test_connected_may_carry_heart_beat(target: Bench) -> None:
     target.record_behaviour("stomp.heart-beat-of-5000", header or "no header")
     held = header is not None and re.fullmatch(r"\d+,\d+", header) is not None
     target.record_finding(
-        HEART_BEAT_HEADER, held, f"heart-beat:5000,5000 was answered with {header}"
+        HEART_BEAT_HEADER, held, f"heart-beat:5000,5000 was answered with {shown(header)}"
     )
 
 

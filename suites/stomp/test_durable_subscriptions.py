@@ -15,7 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp.codec import header_list
-from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, listed, over
+from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, listed, over, shown
 from brokerproof.suites.api.stomp import Destination, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
@@ -473,11 +473,8 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
         if answer is not None:
             target.record_behaviour("stomp.durable-of-another-topic", "refuses")
         closed = target.wait_until(lambda: again.ended is not None, QUIET)
-        target.record_finding(
-            REFUSED_WITH_ERROR,
-            closed,
-            f"refused with {answer.brief() if answer else 'no ERROR'}, closed: {closed}",
-        )
+        detail = f"refused with {answer.brief() if answer else 'no ERROR'}; closed: {shown(closed)}"
+        target.record_finding(REFUSED_WITH_ERROR, closed, detail)
         target.record_not_applicable(SERVED, "the subscription was refused")
     delete(target, who, ["s"])
 

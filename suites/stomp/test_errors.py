@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.harness.protocols.stomp.codec import HeaderList
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, case, either, over
+from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, case, either, over, shown
 from brokerproof.suites.api.stomp import CONNECTED, ERROR, Frame, StompPeer, frame
 from brokerproof.suites.steps.refusals import bystander, error_from
 
@@ -193,7 +193,7 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
         value, size = answer.error.get("content-length"), len(answer.error.body)
         words = (
             f"the ERROR for {answer.mistake.words} has {size} bytes of body and content-length"
-            f" {value!r}"
+            f" {shown(value)}"
         )
         target.record_held(BODY_OPTIONAL[version], answer.error, words)
         target.record_behaviour("stomp.error-body", "has-one" if size else "empty")

@@ -267,7 +267,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     target.wait_until(lambda: b"with a CR\x00" in raw, MOMENT * 10)
     received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(raw))
     target.control(len(received) >= 1, "the control message has its header")
-    detail = f"x-word:value CR arrived as {received[1:]!r}"
+    detail = f"x-word:value CR arrived as {', '.join(map(repr, received[1:])) or 'nothing'}"
     has_a_cr = target.record_finding(
         CR_IN_LINE, received[1:] in ([b"value\r"], [b"value\\r"]), detail
     )

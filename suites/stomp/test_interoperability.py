@@ -7,7 +7,7 @@ import re
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, case, over
+from brokerproof.suites.api import Bench, case, over, shown
 from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queues import collect
 
@@ -54,11 +54,8 @@ def test_content_length_tells_a_client_whether_it_was_text(
         (message.body.decode(), message.get("content-length") is not None)
         for message in collect(target, consumer, len(sends))
     ]
-    target.record_finding(
-        TEXT_OR_BYTES,
-        answered == sends,
-        f"sent by {spoken} with and without content-length: {sends!r} arrived as {answered!r}",
-    )
+    words = f"sent by {spoken}, with a length or not: {shown(sends)} arrived as {shown(answered)}"
+    target.record_finding(TEXT_OR_BYTES, answered == sends, words)
 
 
 @case(AMQ_MESSAGE_ID, needs=FIXTURES)
@@ -84,15 +81,12 @@ def test_with_message_ids_enabled_each_message_has_one(
     right = all(
         len(receipt_id) == 1 and re.fullmatch(r"STOMP-?\d+", receipt_id[0]) for receipt_id in ids
     )
-    target.record_finding(
-        AMQ_MESSAGE_ID,
-        right,
-        f"{count} messages have {NUMBERED} {ids!r}; expected one each, of STOMP and a number",
-    )
+    words = f"{count} messages have {NUMBERED} {shown(ids)}; expected one each, STOMP and a number"
+    target.record_finding(AMQ_MESSAGE_ID, right, words)
     target.record_finding(
         AMQ_MESSAGE_ID,
         len({str(receipt_id) for receipt_id in ids}) == count,
-        f"{count} messages have {NUMBERED} {ids!r}",
+        f"{count} messages have {NUMBERED} {shown(ids)}",
     )
 
 
@@ -107,5 +101,5 @@ def test_by_default_a_message_has_no_number(target: Bench) -> None:
     message = consumer.message(body=b"m")
     value = message.get(NUMBERED)
     target.record_finding(
-        AMQ_MESSAGE_ID, value is None, f"the message arrived with {NUMBERED} {value!r}"
+        AMQ_MESSAGE_ID, value is None, f"the message arrived with {NUMBERED} {shown(value)}"
     )

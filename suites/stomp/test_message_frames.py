@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, either
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, either, shown
 from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import collect, held, numbered, publish_all
 from brokerproof.suites.steps.refusals import bystander, offend
@@ -50,11 +50,8 @@ def test_a_message_has_the_headers_it_needs(
             added = {name for name, _ in message.headers} - asked
             target.record_behaviour("stomp.message-headers", " ".join(sorted(added)))
         for name, requirement in needed.items():
-            target.record_finding(
-                requirement,
-                bool(message.get(name)),
-                f"{name} is {message.get(name)!r} in mode {ack}",
-            )
+            words = f"{name} is {shown(message.get(name))} in mode {ack}"
+            target.record_finding(requirement, bool(message.get(name)), words)
         target.record_finding(
             ALL_HEADERS[version], all(message.get(name) for name in needed), message.brief()
         )
@@ -110,11 +107,8 @@ def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> Non
     ids = [message.get("message-id") for message in collect(target, peer, 60)]
     target.control(len(ids) == 60, f"60 messages were sent; {len(ids)} arrived")
     repeated = sorted({str(receipt_id) for receipt_id in ids if ids.count(receipt_id) > 1})
-    target.record_finding(
-        UNIQUE_MESSAGE_ID[version],
-        not repeated,
-        f"60 messages have {len(set(ids))} different ids; repeated: {repeated!r}",
-    )
+    words = f"60 messages have {len(set(ids))} different ids; repeated: {shown(repeated)}"
+    target.record_finding(UNIQUE_MESSAGE_ID[version], not repeated, words)
 
 
 @case(UNIQUE_MESSAGE_ID)
@@ -131,11 +125,8 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
     ids = [message.get("message-id") for message in collect(target, peer, 2)]
     if len(ids) == 2:
         target.record_behaviour("stomp.message-id", "keeps" if "mine" in ids else "replaces")
-    target.record_finding(
-        UNIQUE_MESSAGE_ID[version],
-        len(set(ids)) == 2 and all(ids),
-        f"two messages sent with message-id:mine arrived as {ids!r}",
-    )
+    words = f"two messages sent with message-id:mine arrived as {shown(ids)}"
+    target.record_finding(UNIQUE_MESSAGE_ID[version], len(set(ids)) == 2 and all(ids), words)
 
 
 def _confirmed_with(
@@ -188,13 +179,10 @@ def test_a_message_to_be_acknowledged_says_how(target: Bench, ack: str) -> None:
     publish_all(peer, queue, numbered(5))
     values = [message.get("ack") for message in held(target, peer, queue, 5, ack)]
     target.record_finding(
-        ACK_HEADER, all(values), f"the header ack of five messages in mode {ack}: {values!r}"
+        ACK_HEADER, all(values), f"the header ack of five messages in mode {ack}: {shown(values)}"
     )
-    target.record_finding(
-        ACK_HEADER,
-        len(set(values)) == 5,
-        f"five outstanding messages have the ack values {values!r}",
-    )
+    words = f"five outstanding messages have the ack values {shown(values)}"
+    target.record_finding(ACK_HEADER, len(set(values)) == 5, words)
 
 
 LENGTH = {"1.0": "STOMP10-MESSAGE-03", "1.1": "STOMP11-MSG-04", "1.2": "STOMP12-MSG-06"}
@@ -209,11 +197,8 @@ def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
     target.stomp(version).publish(queue, "schön".encode(), {"content-type": "text/plain"})
     message = peer.message(proves=LENGTH[version])
     length = message.get("content-length")
-    target.record_finding(
-        LENGTH[version],
-        length == "6",
-        f"6 bytes were sent with content-length:6; MESSAGE says {length!r}",
-    )
+    words = f"6 bytes were sent with content-length:6; MESSAGE says {shown(length)}"
+    target.record_finding(LENGTH[version], length == "6", words)
 
 
 @case(LENGTH)
@@ -231,11 +216,8 @@ def test_a_message_has_a_content_length_although_its_send_had_none(
     length = message.get("content-length")
     if version == "1.2":
         target.record_behaviour("stomp.content-length-where-none", "adds" if length else "omits")
-    target.record_finding(
-        LENGTH[version],
-        length == "6",
-        f"6 bytes were sent without content-length; MESSAGE says {length!r}",
-    )
+    words = f"6 bytes were sent without content-length; MESSAGE says {shown(length)}"
+    target.record_finding(LENGTH[version], length == "6", words)
 
 
 @case(CONTENT_TYPE)
@@ -246,11 +228,8 @@ def test_a_message_has_the_content_type_of_its_send(target: Bench, version: str)
         peer.subscribe(queue)
         peer.publish(queue, b"{}", {"content-type": kind})
         value = peer.message(proves=CONTENT_TYPE[version]).get("content-type")
-        target.record_finding(
-            CONTENT_TYPE[version],
-            value == kind,
-            f"SEND said content-type:{kind}; MESSAGE says {value!r}",
-        )
+        words = f"SEND said content-type:{kind}; MESSAGE says {shown(value)}"
+        target.record_finding(CONTENT_TYPE[version], value == kind, words)
 
 
 @case(CONNECTED_ONCE)

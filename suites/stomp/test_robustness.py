@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, ms, over, seconds
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, ms, over, seconds, shown
 from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate, fates
@@ -163,7 +163,7 @@ def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -
     if seen.refused or not (seen.answered or receipted or published):
         reaction = "refuses" if seen.refused else "waits"
         target.record_behaviour("stomp.first-frame-no-connect", reaction)
-    received = f"; receipted: {receipted}, published: {published or 'nothing'}"
+    received = f"; receipted: {shown(receipted)}, published: {published or 'nothing'}"
     target.record_finding(
         MAY_REFUSE[version],
         seen.refused and not receipted and not published,

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, Requirements, RoutingType, case, listed, over
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    Requirements,
+    RoutingType,
+    case,
+    listed,
+    over,
+    shown,
+)
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps import selector_model as model
 from brokerproof.suites.steps.queues import bodies, collect, expected_arrivals, numbered, receive
@@ -89,13 +98,9 @@ def judge_selected(
         bodies(consumer.take_messages())
     )  # a broker may let those of higher priority overtake
     wrong = sorted({*received} ^ {*expected})
-    first = f"; {wrong[0].decode()} has {sent[int(wrong[0][1:])]!r}" if wrong else ""
-    target.record_finding(
-        proves,
-        received == expected,
-        f"{kind}: {selector} selects {[body.decode() for body in expected]},"
-        f" {[body.decode() for body in received]} arrived{first}",
-    )
+    first = f"; {wrong[0].decode()} has {shown(sent[int(wrong[0][1:])])}" if wrong else ""
+    words = f"{kind}: {selector} selects {listed(expected)}; {listed(received)} arrived{first}"
+    target.record_finding(proves, received == expected, words)
 
 
 def selected(expression: Any, sent: list[dict[str, str]]) -> list[bytes]:
@@ -214,11 +219,8 @@ def test_each_subscription_selects_for_itself(
             message.body for message in messages if message["subscription"] == f"s{number}"
         )
         expected = selected(condition, sent)
-        target.record_finding(
-            SELECTOR,
-            answered == expected,
-            f"drawn: s{number}, {condition}, selects {expected!r}, {answered!r} arrived",
-        )
+        words = f"s{number}, {condition}, selects {listed(expected)}; {listed(answered)} arrived"
+        target.record_finding(SELECTOR, answered == expected, words)
 
 
 # --- names and values -----------------------------------------------------------------------------

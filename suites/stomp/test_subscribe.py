@@ -15,6 +15,7 @@ from brokerproof.suites.api import (
     either,
     listed,
     over,
+    shown,
 )
 from brokerproof.suites.api.stomp import (
     ERROR,
@@ -112,7 +113,7 @@ def test_messages_of_the_destination_arrive(target: Bench, version: str) -> None
         DELIVERED[version],
         sorted(received) == [b"from another connection", b"from our own"],
         "two messages were sent to the destination and one to another; the subscription got"
-        f" {received!r}",
+        f" {listed(received)}",
         expectation=expected_arrivals(
             consumer, received, [b"from another connection", b"from our own"], "in any order"
         ),
@@ -230,7 +231,7 @@ def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
     sent = numbered(3)
     publish_all(target.stomp(version), queue, sent)
     received = bodies(receive(target, consumer, 3))
-    target.control(received == sent, f"{sent!r} was sent and {received!r} arrived")
+    target.control(received == sent, f"{listed(sent)} were sent and {listed(received)} arrived")
     consumer.settle()
     consumer.request("DISCONNECT")
     consumer.close_socket()
@@ -366,7 +367,7 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
     target.record_finding(
         NAMES_SUBSCRIPTION[version],
         all(name == answer for name, answer in received.items()),
-        f"id and header subscription: {received!r}",
+        f"id and header subscription: {shown(received)}",
     )
     if "multicast" in target.capabilities:
         topic, names = target.destination(RoutingType.MULTICAST), {"third", "fourth"}
@@ -375,7 +376,9 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
         target.stomp(version).publish(topic, b"copied")
         copies = [message.get("subscription") for message in collect(target, peer, 2)]
         if len(copies) == 2:
-            words = f"the copies for two subscriptions have the headers subscription {copies!r}"
+            words = (
+                f"the copies for two subscriptions have the headers subscription {shown(copies)}"
+            )
             target.record_finding(NAMES_SUBSCRIPTION[version], set(copies) == names, words)
 
 
@@ -399,11 +402,8 @@ def test_a_subscription_may_have_any_id(target: Bench, version: str, ids: list[s
         target.stomp(version).publish(queue, name.encode())
     received = collect(target, peer, len(queues))
     answers = {message.body.decode(): message.get("subscription") for message in received}
-    target.require(
-        NAMES_SUBSCRIPTION[version],
-        answers == {name: name for name in queues},
-        f"subscriptions {[*queues]}: ids and headers subscription of messages: {answers}",
-    )
+    detail = f"subscriptions {shown([*queues])}; the messages' headers are {shown(answers)}"
+    target.require(NAMES_SUBSCRIPTION[version], answers == {name: name for name in queues}, detail)
 
     def confirmed(message: Frame) -> bool:
         receipt = peer.next_receipt()
@@ -413,5 +413,7 @@ def test_a_subscription_may_have_any_id(target: Bench, version: str, ids: list[s
     refused = [message.body.decode() for message in received if not confirmed(message)][:1]
     peer.close_socket(CloseHow.RESET)
     left = refused or [name for name in answers if left_in(target, queues[name], version, 0)]
-    words = "was refused" if refused else f"was confirmed; {left} arrived again"
-    target.record_finding(SETTLES[version], not left, f"the ACK for {refused or ids} {words}")
+    words = "was refused" if refused else f"was confirmed; arrived again: {shown(left)}"
+    target.record_finding(
+        SETTLES[version], not left, f"the ACK for {shown(refused or ids)} {words}"
+    )

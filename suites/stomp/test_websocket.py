@@ -188,11 +188,8 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
     texts = [payload for op, payload in messages(socket.frames) if op == Op.TEXT]
     bad = [payload for payload in texts if not _is_utf8(payload)]
     target.control(bool(texts), "no text message arrived from the acceptor that sends text")
-    target.record_finding(
-        TEXT_IS_UTF_8,
-        not bad,
-        f"{len(texts)} text messages, not UTF-8: {bad[0] if bad else 'none'!r}",
-    )
+    words = f"{len(texts)} text messages, not UTF-8: {repr(bad[0]) if bad else 'none'}"
+    target.record_finding(TEXT_IS_UTF_8, not bad, words)
 
 
 @case(SERVER_BEATS, ACCEPTED, needs={"websocket", "websocket-acceptors", "heart-beat"})

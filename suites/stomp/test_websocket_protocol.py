@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.websocket.raw_peer import (
     WebSocketPeer,
     ws,
 )
-from brokerproof.suites.api import PATIENCE, Bench, Where, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Where, case, over, shown
 from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.steps.websockets import (
     SERVER_RULES,
@@ -83,29 +83,32 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
     socket.ask(key=key, protocols=offered)
     reply = socket.expect(REPLY, proves=STATUS)
     assert isinstance(reply, Reply)
-    target.require(STATUS, reply.status == 101, f"offered {offered}, got {reply.brief()}")
+    target.require(STATUS, reply.status == 101, f"offered {shown(offered)}, got {reply.brief()}")
     upgrade, connection = (
         reply.values("upgrade"),
         ", ".join(reply.values("connection")).lower().split(", "),
     )
     held = [value.lower() for value in upgrade] == ["websocket"] and "upgrade" in connection
-    target.record_finding(FIELDS, held, f"Upgrade: {upgrade}, Connection: {connection}")
-    answered_value = reply.values("sec-websocket-accept")
     target.record_finding(
-        ACCEPT_KEY, answered_value == [codec.accept(key)], f"key {key}: accept is {answered_value}"
+        FIELDS, held, f"Upgrade: {shown(upgrade)}; Connection: {shown(connection)}"
     )
+    answered_value = reply.values("sec-websocket-accept")
+    words = f"key {key}: accept is {shown(answered_value)}"
+    target.record_finding(ACCEPT_KEY, answered_value == [codec.accept(key)], words)
     agreed = reply.values("sec-websocket-protocol")
     if not set(offered) & set(SUB_PROTOCOLS):
-        target.record_finding(NO_PROTOCOL, not agreed, f"offered {offered}, agreed {agreed}")
+        target.record_finding(
+            NO_PROTOCOL, not agreed, f"offered {shown(offered)}, agreed {shown(agreed)}"
+        )
     else:
         target.record_finding(
             CHOSEN_PROTOCOL,
             not agreed or (len(agreed) == 1 and agreed[0] in offered),
-            f"{offered}: agreed {agreed}",
+            f"offered {shown(offered)}, agreed {shown(agreed)}",
         )
     listed = reply.values("sec-websocket-extensions")
     target.record_finding(
-        EXTENSIONS, not listed, f"no extension was offered; the answer lists {listed or 'none'}"
+        EXTENSIONS, not listed, f"no extension was offered; the answer lists {shown(listed)}"
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.protocols.amqp091.scripted_server import LOCALES, MECHANISMS
-from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api import Bench, case, seconds, shown
 
 TRIAL = {"amqp091-client"}
 HEADER = "AMQP091-VER-04"
@@ -73,12 +73,14 @@ def test_a_close_of_the_server_is_answered(target: Bench) -> None:
     trial.driver.expect(event_named("disconnected"))
     answers = [one.name for one in trial.server.methods[seen:]]
     answered = "connection.close-ok" in answers
-    target.record_finding(CLOSE_OK, answered, f"connection.close was answered with {answers}")
+    target.record_finding(
+        CLOSE_OK, answered, f"connection.close was answered with {shown(answers)}"
+    )
     if not answered:
         target.record_not_applicable(NOTHING_BEHIND, "the client sent no close-ok")
         return
     behind = answers[answers.index("connection.close-ok") + 1 :]
-    target.record_finding(NOTHING_BEHIND, not behind, f"after close-ok: {behind}")
+    target.record_finding(NOTHING_BEHIND, not behind, f"after close-ok: {shown(behind)}")
 
 
 @case(DISCARDED, NOTHING_BEHIND, needs=TRIAL)

@@ -7,7 +7,7 @@ import pytest
 from brokerproof.harness.cases.client_trials import Amqp091Trial
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.clients.driver import body_of
-from brokerproof.suites.api import Bench, case, listed, seconds
+from brokerproof.suites.api import Bench, case, listed, seconds, shown
 from brokerproof.suites.api.amqp091 import method
 
 TRIAL = {"amqp091-client"}
@@ -76,7 +76,7 @@ def test_messages_arrive_however_they_are_cut(target: Bench, how: str) -> None:
     server.write_pieces(b"".join(pieces), 1 if how == "single octets" else 10_000)
     got = [trial.driver.expect(event_named("message"), proves=ANY_FRAMES) for _ in bodies]
     target.record_finding(
-        ANY_FRAMES, [body_of(one) for one in got] == bodies, f"{[one.brief() for one in got]}"
+        ANY_FRAMES, [body_of(one) for one in got] == bodies, "; ".join(one.brief() for one in got)
     )
 
 
@@ -129,8 +129,8 @@ def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
     trial.driver.tried("channel", channel=4)
     beyond = trial.server.watch_for(method("channel.open"), within=seconds(1))
     used = [*opened, *([] if beyond is None else [beyond.channel])]
-    target.require(CHANNEL_MAX, max(used) <= 3, f"the channels have the numbers {used}")
-    target.require(OPENED_ONCE, len(set(used)) == len(used), f"the channels are {used}")
+    target.require(CHANNEL_MAX, max(used) <= 3, f"the channels have the numbers {shown(used)}")
+    target.require(OPENED_ONCE, len(set(used)) == len(used), f"the channels are {shown(used)}")
     trial.driver.done("close_channel", channel=2)
     trial.driver.expect(event_named("channel-closed", channel=2))
     again = trial.open_channel(5).channel
@@ -160,9 +160,8 @@ def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
     trial.open_channel(3)
     still_works(trial, 3)
     names = [one.name for one in trial.server.methods[seen:] if one.channel == lost.channel]
-    target.record_finding(
-        OPENED_ONCE, names[:1] in ([], ["channel.open"]), f"{names} arrived on the closed channel"
-    )
+    words = f"{shown(names)} arrived on the closed channel"
+    target.record_finding(OPENED_ONCE, names[:1] in ([], ["channel.open"]), words)
 
 
 @case(DISCARDED, needs=TRIAL)

@@ -10,7 +10,7 @@ from brokerproof.harness.clients.driver import body_of
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.harness.protocols.amqp10.codec import composite
 from brokerproof.suites.amqp10.steps import QUIET
-from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api import Bench, case, seconds, shown
 from brokerproof.suites.api.amqp10 import Frame, Link, frame, message
 from brokerproof.suites.steps.traces import judge_trace
 
@@ -141,7 +141,7 @@ def test_no_delivery_count_before_that_of_the_server(target: Bench) -> None:
     counts = [flow.get("delivery-count") for flow in trial.server.named("flow")]
     trial.server.answer(attach)
     early = [count for count in counts if count is not None]
-    target.record_finding(TOO_EARLY, not early, f"flows before the attach stated {counts}")
+    target.record_finding(TOO_EARLY, not early, f"flows before the attach stated {shown(counts)}")
 
 
 @case(LAST_COUNT, REPLENISHED, needs=TRIAL)
@@ -169,7 +169,7 @@ def test_credit_is_replenished(target: Bench, initial: int) -> None:
     counts = [flow.get("delivery-count") for flow in flows_of(trial, link)[seen:]]
     known = [(initial + sent) % 2**32 for sent in range(13)]
     wrong = [count for count in counts if count not in known]
-    target.record_finding(LAST_COUNT, not wrong, f"from {initial} on, flows stated {counts}")
+    target.record_finding(LAST_COUNT, not wrong, f"from {initial} on, flows stated {shown(counts)}")
 
 
 def judge_transfers(target: Bench, mode: str, proves: str) -> None:
@@ -183,7 +183,7 @@ def judge_transfers(target: Bench, mode: str, proves: str) -> None:
         trial.send(b"%d" % number)
         settled = trial.server.delivery(link).settled
         fine = settled == (mode == "settled")
-        target.record_finding(proves, fine, f"delivery {number}: settled is {settled}")
+        target.record_finding(proves, fine, f"delivery {number}: settled is {shown(settled)}")
     judge_trace(target, trial.server, amqp_deliveries.delivery_ids)
 
 

@@ -7,7 +7,7 @@ import pytest
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.clients.driver import body_fields, body_of
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api import Bench, case, listed, seconds
 from brokerproof.suites.api.stomp import frame
 
 TRIAL = {"stomp-client"}
@@ -276,7 +276,7 @@ def test_messages_arrive_in_any_pieces(target: Bench, version: str, piece: int) 
         for _ in range(3)
     ]
     target.record_finding(
-        WHOLE_FRAMES[version], bodies == [b"one", b"", b"three"], f"the bodies are {bodies}"
+        WHOLE_FRAMES[version], bodies == [b"one", b"", b"three"], f"the bodies are {listed(bodies)}"
     )
 
 

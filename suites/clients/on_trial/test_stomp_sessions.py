@@ -8,7 +8,7 @@ import pytest
 
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.suites.api import Bench, case, seconds
+from brokerproof.suites.api import Bench, case, seconds, shown
 from brokerproof.suites.api.stomp import Frame, frame
 
 TRIAL = {"stomp-client"}
@@ -185,11 +185,8 @@ def test_transactions_are_named(target: Bench, version: str) -> None:
         target.record_finding(BEGIN[version], bool(names[-1]), f"got {begun.brief()}")
     trial.driver.done("send", destination="/queue/a", body="x", transaction="t1")
     sent = trial.server.received("SEND")
-    target.record_finding(
-        BEGIN[version],
-        sent.get("transaction") == names[0] != names[1],
-        f"the transactions are {names}; got {sent.brief()}",
-    )
+    words = f"the transactions are {shown(names)}; got {sent.brief()}"
+    target.record_finding(BEGIN[version], sent.get("transaction") == names[0] != names[1], words)
     trial.driver.done("commit", transaction="t1")
     commit = trial.server.received("COMMIT", proves=COMMIT[version])
     trial.driver.done("abort", transaction="t2")
