@@ -116,14 +116,7 @@ def build(
         latest = [(bar.column.run, bar.column.target) for bar in shown.latest]
         open_points = compared(tables.behaviours, latest)
         (out / "behaviours.html").write_text(pages.behaviours(shown, open_points), "utf-8")
-        places = {(row.run, row.target, row.case): row.page or "" for row in rows}
-        compliance = keepers(judgements, shown.columns, places)
-        shown_requirements = {name: compliance[name] for name in compliance if name in judged}
-        _write_requirements(out / "requirements", shown_requirements, pages)
-        (out / "findings.html").write_text(
-            pages.findings(shown, judgements, limits.findings), "utf-8"
-        )
-        _write_moved(out / "cases", rows[: limits.findings], pages)
+        _write_judgements(shown, rows, judgements, pages, limits, out)
         step("exports")
         _write_exports(rows, runs, shown, out)
         step("cases")
@@ -240,6 +233,25 @@ def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pag
     for name, of_requirement in known.items():
         page = pages.requirement(name, of_requirement)
         (folder / f"{plain_slug(name)}.html").write_text(page, "utf-8")
+
+
+def _write_judgements(
+    shown: Model,
+    rows: Sequence[CaseRow],
+    judgements: Sequence[Mapping[str, Any]],
+    pages: Pages,
+    limits: Limits,
+    out: Path,
+) -> None:
+    """Write the pages of judged requirements and of findings, and redirects."""
+    places = {(row.run, row.target, row.case): row.page or "" for row in rows}
+    compliance = keepers(judgements, shown.columns, places)
+    judged = {row["requirement"] for row in judgements if row["verdict"] != "SKIP"}
+    shown_requirements = {name: compliance[name] for name in compliance if name in judged}
+    _write_requirements(out / "requirements", shown_requirements, pages)
+    findings = pages.findings(shown, judgements, limits.findings)
+    (out / "findings.html").write_text(findings, "utf-8")
+    _write_moved(out / "cases", rows[: limits.findings], pages)
 
 
 def _write_moved(folder: Path, rows: Sequence[CaseRow], pages: Pages) -> None:

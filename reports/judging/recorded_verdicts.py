@@ -82,16 +82,16 @@ def _example(case: RecordedCase, part: int) -> int | None:
     return number
 
 
-def _judged(
-    case: RecordedCase, places: Sequence[int], ground: Expectations
-) -> Iterator[dict[str, Any]]:
+def _contents(case: RecordedCase, places: Sequence[int]) -> tuple[bool, set[int], set[int]]:
+    """Return whether a MESSAGE was delivered, the connections with heartbeats, and those that sent
+    AMQP 1.0."""
     # Most examples have nothing that an oracle could speak of; all of them are looked at, so
     # looking has to be cheap. An event is built only for an oracle that reads it.
     kinds, commands = case.column("kind"), case.column("command")
+    protocols, conns = case.column("protocol"), case.column("conn")
     delivered = False
     beating: set[int] = set()
-    talking: dict[int, list[Event]] = {}
-    protocols, conns = case.column("protocol"), case.column("conn")
+    talking: set[int] = set()
     for place in places:
         kind, command, conn = kinds[place], commands[place], conns[place]
         if conn is None:
@@ -101,7 +101,16 @@ def _judged(
             if command == "CONNECTED" and _beating(case.column("headers")[place]):
                 beating.add(conn)
         elif kind == "FrameSent" and protocols[place] == "AMQP":
-            talking[conn] = []
+            talking.add(conn)
+    return delivered, beating, talking
+
+
+def _judged(
+    case: RecordedCase, places: Sequence[int], ground: Expectations
+) -> Iterator[dict[str, Any]]:
+    conns = case.column("conn")
+    delivered, beating, amqp_conns = _contents(case, places)
+    talking: dict[int, list[Event]] = {conn: [] for conn in amqp_conns}
     if not (delivered or beating or talking):
         return
     if not delivered:

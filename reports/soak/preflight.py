@@ -77,28 +77,11 @@ def events() -> list[Event]:
     for number in (0, 1, 2):
         frame(FrameSent, "SEND", stamp(1, number), destination=_QUEUE, receipt=str(number))
         frame(FrameReceived, "RECEIPT", receipt_id=str(number))
-    for number, ack in ((0, "a"), (1, "b"), (1, "c")):
-        frame(
-            FrameReceived,
-            "MESSAGE",
-            stamp(1, number),
-            destination=_QUEUE,
-            subscription="0",
-            message_id=ack,
-            ack=ack,
-        )
+    for number, ack, times in ((0, "a", 1), (1, "b", 1), (1, "c", 1), (2, "d", 2)):
+        where = {"destination": _QUEUE, "subscription": "0"}
+        for _ in range(times):
+            frame(FrameReceived, "MESSAGE", stamp(1, number), **where, message_id=ack, ack=ack)
         frame(FrameSent, "ACK", id=ack)
-    for _ in range(2):
-        frame(
-            FrameReceived,
-            "MESSAGE",
-            stamp(1, 2),
-            destination=_QUEUE,
-            subscription="0",
-            message_id="d",
-            ack="d",
-        )
-    frame(FrameSent, "ACK", id="d")
     recorded.append(ConnectionOpened(at_ns=len(recorded), conn=2, protocol="AMQP", acceptor="amqp"))
     recorded.append(
         FrameSent(

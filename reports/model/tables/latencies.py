@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 ACCURACY = 10_000
 
 
+_CASE = ("run", "target", "case")
+
+
 def latencies(trace: DataFrame) -> DataFrame:
     """``run, target, case, what, count, p50_ns, p90_ns, p99_ns, most_ns``.
 
@@ -43,29 +46,18 @@ def latencies(trace: DataFrame) -> DataFrame:
         .groupBy(*message)
         .agg(F.min("at_ns").alias("to_ns"))
     )
+    took = (F.col("to_ns") - F.col("from_ns")).alias("took")
     both = asked.join(answered, [*SCOPE, "conn", "receipt"]).select(
-        "run",
-        "target",
-        "case",
-        F.lit("receipt").alias("what"),
-        (F.col("to_ns") - F.col("from_ns")).alias("took"),
+        *_CASE, F.lit("receipt").alias("what"), took
     )
-    other = sends.join(came, list(message)).select(
-        "run",
-        "target",
-        "case",
-        F.lit("delivery").alias("what"),
-        (F.col("to_ns") - F.col("from_ns")).alias("took"),
-    )
+    other = sends.join(came, list(message)).select(*_CASE, F.lit("delivery").alias("what"), took)
     quantiles = F.percentile_approx("took", [0.5, 0.9, 0.99], ACCURACY)
     return (
         both.unionByName(other)
-        .groupBy("run", "target", "case", "what")
+        .groupBy(*_CASE, "what")
         .agg(F.count("*").alias("count"), quantiles.alias("q"), F.max("took").alias("most_ns"))
         .select(
-            "run",
-            "target",
-            "case",
+            *_CASE,
             "what",
             "count",
             F.col("q")[0].alias("p50_ns"),
