@@ -81,7 +81,7 @@ def proxy(listen: str, target: str, lasts: str | None, report: bool, **options: 
 def _offered(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     if certificate is None:
         if key is not None:
-            raise errors.Usage("--key goes with --certificate")
+            raise errors.Usage("--key needs --certificate")
         return None
     offered = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:

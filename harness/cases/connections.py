@@ -83,12 +83,12 @@ class Connections(CaseRecord):
             raise ControlFailed(lack, Symptom.ABSENT)
 
     def require_offer(self, name: str) -> None:
-        """As :meth:`require_capability`; a capability that is judged on another target is there."""
+        """Like :meth:`require_capability`, but a capability judged on another target counts."""
         if name not in self.target.identity.judged_on:
             self.require_capability(name)
 
     def require_place(self, protocol: str, routing: RoutingType) -> None:
-        """Raise :class:`ControlFailed` if no plain message passes through that kind of place."""
+        """Raise :class:`ControlFailed` if no plain message arrives through that kind of address."""
         if reason := self.target.identity.unmet.get(f"{protocol} {routing.value}"):
             raise ControlFailed(reason, Symptom.UNMET)
 

@@ -111,7 +111,7 @@ class Admin:
             (value,) = json.loads(text)
         except ValueError:
             raise ControlFailed(
-                f"{words} should be a JSON array of one value, it is {text[:200]!r}"
+                f"{words} should be a JSON array of one value; it is {text[:200]!r}"
             ) from None
         return value
 

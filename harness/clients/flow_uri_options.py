@@ -40,7 +40,7 @@ class FlowOptions:
             value = getattr(self, field)
             if value != NO_LIMIT and not least <= value <= INT_MAX:
                 allowed = f"-1 for no limit, or {unit} from {least} to {INT_MAX}"
-                raise BadEndpoint(f"{name} is {value}; it is {allowed}")
+                raise BadEndpoint(f"{name} is {value}; it should be {allowed}")
 
 
 _PARAMETERS = {

@@ -49,7 +49,7 @@ class Answer:
             return json.loads(self.body)
         except ValueError:
             raise ControlFailed(
-                f"the management API should answer in JSON, it sent {self.body[:200]!r}"
+                f"the management API should answer in JSON; it sent {self.body[:200]!r}"
             ) from None
 
 
@@ -176,7 +176,7 @@ class ManagementPeer(Conversation[Answer]):
         answer = self.ask("GET", path)
         if answer.status != 200:
             raise ControlFailed(
-                f"GET /api/{path} was answered with {self.words(answer)}, should be 200"
+                f"GET /api/{path} was answered with {self.words(answer)}; expected 200"
             )
         return answer.json()
 

@@ -239,7 +239,7 @@ def chromium() -> str:
             else f"on the PATH as {' or '.join(NAMES)}"
         )
         raise SetUpFailed(
-            f"there is no Chromium {where}; install it, or let {CHROMIUM} say where it is"
+            f"there is no Chromium {where}; install it, or set {CHROMIUM} to its path"
         )
     return path
 

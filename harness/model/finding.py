@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 
 from brokerproof.harness.model.verdicts import Seen, Verdict
 
@@ -127,6 +127,9 @@ def listed(bodies: Iterable[bytes | str | int]) -> str:
 
 def shown(value: object) -> str:
     """Return a value as words of a sentence, such as "true", "none", "1, (2, 3)" or "age=2"."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {of.name: getattr(value, of.name) for of in fields(value)}
+        return f"{type(value).__name__}({shown(parts)})"
     match value:
         case None | bool():
             return str(value).lower()

@@ -48,8 +48,8 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / HEADER).exists() and not _came_to_nothing(folder):
             raise BadRunFolder(
-                f"{folder}: already holds a run; name another folder with --out, or go on with"
-                " --resume"
+                f"{folder}: already holds a run; name another folder with --out, or continue"
+                " with --resume"
             )
         header = {
             "format": FORMAT,

@@ -83,7 +83,9 @@ def _seed(option: argparse.Namespace) -> int:
 
 
 def _refuse_spreading(option: str, reason: str) -> NoReturn:
-    raise pytest.UsageError(f"pytest-xdist (-n) does not go with {option}: {reason}; leave one out")
+    raise pytest.UsageError(
+        f"pytest-xdist (-n) cannot be used with {option}: {reason}; leave one out"
+    )
 
 
 class CaseNotPassed(Exception):

@@ -45,7 +45,7 @@ def locked(path: Path) -> Iterator[None]:
     except OSError as problem:
         raise SetUpFailed(
             f"{path.parent}: cannot be written ({problem.strerror}); set BROKERPROOF_CACHE to a"
-            " folder that can"
+            " writable folder"
         ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -29,7 +29,7 @@ Member = TypeVar("Member", bound=enum.StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The place of a setting: a file, a line (from 1) and a name, for sentences."""
+    """Where a setting stands: a file, a line (from 1) and a name, for sentences."""
 
     file: Path
     line: int

@@ -167,7 +167,7 @@ def broker(
             raise Refusal(f"--data: the profile {profile} keeps everything in memory; leave it out")
         if openwire is not None and profile != ACTIVEMQ:
             raise Refusal(
-                f"--openwire: the profile {profile} does not speak OpenWire; say --profile"
+                f"--openwire: the profile {profile} does not speak OpenWire; use --profile"
                 f" {ACTIVEMQ}"
             )
         ports = {"STOMP": stomp, "AMQP": amqp, "CORE": core, "OPENWIRE": openwire}
@@ -262,8 +262,8 @@ def _ports_by_acceptor(
             )
         if chosen_ports.setdefault(name, port) != port:
             raise BadSetting(
-                f"{config}: acceptor {name!r} speaks {protocol} too, and must be the same port for"
-                " both"
+                f"{config}: acceptor {name!r} speaks {protocol} too; both options must name the"
+                " same port"
             )
     return chosen_ports
 

@@ -127,7 +127,7 @@ def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
     for name in overrides:
         if name not in ("acceptor", "broker", "address"):
             raise BadSetting(
-                f"unknown group of overrides {name!r}; there are acceptor, broker and address"
+                f"unknown group of overrides {name!r}; the groups are acceptor, broker and address"
             )
     settings = _replaced(settings, overrides.get("broker", {}), "broker")
     if "acceptor" in overrides:

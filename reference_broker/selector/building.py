@@ -67,7 +67,7 @@ def condition(part: Part) -> Part:
     if part.kind in _CONDITIONS:
         return part
     if part.kind is not Kind.NAME:
-        raise Misuse(part.at, f"a condition is needed here, this is {part.kind.value}")
+        raise Misuse(part.at, f"a condition is needed here; this is {part.kind.value}")
     value = part.evaluate
 
     def evaluate(subject: Subject) -> Value:
@@ -190,7 +190,7 @@ class Builder(Transformer[Token, Part]):
     def ordered(self, left: Part, sign: Token, right: Part) -> Part:
         for operand in (left, right):
             if operand.kind not in _ORDERED:
-                raise Misuse(operand.at, f"{sign} compares numbers, this is {operand.kind.value}")
+                raise Misuse(operand.at, f"{sign} compares numbers; this is {operand.kind.value}")
         return self._comparison(str(sign), left, right)
 
     def _comparison(self, sign: str, left: Part, right: Part) -> Part:
@@ -214,7 +214,7 @@ class Builder(Transformer[Token, Part]):
     def between(self, part: Part, low: Part, high: Part) -> Part:
         for operand in (part, low, high):
             if operand.kind not in _ORDERED:
-                raise Misuse(operand.at, f"BETWEEN compares numbers, this is {operand.kind.value}")
+                raise Misuse(operand.at, f"BETWEEN compares numbers; this is {operand.kind.value}")
         return self.conjunction(
             self._comparison(">=", part, low), self._comparison("<=", part, high)
         )
@@ -239,7 +239,7 @@ class Builder(Transformer[Token, Part]):
 
     def one_of(self, part: Part, *texts: Token) -> Part:
         if part.kind is not Kind.NAME:
-            raise Misuse(part.at, f"IN asks about a name, this is {part.kind.value}")
+            raise Misuse(part.at, f"IN needs a name; this is {part.kind.value}")
         value, listed = part.evaluate, frozenset(map(_text, texts))
 
         def evaluate(subject: Subject) -> Value:

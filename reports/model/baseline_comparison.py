@@ -19,7 +19,7 @@ _CHANGED = (Course.WORSE, Course.UNDECIDED, Course.BETTER)
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The run that another was compared with; texts are empty if missing in the header.
+    """The run that another was compared with; strings are empty if missing in the header.
 
     ``brokers`` are the different brokers of its targets with their versions.
     """

@@ -33,7 +33,7 @@ from brokerproof.suites.amqp091.channel_plans import (
     Step,
 )
 from brokerproof.suites.amqp091.steps import bodies, drained, eventually, queue_of
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, listed, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, listed, ms, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
 from brokerproof.suites.steps import hindrances, stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME, QueueModel
@@ -179,7 +179,7 @@ class Run:
                 judged = (CLOSED,)
             case Stall():
                 self._stall(step)
-        self.stop(str(step), judged)
+        self.stop(shown(step), judged)
 
     def _publish(self, peer: Amqp091Peer, queue: int, count: int) -> None:
         for _ in range(count):

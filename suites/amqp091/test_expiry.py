@@ -94,7 +94,7 @@ def judge_queue(
     arrived = bodies(drained(peer, name))
     wrong = {body for body, lives_on in every.items() if arrived.count(body) != lives_on}
     words = (
-        f"lives of {lives} ms in a queue of {ttl} ms; with a consumer: {listed(sorted(returned))}"
+        f"TTLs of {shown(lives)} ms, {shown(ttl)} for the queue; held: {listed(sorted(returned))}"
     )
     detail = f"{WAIT} ms later, the queue has {listed(arrived)}; expired: {listed(over)}; {words}"
     both = ttl is not None and any(life is not None for life in lives)

@@ -106,7 +106,9 @@ def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -
     in_parts = any(len(delivery.frames) > 1 for delivery in got) or any(
         reply.name == "transfer" and reply.get("more") for reply in peer.inbox
     )
-    target.control(not in_parts, "a short message arrives in several transfers; windows count each")
+    target.control(
+        not in_parts, "a short message should arrive in one transfer, as windows count transfers"
+    )
 
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:

@@ -23,6 +23,7 @@ from brokerproof.suites.api import (
     case,
     listed,
     over,
+    shown,
 )
 from brokerproof.suites.api.amqp10 import RECEIVER, AmqpPeer, Delivery, Link, Node, frame
 from brokerproof.suites.steps import hindrances, small_addresses, stalls
@@ -277,7 +278,7 @@ class Run:
         else:
             self._carry_out(step)
             self.peer.settle()
-        self.watch(str(step), _DECIDES.get(type(step), ""))
+        self.watch(shown(step), _DECIDES.get(type(step), ""))
 
     def _stall(self, stall: Stall) -> None:
         """Carry out steps without waiting for answers."""
@@ -336,7 +337,7 @@ class Run:
         """Judge that the drain delivers all due messages, and uses up the rest of the credit."""
         model, link, queue = self.model, self.links[step.queue], step.queue
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
-        self.watch(str(step), judged_by)
+        self.watch(shown(step), judged_by)
         self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
         detail = f"after {step} credits, {link.credit} were left; {self.peer.instead()}"
         self.target.require(DRAIN_ANSWERED, link.credit == 0, detail)

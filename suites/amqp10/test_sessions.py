@@ -70,7 +70,7 @@ NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
     ),
 )
 def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[int]) -> None:
-    """Sessions are begun on several channels at once, in any order. Each is answered with a begin
+    """Several sessions begin on different channels, in any order. Each is answered with a begin
     whose remote-channel is its own, all on different channels."""
     peer = target.amqp(begin=False)
     assert peer.opened is not None

@@ -90,10 +90,12 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     peer = target.proton_blocking()
     receiver = peer.receiver(node.address, credit=2, capabilities=node.capabilities)
     target.control(
-        encoded(peer.receive(receiver)) == b"released", "the first message arrived first"
+        encoded(peer.receive(receiver)) == b"released", "the first message should arrive first"
     )
     receiver.release(delivered=False)
-    target.control(encoded(peer.receive(receiver)) == b"accepted", "the second message arrived")
+    target.control(
+        encoded(peer.receive(receiver)) == b"accepted", "the second message should arrive"
+    )
     receiver.accept()
     peer.close()
     bodies_left = left(target, node, 1)

@@ -172,7 +172,7 @@ def test_it_leaves_in_order(target: Bench, version: str) -> None:
         peer.publish(queue, body, receipt=False)
     peer.disconnect(proves=ORDERLY_DISCONNECT[version])
     target.control(
-        not peer.connection.is_connected(), "stomp.py leaves once its DISCONNECT is answered"
+        not peer.connection.is_connected(), "stomp.py should leave once its DISCONNECT is answered"
     )
     received = left_in(target, queue, version, 10)
     target.record_finding(

@@ -141,7 +141,7 @@ def through_a_queue(
 
 
 def arrived(receiver: str, consumer: QueueClient) -> int:
-    """Return how many of the two messages are there; a part of a broken MESSAGE frame is none."""
+    """Return how many of the two messages have arrived; part of a broken MESSAGE frame is none."""
     if receiver != "stomp":
         return consumer.waiting_here()
     bodies = [message.body for message in consumer.peer.inbox if message.command == "MESSAGE"]

@@ -148,7 +148,7 @@ def judge_windows(
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
 @amounts.over_amounts()
 def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
-    """A consumer gets as many messages as its prefetch says, acknowledges them at once, and gets as
+    """A consumer gets as many messages as its prefetch says, acknowledges all of them, and gets as
     many again."""
     window = amounts.at(target, position, least=1, most=2**16 - 1)
     judge_windows(target, "amqp091", window, ("AMQP091-QOS-01", "AMQP091-QOS-02"))
@@ -157,8 +157,8 @@ def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) ->
 @case("OPENWIRE-PREFETCH-1", "OPENWIRE-PREFETCH-2", needs={"openwire"})
 @amounts.over_amounts()
 def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
-    """A consumer is dispatched as many messages as its prefetch limit says, acknowledges them at
-    once, and is dispatched as many again."""
+    """A consumer is dispatched as many messages as its prefetch limit says, acknowledges all
+    of them, and is dispatched as many again."""
     # Three rounds of decoded messages are kept in memory.
     most = 2**15 - 1 if target.virtual else 2000
     window = amounts.at(target, position, least=1, most=most)
@@ -321,7 +321,7 @@ def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, posi
 @case("AMQP10-TXN-06", needs={"amqp-transactions"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -> None:
-    """Any number of transactions is declared at once, with one message each. Every other one is
+    """Any number of transactions is open at a time, with one message each. Every other one is
     discharged and the others fail: exactly the messages of the discharged ones arrive."""
     count = amounts.at(target, position, least=2, most=600)
     peer, node = target.amqp(), target.node()

@@ -152,5 +152,7 @@ def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, 
     target.control(done == set(range(count)), f"{paging.brief(sorted(done))} arrived in all")
     left = set(pages(target, to))
     target.record_finding(
-        REMOVED, until_gone(target, to, left), f"all are acknowledged; {len(left)} files were left"
+        REMOVED,
+        until_gone(target, to, left),
+        f"all messages are acknowledged; {len(left)} page files are left",
     )

@@ -176,8 +176,8 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
 def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     target: Bench, count: int, size: int
 ) -> None:
-    """A producer sends persistent messages at once past the limit of an address under PAGE, and the
-    last is confirmed. A consumer then gets all of them once, in order."""
+    """A producer sends persistent messages in one write past the limit of an address under PAGE,
+    and the last is confirmed. A consumer then gets all of them once, in order."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     paging.send(to, target.stomp(), range(count), size, {"persistent": "true"})
     if not paging.paged(target, admin, to.name):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import collect
-from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
+from brokerproof.suites.api import PATIENCE, Bench, Target, case, over, shown
 from brokerproof.suites.api.amqp10 import Delivery, message, uint
 from brokerproof.suites.api.stomp import Destination, Frame
 from brokerproof.suites.conversion.protocol_pairs import Queue, post
@@ -185,7 +185,7 @@ class Reader:
 
 
 def decided_by(part: str, kind: str, reader: str) -> str:
-    """The requirement about ``part`` of such a message for this reader: if it crosses protocols,
+    """The requirement about ``part`` of a message for this reader: if it crosses protocols,
     the one about the crossing; empty for a part that belongs to another."""
     crosses = bool(KINDS[kind].payload) is not (reader == "amqp")
     match part:
@@ -261,7 +261,7 @@ def judge(target: Bench, reader: str, kinds: list[str]) -> None:
 
 
 def _brief(part: object) -> str:
-    text = repr(part)
+    text = shown(part)
     return text if len(text) < 200 else f"{text[:200]} … ({len(text)} characters)"
 
 

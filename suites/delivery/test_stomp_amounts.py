@@ -59,8 +59,8 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
 @case({version: (RECEIPT[version], ARRIVES[version]) for version in RECEIPT}, needs={"anycast"})
 @amounts.over_amounts(examples=2)
 def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
-    """Any number of SENDs is written at once, each with a receipt. Each has its RECEIPT, once, and
-    a consumer gets each message. One scenario: what is confirmed must arrive."""
+    """Any number of SENDs is sent in one write, each with a receipt. Each has its RECEIPT, once,
+    and a consumer gets each message. One scenario: what is confirmed must arrive."""
     count = amounts.at(target, position, least=1, piped=True)
     peer, to = target.stomp(version), target.destination()
     names = [peer.next_receipt() for _ in range(count)]
@@ -163,7 +163,7 @@ def test_any_number_of_subscriptions_gets_a_copy(
 @case("STOMP12-RCPT-01", needs={"stomp-1.2", "anycast"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_connections_is_served(target: Bench, position: int) -> None:
-    """Any number of connections is open at once, and each is answered."""
+    """Any number of connections is open at a time, and each is answered."""
     count = amounts.at(target, position, least=1, most=CONNECTIONS)
     peers = [target.stomp() for _ in range(count)]
     target.used_amount("connections", count)

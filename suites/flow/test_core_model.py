@@ -24,6 +24,7 @@ from brokerproof.suites.api import (
     listed,
     ms,
     over,
+    shown,
 )
 from brokerproof.suites.api.core import CorePeer, Packet, delivery
 from brokerproof.suites.steps import hindrances, stalls
@@ -208,7 +209,7 @@ class Run:
                 self._pause(step)
             case Stall() if self.target.virtual:  # real buffers are large
                 self._stall(step)
-        self.stop(str(step))
+        self.stop(shown(step))
 
     def _stall(self, stall: Stall) -> None:
         """Carry out steps without waiting for answers."""

@@ -152,10 +152,11 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
             return
         target.control(
             producer.balance + producer.arriving <= max(window, message.cost),
-            "the producer keeps to its window",
+            "the producer should keep to its window",
         )
     target.control(
-        core_credit.overdrawn(target.events, peer.conn) == 0, "the producer keeps to its credit"
+        core_credit.overdrawn(target.events, peer.conn) == 0,
+        "the producer should keep to its credit",
     )
     got = numbers(drain(target, name, 20))
     judge_arrivals(target, COST, got, 20, "sent")

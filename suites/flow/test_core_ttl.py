@@ -46,7 +46,7 @@ def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
     peer.heard_at = None
     peer.ping(ttl_ms)
     target.control(
-        target.wait_until(lambda: peer.heard_at is not None, PATIENCE), "the ping returned"
+        target.wait_until(lambda: peer.heard_at is not None, PATIENCE), "the ping should return"
     )
 
 

@@ -115,7 +115,9 @@ def limited(
     )
     again = taken_again(target, place, policy)
     target.record_finding(
-        requirement, again, f"all is consumed; a message is {'' if again else 'not '}accepted again"
+        requirement,
+        again,
+        f"all messages are consumed; another is {'' if again else 'not '}accepted",
     )
 
 

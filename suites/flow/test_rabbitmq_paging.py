@@ -307,7 +307,7 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
         target.record_finding(
             PAGED_BEFORE_BLOCKING,
             gone,
-            f"{memory}: {left} of {wait} messages are in memory; expected few",
+            f"{memory}: {left} of {wait} messages are in memory; expected only a few",
         )
         publisher.publish(b"passes", queue)
         publisher.settle()

@@ -13,7 +13,7 @@ from brokerproof.harness.model.broker_io import ResourcesRead
 from brokerproof.harness.oracles import resources
 from brokerproof.harness.oracles.resources import LOOKS_AT_MEMORY
 from brokerproof.suites.amqp091.steps import queue_of
-from brokerproof.suites.api import Bench, Duration, case, ms, over, seconds
+from brokerproof.suites.api import Bench, Duration, case, ms, over, seconds, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
 BLOCKED_ON_MEMORY = "RABBITMQ-FLOW-mem-1"
@@ -96,8 +96,8 @@ def test_memory_is_short_above_the_mark(
         target.set_limits(memory=watermark)
         target.readings(machine(used))
     label = (
-        f"mark {watermark}, {total} bytes of memory, address space {space}: {used} are used, the"
-        f" limit is {limit}"
+        f"mark {watermark}, {total} bytes of memory, address space {shown(space)}: {used} are"
+        f" used; the limit is {limit}"
     )
     held = held_back(peer, queue)
     target.record_finding(
@@ -160,8 +160,8 @@ def test_disk_space_is_short_below_the_limit(
     target.record_finding(
         DISK_LIMIT if isinstance(limit, float) else BLOCKED_ON_DISK,
         held is (free < expected),
-        f"limit {limit} with {total} bytes of memory: {free} are free of {expected} wanted; held"
-        f" back is {held}",
+        f"limit {limit} with {total} bytes of memory, that is {expected}: {free} bytes are free;"
+        f" held back: {shown(held)}",
     )
 
 

@@ -129,7 +129,7 @@ class Run:
                     self.target.advance(ms(self.beat_ms) // 3)
                     self.consumer.beat()
                     self.producer.beat()
-        self.watch(str(step))
+        self.watch(shown(step))
 
     def _publish(self, size: int, inside: bool) -> None:
         self.sent += 1

@@ -28,7 +28,7 @@ def offer(peer: StompPeer, to: Destination, data: bytes) -> str:
 
 
 def consumer(target: Bench, to: Destination) -> StompPeer:
-    """A subscription that acknowledges by itself."""
+    """A subscription in mode auto."""
     peer = target.stomp()
     peer.subscribe(to)
     return peer

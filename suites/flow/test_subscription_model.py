@@ -17,7 +17,17 @@ from itertools import chain
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles.window import WindowAccount
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, ms, over
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    RoutingType,
+    Target,
+    case,
+    listed,
+    ms,
+    over,
+    shown,
+)
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
 from brokerproof.suites.steps import hindrances, small_addresses, stalls
 from brokerproof.suites.steps.queue_model import (
@@ -183,7 +193,7 @@ class Run:
                 self._leave(self._client(number), lost)
             case Stall():
                 self._stall(step)
-        self.stop(str(step))
+        self.stop(shown(step))
 
     def _stall(self, stall: Stall) -> None:
         """Carry out steps without waiting for answers. After them, only data that the peers did not

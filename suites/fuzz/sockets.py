@@ -97,7 +97,7 @@ class Process:
         return path.read_text("utf-8", "replace") if path.exists() else ""
 
     def check(self, *, soon: bool = False) -> None:
-        """Raise :class:`Broken` unless the process lives, reports no error and is not too large;
+        """Raise :class:`Broken` unless the process is alive, reports no error and is not too large;
         ``soon`` if it may be about to end."""
         if soon:
             self._process.join(1.0)

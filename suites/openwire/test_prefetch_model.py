@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import DELIVERED, INDIVIDUAL, POISON
-from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, listed, ms, over
+from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, listed, ms, over, shown
 from brokerproof.suites.api.openwire import OpenWirePeer, Structure, dispatch, queue
 from brokerproof.suites.openwire.steps import COMMIT, OPENWIRE, begin, number_of, transact
 from brokerproof.suites.steps import hindrances, stalls
@@ -195,7 +195,7 @@ class Run:
             self._stall(step)
         else:
             judged = self._carry_out(step)
-        self.stop(str(step), judged)
+        self.stop(shown(step), judged)
 
     def _stall(self, stall: Stall) -> None:
         """Carry out steps without waiting for answers, in virtual time: real buffers are large."""

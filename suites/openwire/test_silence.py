@@ -167,7 +167,7 @@ def test_the_broker_is_never_silent_for_so_long(
         else:
             peer.keep_alive()
     end = target.now()
-    target.control(peer.ended is None, "the connection stays open")
+    target.control(peer.ended is None, "the connection should stay open")
     detail = (
         f"{len(peer.beats)} KeepAliveInfo arrived in {(end - begin) // ms(1)} ms, of which"
         f" {delay_ms}"

@@ -115,7 +115,7 @@ def _asked(target: Bench) -> int:
     peer, link = producer(target, scratch)
     target.control(
         send(target, peer, link, body(0, 1000)) == "accepted",
-        "the message to be weighed is accepted",
+        "the message to be weighed should be accepted",
     )
     return target.admin().size(scratch.address) - 1000
 
@@ -128,7 +128,7 @@ def _searched(target: Bench) -> int:
         peer, link = producer(target, node(target, "fail"))
         target.control(
             send(target, peer, link, body(0, size)) == "accepted",
-            "an empty address accepts a message",
+            "an empty address should accept a message",
         )
         after = send(target, peer, link, body(1, SMALLEST))
         peer.close_socket()

@@ -25,7 +25,7 @@ from brokerproof.harness.oracles.accounting import (
     Settled,
     Withdrawn,
 )
-from brokerproof.suites.api import Bench, Target, over
+from brokerproof.suites.api import Bench, Target, over, shown
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
 from brokerproof.suites.steps.queue_model import MEMORY
@@ -338,5 +338,5 @@ def history_of(
     history = History(target, name, *ends, sentences, **options)
     history.returns = returns
     books = play(target, history, course, pages=place != MEMORY)
-    what = f"{' to '.join(ends)}, {place}, {course}"
+    what = f"{' to '.join(ends)}, {place}, {shown(course)}"
     judge(history, books, what)

@@ -44,7 +44,7 @@ LINE_ENDS = {"1.0": [b"\n"], "1.1": [b"\n"], "1.2": [b"\n", b"\r\n"]}
 
 
 def conversation(version: str, to: Destination, transaction: str) -> bytes:
-    """Everything a client may send at once after connecting; :func:`judge_answers` knows the
+    """Everything a client may send in one write after connecting; :func:`judge_answers` knows the
     required answers."""
 
     def encoded(command: str, headers: HeadersLike, body: bytes = b"") -> bytes:
@@ -266,7 +266,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     # at all.
     target.wait_until(lambda: b"with a CR\x00" in raw, MOMENT * 10)
     received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(raw))
-    target.control(len(received) >= 1, "the control message has its header")
+    target.control(len(received) >= 1, "the control message should have its header")
     detail = f"x-word:value CR arrived as {', '.join(map(repr, received[1:])) or 'nothing'}"
     has_a_cr = target.record_finding(
         CR_IN_LINE, received[1:] in ([b"value\r"], [b"value\\r"]), detail

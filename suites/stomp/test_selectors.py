@@ -212,7 +212,7 @@ def test_each_subscription_selects_for_itself(
         consumer.expect(frame("MESSAGE", {"subscription": f"s{number}"}, body=LAST))
         for number in range(len(conditions))
     ]
-    target.control(len(frames) == len(conditions), "each subscription gets the last message")
+    target.control(len(frames) == len(conditions), "each subscription should get the last message")
     messages = consumer.take_messages()
     for number, condition in enumerate(conditions):
         answered = sorted(

@@ -293,7 +293,7 @@ class Amqp091Peer(Conversation[Method]):
         immediate: bool = False,
         properties: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """The bytes of one message, to write several at once."""
+        """The bytes of one message, to write several together."""
         fields = {
             "exchange": exchange,
             "routing-key": routing_key,

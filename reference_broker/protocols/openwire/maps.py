@@ -56,7 +56,7 @@ def _value(fields: Fields, depth: int) -> Any:
 
 
 def write(values: Mapping[str, str | bool | int]) -> bytes:
-    """Return a map of texts, booleans and 64-bit numbers."""
+    """Return a map of strings, booleans and 64-bit numbers."""
     return int32(len(values)) + b"".join(
         name(key) + _written(value) for key, value in values.items()
     )

@@ -95,7 +95,7 @@ def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None
 
 @case(ACK, needs=TRIAL)
 def test_ack_names_the_message(target: Bench, version: str) -> None:
-    """The application acknowledges two messages that arrive at once. Each ACK names its message as
+    """The application acknowledges two messages that arrive together. Each ACK names its message as
     its version requires: by message-id, in 1.1 with the subscription, in 1.2 by the value of its
     ack header.
 

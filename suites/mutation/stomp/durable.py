@@ -66,7 +66,7 @@ def named_without_the_client(patch, reached):
 
 @durable.override(DurableSubscriptions, "open", breaks=OUTLIVES, recreates="ARTEMIS-1929")
 def two_consumers_get_copies(original, reached, self, name, routing, called, *rest):
-    """Two connections can use the same durable subscription at once, and each gets every
+    """Two connections can use the same durable subscription together, and each gets every
     message."""
     entry = self._queues.get(called)
     if reached(entry is not None and entry[1].has_consumers):

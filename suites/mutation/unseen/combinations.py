@@ -210,7 +210,7 @@ def a_large_message_is_overtaken(reached, self, message, source_entry=None, char
 
 @orders_amqp091.override(Queue, "settle", breaks="AMQP091-CHAN-04 AMQP091-REJ-01")
 def a_crowd_that_returns_loses_its_last(original, reached, self, entries, outcome):
-    """If a channel returns 30 or more messages at once, the last is lost."""
+    """If a channel returns 30 or more messages together, the last is lost."""
     if reached(outcome is Outcome.RELEASED and len(entries) >= 30):
         original(self, entries[-1:], Outcome.ACCEPTED)
         entries = entries[:-1]

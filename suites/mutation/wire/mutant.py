@@ -30,7 +30,7 @@ class Tampering(Rule):
         self.reached, self.dice = reached, dice
 
     def instead(self, unit: Unit, *outs: Out) -> Iterable[Out]:
-        """``outs`` in place of ``unit``, counted."""
+        """Replace ``unit`` by ``outs``, and count it as reached."""
         self.reached()
         return outs
 

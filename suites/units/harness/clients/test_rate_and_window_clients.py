@@ -264,7 +264,7 @@ def test_parameters_have_the_names_of_the_chapter() -> None:
     [
         (
             "consumerMaxRate=0",
-            "consumerMaxRate is 0; it is -1 for no limit, or messages a second from 1",
+            "consumerMaxRate is 0; it should be -1 for no limit, or messages a second from 1",
         ),
         ("consumerMaxRate=-2", "consumerMaxRate is -2"),
         ("producerMaxRate=1.5", "producerMaxRate is '1.5'; write a whole number"),

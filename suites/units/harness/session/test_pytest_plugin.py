@@ -72,7 +72,7 @@ def test_what_processes_could_not_share_is_refused(
         'kind = "address"\nlike = "rabbitmq-alarms"\nrabbitmqctl = ["true"]\n'
         'endpoints = { amqp = "127.0.0.1:5672", management = "http://127.0.0.1:15672" }\n'
     )
-    with pytest.raises(pytest.UsageError, match=rf"pytest-xdist \(-n\) does not go with {why}"):
+    with pytest.raises(pytest.UsageError, match=rf"pytest-xdist \(-n\) cannot be used with {why}"):
         configured(**chosen)
     assert [path.name for path in tmp_path.iterdir()] == ["alarms.target.toml"], "nothing is begun"
 

@@ -156,7 +156,7 @@ def test_a_port_for_a_protocol_that_no_acceptor_speaks(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("protocols=STOMP", "protocols=STOMP,AMQP"))
     code, sentence = refused("--config", str(path), "--amqp", "0", "--stomp", "61613")
     assert code == 4
-    assert "must be the same port for both" in sentence
+    assert "both options must name the same port" in sentence
 
 
 def test_the_port_option_wins_over_the_file(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_port_for_openwire_opens_an_acceptor_for_it() -> None:
 def test_openwire_is_spoken_in_the_profile_of_activemq_alone() -> None:
     code, said = refused("--openwire", "0")
     assert code == 4
-    assert "the profile artemis does not speak OpenWire; say --profile activemq" in said
+    assert "the profile artemis does not speak OpenWire; use --profile activemq" in said
 
 
 def test_a_port_for_core_opens_an_acceptor_for_it() -> None:
