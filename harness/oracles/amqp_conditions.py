@@ -21,7 +21,7 @@ SHARED, CONNECTION, SESSION, LINK = (
     "AMQP10-ERR-04",
 )
 
-_CONDITION = re.compile(r"\bcondition=([^,) ]+)")
+_CONDITION = re.compile(r"\bcondition=([^,)]+)")
 _OF_ALL = {
     "internal-error",
     "not-found",

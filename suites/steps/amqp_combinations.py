@@ -196,12 +196,14 @@ class Play:
         settled = [delivery.settled for delivery in deliveries]
         words = f"{sum(settled)} of {len(settled)} deliveries arrived settled"
         detail = f"snd-settle-mode {agreed} was agreed; {words}; with {self.words}"
-        if agreed == MODES["settled"] and self.sentences.settled is not None:
-            self.target.record_finding(self.sentences.settled, all(settled), detail)
-        if agreed == MODES["unsettled"] and self.sentences.unsettled is not None:
-            self.target.record_finding(self.sentences.unsettled, not any(settled), detail)
-        elif self.row[SETTLES] == "unsettled" and self.sentences.unsettled is not None:
-            self.target.record_not_applicable(self.sentences.unsettled, detail)
+        for mode, sentence, kept in (
+            ("settled", self.sentences.settled, all(settled)),
+            ("unsettled", self.sentences.unsettled, not any(settled)),
+        ):
+            if sentence is not None and agreed == MODES[mode]:
+                self.target.record_finding(sentence, kept, detail)
+            elif sentence is not None and self.row[SETTLES] == mode:
+                self.target.record_not_applicable(sentence, detail)
         for delivery in deliveries:
             if not delivery.settled:
                 self.peer.disposition(delivery)

@@ -65,6 +65,17 @@ def test_a_row_is_judged_behind_its_first_violation(monkeypatch: pytest.MonkeyPa
     target.amqp091().refused.assert_called_once()
 
 
+@pytest.mark.parametrize("mode", ["settled", "unsettled"])
+def test_a_settle_mode_that_the_broker_does_not_agree_to_promises_nothing(mode: str) -> None:
+    names, target, link = amqp_combinations, MagicMock(), MagicMock()
+    row = {name: mode if name == names.SETTLES else None for name in names.SPECIFIED.fields}
+    link.answer.get.return_value = names.MODES["mixed"]
+    sentences = names.Sentences("arrives", settled="settled", unsettled="unsettled")
+    names.Play(target, row, sentences)._judge_settlement(link, [])
+    target.record_finding.assert_not_called()
+    assert target.record_not_applicable.call_args.args[0] == mode
+
+
 def test_the_page_has_the_coverage_of_each_table() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "combinations.md"
     if not page.is_file():

@@ -49,6 +49,7 @@ def test_conditions_of_the_standard_and_own_ones_hold(
         ("end", "amqp:session:window-violations", "AMQP10-ERR-03"),
         ("detach", "amqp:link:not-found", "AMQP10-ERR-04"),
         ("disposition", "amqp:rejected", "AMQP10-ERR-01"),
+        ("close", "amqp:not-found at all", "AMQP10-ERR-01"),
     ],
 )
 def test_conditions_that_no_list_has_are_seen(frame: str, condition: str, requirement: str) -> None:

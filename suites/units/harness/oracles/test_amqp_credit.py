@@ -193,6 +193,7 @@ def test_from_a_count_that_the_sender_never_had_no_credit_is_derived() -> None:
     for stated in (2**31 - 1, 2**31, LAST - 5):
         events = [*receiving(), grant(10, stated), told(0, (stated + 10) % 2**32)]
         assert not violations(amqp_credit.counts, events)
+        assert not violations(amqp_credit.credit, [*events, delivery(0)])
     assert violations(amqp_credit.counts, [*receiving(), grant(10, 0), told(0, 11)])
 
 
