@@ -175,7 +175,7 @@ class Play:
         self.peer.flow(link, link_credit=credit)
         should = min(credit, left)
         deliveries = collect(self.target, self.peer, link, should)
-        self.arrived += map(_number_of, deliveries)
+        self.arrived += self._numbers(deliveries)
         detail = (
             f"{len(deliveries)} deliveries arrived for a credit of {credit}; expected {should}"
             f" ({self.peer.instead()}); with {self.words}"
@@ -212,7 +212,7 @@ class Play:
         """Nothing more arrives with credit left, and each message arrived once."""
         self.peer.flow(link, link_credit=10)
         self.peer.settle()
-        self.arrived += map(_number_of, collect(self.target, self.peer, link, 0))
+        self.arrived += self._numbers(collect(self.target, self.peer, link, 0))
         detail = f"{listed(self.arrived)} arrived; expected {listed(self.due)}; with {self.words}"
         once = sorted(self.arrived) == self.due
         self.target.record_finding(self.sentences.arrives, once, detail)
@@ -223,7 +223,7 @@ class Play:
         self.peer.detach(link)
         due = [number for number in range(MESSAGES) if copies or number not in self.due]
         heir = self.peer.receiver(self.node, credit=100)
-        left = [*map(_number_of, collect(self.target, self.peer, heir, len(due)))]
+        left = self._numbers(collect(self.target, self.peer, heir, len(due)))
         detail = f"{listed(left)} remained in the queue; expected {listed(due)}; with {self.words}"
         self.target.record_finding(self.sentences.arrives, set(due) <= set(left), detail)
         if self.sentences.gone is not None:
@@ -236,6 +236,11 @@ class Play:
         detail = f"the largest of {len(sizes)} frames has {max(sizes)} bytes; with {self.words}"
         self.target.record_finding(self.sentences.fits, max(sizes) <= SMALLEST_FRAME, detail)
 
-
-def _number_of(delivery: Delivery) -> int:
-    return int(bodies([delivery])[0].partition(b" ")[0])
+    def _numbers(self, deliveries: list[Delivery]) -> list[int]:
+        """Return the numbers with which the bodies begin. A control, since no sentence of this case
+        is about bodies."""
+        numbers = [body.partition(b" ")[0] for body in bodies(deliveries)]
+        damaged = sum(not number.isdigit() for number in numbers)
+        detail = f"{damaged} of {len(numbers)} bodies lack their number; with {self.words}"
+        self.target.control(not damaged, detail)
+        return [*map(int, numbers)]

@@ -76,6 +76,16 @@ def test_a_settle_mode_that_the_broker_does_not_agree_to_promises_nothing(mode: 
     assert target.record_not_applicable.call_args.args[0] == mode
 
 
+def test_a_body_that_was_not_sent_is_a_failed_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, target = amqp_combinations, MagicMock()
+    target.control.side_effect = lambda holds, detail: holds or pytest.fail(detail)
+    monkeypatch.setattr(names, "bodies", lambda deliveries: deliveries)
+    play = names.Play(target, dict.fromkeys(names.SPECIFIED.fields), names.Sentences("arrives"))
+    assert play._numbers([b"7 .."]) == [7]  # type: ignore[list-item]
+    with pytest.raises(pytest.fail.Exception, match="1 of 2 bodies lack their number"):
+        play._numbers([b"7 ..", b"...."])  # type: ignore[list-item]
+
+
 def test_the_page_has_the_coverage_of_each_table() -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "combinations.md"
     if not page.is_file():
