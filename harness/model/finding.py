@@ -134,7 +134,8 @@ def shown(value: object) -> str:
         case None | bool():
             return str(value).lower()
         case bytes():
-            return listed([value])
+            is_text = value.isascii() and value.decode().isprintable()
+            return listed([value]) if is_text else f"0x{value.hex()}"
         case str() if not value.isprintable():
             return repr(value)
         case Mapping():

@@ -22,6 +22,7 @@ from brokerproof.suites.api import (
     case,
     listed,
     over,
+    shown,
 )
 from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Link, Node, frame
 from brokerproof.suites.steps.strategies import near
@@ -74,7 +75,7 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
         lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET // 10
     )
     fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
-    words = f"flows with credits of {listed(credits)}: {'accepted' if fine else peer.instead()}"
+    words = f"flows with credits of {shown(credits)}: {'accepted' if fine else peer.instead()}"
     target.require(CREDIT_FORMULA, fine, words)
     peer.settle()
     early = peer.take_deliveries(link)
@@ -89,7 +90,7 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target.record_finding(
         (CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY),
         whole,
-        f"{len(early)} of {count} messages arrived with credits of {listed(credits)} and"
+        f"{len(early)} of {count} messages arrived with credits of {shown(credits)} and"
         f" {len(late)} with plenty, {'' if whole else 'not '}as they were sent",
     )
     judge_trace(target, peer, amqp_credit.credit, amqp_deliveries.settlement)

@@ -17,7 +17,7 @@ from brokerproof.suites.amqp10.steps import (
     numbered,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, wrapping
-from brokerproof.suites.api import PATIENCE, Bench, Where, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, Where, case, over, shown
 from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, either, frame
 from brokerproof.suites.steps.strategies import near
 from brokerproof.suites.steps.traces import judge_trace
@@ -396,7 +396,7 @@ def test_credit_without_a_count_is_from_the_start(
     peer.settle()
     expected = min(count, credits[-1])
     got = collect(target, peer, link, expected)
-    context = f"credits of {listed(credits)} without delivery-count, {count} messages"
+    context = f"credits of {shown(credits)} without delivery-count, {count} messages"
     words = f"{context}: {len(got)} arrived; expected {expected}"
     target.record_finding(CREDIT_WITHOUT_DELIVERY_COUNT, len(got) == expected, words)
 
@@ -466,8 +466,8 @@ def test_a_receiver_tells_nothing_available_of_its_own(
     flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
     values = [flow.get("available") for flow in flows if flow.get("available") is not None]
     fine = all(max(0, known - sent) <= available_then <= known for available_then in values)
-    words = f"the producer announced {listed(announced)} as available and sent {sent};"
-    words += f" {len(flows)} flows report {listed(values)} as available"
+    words = f"the producer announced {shown(announced)} as available and sent {sent};"
+    words += f" {len(flows)} flows report {shown(values)} as available"
     target.record_finding(AVAILABLE_SET_BY_SENDER, fine, words)
 
 

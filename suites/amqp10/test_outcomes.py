@@ -571,7 +571,8 @@ def test_a_rejected_message_is_kept_with_its_error(
         codec.fields_of(rejected).get("condition") if isinstance(rejected, Described) else None
     )
     reported = None if condition is None else plain(condition)
-    words = f"the delivery-annotations have {shown(entries)} ({reported})"
+    keys = shown([plain(key) for key in entries])
+    words = f"the delivery-annotations have the keys {keys}; the error is {shown(reported)}"
     target.record_finding(REJECTION_ERROR, reported == "amqp:decode-error", words)
 
 

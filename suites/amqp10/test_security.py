@@ -223,7 +223,7 @@ def test_another_spelling_of_a_mechanism_is_refused(target: Bench, name: str) ->
         target.record_finding(
             OTHER_SPELLING_REFUSED,
             not logged_in,
-            f"the mechanism {name!r}, where {shown(mechanisms(offer))} are offered,"
+            f"the mechanism {name!r}, where {shown(mechanisms(offer))} is offered,"
             f" was {'accepted' if logged_in else 'refused'}",
         )
         peer.close_socket()

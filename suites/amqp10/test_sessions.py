@@ -298,7 +298,7 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     if len(got) == expected:
         comparison = "as many as"
     detail = (
-        f"with windows of {listed(windows)} from the start, {len(got)} messages arrived,"
+        f"with windows of {shown(windows)} from the start, {len(got)} messages arrived,"
         f" {comparison} the {expected} due"
     )
     if not target.record_finding(WINDOW_WITHOUT_INCOMING_ID, len(got) == expected, detail):

@@ -169,7 +169,7 @@ def test_a_certificate_is_a_login(target: Bench) -> None:
     target.record_finding(
         SASL_EXTERNAL,
         "EXTERNAL" in mechanisms(offer),
-        f"to a client with a certificate is offered {offer.brief()}",
+        f"a client with a certificate is offered {offer.brief()}",
     )
     peer.send("sasl-init", {"mechanism": "EXTERNAL", "initial-response": b""})
     peer.expect(frame("sasl-outcome", code=0), proves=(SASL_EXTERNAL, SASL_OUTCOME_CODE))

@@ -72,7 +72,7 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
         )
         ids.append(bytes(state["txn-id"]))
     target.record_finding(
-        DECLARE_ANSWERED, len(set(ids)) == count, f"{count} transactions have the ids {listed(ids)}"
+        DECLARE_ANSWERED, len(set(ids)) == count, f"{count} transactions have the ids {shown(ids)}"
     )
     for number, id in enumerate(ids):
         how = fail or number == 0

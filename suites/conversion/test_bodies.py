@@ -55,7 +55,7 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     delivery = to_amqp(target, text.encode(), counted=False)
     detail = (
         f"{text[:40]!r} without content-length arrived as {kind(delivery)},"
-        f" {shown(delivery.message.body)}"[:300]
+        f" {delivery.message.body!r}"[:300]
     )
     target.record_finding(
         (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),

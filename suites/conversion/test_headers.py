@@ -41,7 +41,7 @@ def test_durability_and_priority_go_to_amqp(
     received = to_amqp(target, b"x", headers).message.fields("header")
     have = (received.get("durable", False), received.get("priority", 4))
     expected = (bool(durable), 4 if priority is None else priority)
-    detail = f"{shown(headers)} arrived with the header {shown(received)}"
+    detail = f"a SEND with {shown(headers)} arrived with the header {shown(received)}"
     target.record_finding(HEADER_CONVERSION, have == expected, detail)
     if not headers:
         words = f"a message without a header arrived with the header {shown(received)}"

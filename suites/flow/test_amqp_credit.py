@@ -141,8 +141,8 @@ def test_deliveries_that_are_aborted_cost_no_credit_for_good(
             break
     target.wait_until(lambda: link.credit == most or peer.ended is not None, PATIENCE)
     detail = (
-        f"after {aborted} aborted deliveries and paced messages there are {link.credit} credits,"
-        f" should be {most}; {peer.instead()}"
+        f"after {aborted} aborted deliveries and paced messages, there are {link.credit} credits;"
+        f" expected {most}; {peer.instead()}"
     )
     target.record_finding(CREDIT, link.credit == most, detail)
 

@@ -364,7 +364,8 @@ def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))
     shares, again = ("; ".join(map(listed, course)) for course in (first, second))
-    detail = f"at {shown(speeds)} messages a second, the consumers got {shares}, then {again}"
+    words = f"the consumers got {shares} the first time, then {again}"
+    detail = f"at {shown(speeds)} messages a second, {words}"
     target.record_finding(
         SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
     )

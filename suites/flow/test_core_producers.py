@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.clients.artemis_management import ADMIN, Admin
 from brokerproof.harness.oracles import core_credit
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, listed, over, shown
 from brokerproof.suites.api.core import CorePeer, Packet, packet
 from brokerproof.suites.steps.core import (
     CORE,
@@ -248,13 +248,13 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
     target.record_finding(
         BLOCKS,
         seen == expected,
-        f"with 0 to {MESSAGES} messages, {'; '.join(map(listed, seen))} credits were granted",
+        f"with 0 to {MESSAGES} messages, the credits granted were {'; '.join(map(shown, seen))}",
     )
     # the fourth was sent without credit: the address has room when two are gone
     drain(target, name, 2)
     got = grants(target, peer, 1)
     target.record_finding(
-        BLOCKS, got == [100], f"once there was room again, {listed(got)} credits were granted"
+        BLOCKS, got == [100], f"once there was room again, the credits granted were {shown(got)}"
     )
 
 
@@ -377,7 +377,7 @@ def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
             peer.take(packet("producer-credits-refused", address=name, credits=100)) is not None
         )
     expected = {"block": ([], False), "fail": ([], True)}.get(policy, ([100], False))
-    detail = f"{listed(got)} credits were granted{' and 100 refused' if refused else ''}"
+    detail = f"credits granted: {shown(got)}{'; 100 were refused' if refused else ''}"
     target.record_finding(
         ONLY_BLOCK, (got, refused) == expected, f"a full address under {policy.upper()}: {detail}"
     )
@@ -413,5 +413,5 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
     target.record_finding(
         BLOCKS,
         sum(got) == 700,
-        f"once there was room again, {listed(got)} credits were granted of 700",
+        f"once there was room again, the credits granted were {shown(got)}; expected 700",
     )

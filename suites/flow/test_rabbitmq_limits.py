@@ -137,7 +137,7 @@ def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
         target.record_finding(
             DISK_LIMIT,
             held,
-            f"half of the memory is {memory} and twice is {disk}; expected a factor of four",
+            f"half the memory is {memory}, twice it is {disk}; expected four times as much",
         )
     finally:
         target.set_limits(memory=0.9, disk=1_000_000)

@@ -422,7 +422,7 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
     target.record_finding(
         OUTLIVES,
         sorted(received) == numbered(6),
-        f"a second consumer was {'accepted' if shared else 'refused'}; m0 to m5 were sent,"
+        f"a second consumer was {'accepted' if shared else 'refused'}; m0 to m5 were sent;"
         f" {listed(sorted(received))} arrived",
     )
 
