@@ -19,7 +19,7 @@ from brokerproof.suites.api.amqp10 import Array, Value, symbol, uint
 from brokerproof.suites.conversion.protocol_pairs import Queue, queue
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
 
-BY_STOMP, BY_AMQP, BY_AMQP091 = "STOMP12-SUB-02", "AMQP10-NODE-03", "AMQP091-EXCH-02"
+BY_STOMP, BY_AMQP, BY_AMQP091 = "STOMP12-SUB-02", "AMQP10-NODE-03", "AMQP091-QUEUE-13"
 BY_OPENWIRE, BY_CORE = "OPENWIRE-MSGACK-2", "ARTEMIS-CONCEPTS-queue-1"
 ODD, PLAIN = b"an odd message", b"a plain message"
 NAMES = {

@@ -156,7 +156,7 @@ def record_books(target: Bench, life: Life, once: str, order: str) -> None:
     "AMQP091-HB-03",
     "AMQP091-HB-05",
     "AMQP091-TAG-01",
-    "AMQP091-EXCH-02",
+    "AMQP091-QUEUE-13",
     "AMQP091-PUB-04",
     needs={"amqp091", IN_VIRTUAL_TIME},
 )
@@ -181,7 +181,7 @@ def test_an_amqp091_connection_of_a_month(target: Bench) -> None:
     again = len(tags) - len(set(tags))
     detail = f"of {len(tags)} deliveries, {again} have another's tag and {tags.count(0)} have tag 0"
     target.record_finding("AMQP091-TAG-01", not again and 0 not in tags, detail)
-    record_books(target, life, "AMQP091-EXCH-02", "AMQP091-PUB-04")
+    record_books(target, life, "AMQP091-QUEUE-13", "AMQP091-PUB-04")
 
 
 @case(

@@ -343,7 +343,7 @@ def delivery_tags_begin_anew(reached, self):
         self._tags = 0
 
 
-@long_lives_amqp091.mutant("AMQP091-EXCH-02")
+@long_lives_amqp091.mutant("AMQP091-QUEUE-13")
 def an_idle_consumer_is_forgotten(patch, reached):
     """A consumer to which nothing was delivered for a day gets nothing more."""
     served: dict[Consumer, int] = {}
