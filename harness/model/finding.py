@@ -136,7 +136,7 @@ def shown(value: object) -> str:
         case bytes():
             is_text = value.isascii() and value.decode().isprintable()
             return listed([value]) if is_text else f"0x{value.hex()}"
-        case str() if not value.isprintable():
+        case str() if not value or not value.isprintable():
             return repr(value)
         case Mapping():
             return ", ".join(f"{shown(name)}={_part(of)}" for name, of in value.items()) or "none"

@@ -13,6 +13,6 @@ def test_bodies_are_listed_as_text_with_runs_shortened() -> None:
 
 def test_values_are_shown_as_words() -> None:
     assert shown({"a": True, "b": [1, (2, None)], "c": {}}) == "a=true, b=(1, (2, none)), c=(none)"
-    assert (
-        shown([b"text", b"\x00\x01", "two words", "<\n>"]) == r"'text', 0x0001, two words, '<\n>'"
+    assert shown([b"text", b"\x00\x01", "two words", "<\n>", ""]) == (
+        r"'text', 0x0001, two words, '<\n>', ''"
     )
