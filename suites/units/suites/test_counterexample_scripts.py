@@ -20,7 +20,7 @@ HEADERS = (
 )
 CONVERSATIONS = (
     "resumed", "handle-max", "handle", "open", "open-idle-time-out", "open-max-frame-size",
-    "property", "link-credit", "drain",
+    "property", "link-credit", "drain", "disposition",
 )  # fmt: skip
 
 
