@@ -128,7 +128,7 @@ def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
         if what == "heart-beats":
             peer.beat()
         elif what == "methods":
-            peer.send("channel.flow", {"active": True}, channel=1)
+            peer.send("basic.qos", {}, channel=1)
         else:
             peer.write(frame[step : step + 1])
     target.record_finding(

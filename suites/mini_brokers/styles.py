@@ -211,15 +211,15 @@ class Patient(Connection):
 
 
 class ClosesLater(Connection):
-    """A close takes two seconds, in which nothing is read or sent: no text says how soon it must
-    happen."""
+    """A close takes two seconds, and six before CONNECTED; meanwhile nothing is read or sent. No
+    text says how soon it must happen."""
 
     has_ended = False
 
     def end(self) -> None:
         self.connection_lost(None)
         self.is_blocked = self.has_ended = True
-        self.broker.loop.call_later(2, super().end)
+        self.broker.loop.call_later(2 if self.is_connected else 6, super().end)
 
     def connection_lost(self, problem: Exception | None) -> None:
         if not self.has_ended:

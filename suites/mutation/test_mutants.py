@@ -6,10 +6,13 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pamqp import commands
 
 from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.catalogue import requirements
@@ -18,6 +21,8 @@ from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import verdict_for, with_verdict
 from brokerproof.harness.targets import target_file
+from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS
+from brokerproof.reference_broker.protocols.amqp091.errors import NOT_IMPLEMENTED, Refusal
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 from brokerproof.suites.mutation import all_mutants, controls, matrix, report, survivors
 from brokerproof.suites.mutation.command import mutants
@@ -107,6 +112,38 @@ def test_a_mutant_that_only_a_control_notices_is_noticed_and_not_killed(
     assert complaint.startswith("silent was not killed (noticed)")
     data = report.as_data([fate], QUICK, cases=1, version="", controls={}, listed={})
     assert (data["killed"], data["noticed"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("case", "requirement", "original"),
+    [
+        ("a_receipt_confirms_all_frames", "STOMP12-RCPT-03", "reference"),
+        ("any_octet_is_a_sign_of_life", "AMQP091-HB-05", "reference-rabbitmq"),
+    ],
+)
+def test_what_is_missing_elsewhere_is_not_charged_to_the_rule(
+    case: str, requirement: str, original: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lame = Mutant("lame", "l", "It lacks things.", (requirement,), "", _lame, original)
+    monkeypatch.setitem(all_mutants.MUTANTS, "lame", lame)
+    calls = [call for call in all_calls() if case in call.id]
+    monkeypatch.setattr(matrix, "all_calls", lambda: calls)
+    assert matrix.judge("lame", QUICK).status is not Status.KILLED
+
+
+def _lame(patch: Patch, reached: Reached) -> None:
+    """Only the first receipt is sent, and channel.flow is refused."""
+    receipts = count()
+
+    @patch.override(FrameEncoder)
+    def receipt(original: Any, self: FrameEncoder, receipt: str) -> bytes:
+        reached()
+        return b"" if next(receipts) else original(self, receipt)
+
+    @patch.override(HANDLERS, commands.Channel.Flow)
+    def flow(*_: object) -> None:
+        reached()
+        raise Refusal(NOT_IMPLEMENTED, "flow")
 
 
 def _silence(patch: Patch, reached: Reached) -> None:

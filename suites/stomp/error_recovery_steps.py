@@ -19,7 +19,7 @@ from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
 
 MOMENT: Duration = ms(300)
 """How long a broker has to react on its own before it is asked."""
-BEFORE_HANDSHAKE_TIMEOUT: Duration = seconds(5)
+BEFORE_HANDSHAKE_TIMEOUT: Duration = seconds(8)
 """Time in which a refused client is closed. A broker's handshake timeout (usually 10 s) ends the
 connection for another reason."""
 

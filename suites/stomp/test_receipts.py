@@ -255,7 +255,7 @@ def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> Non
         )
 
 
-@case(CONFIRMS_EARLIER)
+@case(CONFIRMS_EARLIER, ANSWERED["1.2"])
 @over(examples=20, count=st.integers(1, 60), size=st.sampled_from([0, 1, 100, 2000]))
 def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size: int) -> None:
     """Many SENDs ask for no receipt and the last one does. After its RECEIPT all messages
@@ -265,7 +265,7 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
     sent = [body.ljust(size, b".") for body in numbered(count)]
     for body in sent:
         producer.publish(queue, body, receipt=False)
-    producer.publish(queue, b"last", proves=CONFIRMS_EARLIER)
+    producer.publish(queue, b"last", proves=ANSWERED["1.2"])
     received = bodies(collect(target, consumer, count + 1, quiet=0))
     target.record_finding(
         CONFIRMS_EARLIER,
