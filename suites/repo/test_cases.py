@@ -7,14 +7,23 @@ import ast
 import re
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import pytest
 
+import brokerproof.suites.amqp10.test_idle_timeout as idle
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.cases.case import Case, registry
+from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.cases import import_suites
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.session.real_time_order import durations
+from brokerproof.harness.targets import target_file
 from brokerproof.suites.repo.sources import ROOT, modules
+from brokerproof.suites.units.drivers.executed_case import run_of
 
 FOLDERS = (
     "suites/amqp091/",
@@ -319,3 +328,25 @@ def test_no_two_cases_name_their_transactions_alike() -> None:
         if SHARED_NAME.search(line)
     ]
     assert alike == []
+
+
+def test_the_time_that_judging_takes_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = 0
+    begins, judges, now = idle.in_state, idle.signs_of_life, Bench.now
+
+    def begin(*given: Any) -> Any:
+        nonlocal late
+        late = 0
+        return begins(*given)
+
+    def judge(*given: Any) -> Any:
+        nonlocal late
+        late += seconds(60)
+        return judges(*given)
+
+    monkeypatch.setattr(idle, "in_state", begin)
+    monkeypatch.setattr(idle, "signs_of_life", judge)
+    monkeypatch.setattr(Bench, "now", lambda bench: now(bench) + late)
+    (call,) = [call for call in all_calls() if "signs_of_life_go_on" in call.id]
+    result = execute(run_of(target_file.load("reference")), call)
+    assert result.verdict is Verdict.PASS, result.detail
