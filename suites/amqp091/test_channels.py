@@ -155,25 +155,59 @@ def test_what_a_closed_channel_had_is_delivered_again(
     owner.call("queue.delete", {"queue": name})
 
 
+MEANWHILE = ("publish", "ack", "requeue", "qos", "consume", "another queue")
+"""What a client does on a channel whose flow is stopped."""
+
+
 @case(CHANNEL_FLOW, needs={"amqp091"})
-def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
-    """channel.flow with active=false is answered with flow-ok, and no delivery follows. After
-    active=true the waiting message is delivered."""
+@over(
+    examples=6,
+    always=lambda target: [{"steps": []}, {"steps": [*MEANWHILE]}],
+    steps=st.lists(st.sampled_from(MEANWHILE), unique=True, max_size=4),
+)
+def test_the_flow_of_content_can_be_stopped(target: Bench, steps: list[str]) -> None:
+    """channel.flow with active=false is answered with flow-ok, and no delivery follows, although
+    the client settles what it has, begins consumers and more. After active=true the waiting message
+    is delivered."""
     peer = target.amqp091()
     queue = queue_of(peer)
-    peer.consume(queue, no_ack=True)
+    peer.call("basic.qos", {"prefetch-count": 2})
+    peer.consume(queue)
+    for body in (b"held", b"held too"):
+        peer.publish(body, queue)
+    held = [delivery["delivery-tag"] for delivery in arrive(peer, 2)]
+    target.control(len(held) == 2, f"{len(held)} of 2 messages arrived")
     answer = peer.call("channel.flow", {"active": False}, proves=CHANNEL_FLOW)
     target.record_finding(
         CHANNEL_FLOW, answer["active"] is False, f"flow-ok says active={shown(answer['active'])}"
     )
     peer.publish(b"later", queue)
+    for step in steps:
+        match step:
+            case "publish":
+                peer.publish(b"later", queue)
+            case "ack":
+                peer.ack(held[0])
+            case "requeue":
+                fields = {"delivery-tag": held[1], "requeue": True}
+                peer.send("basic.reject", fields, channel=1)
+            case "qos":
+                peer.call("basic.qos", {"prefetch-count": 0})
+            case "consume":
+                peer.consume(queue, no_ack=True)
+            case _:
+                peer.consume(other := queue_of(peer), no_ack=True)
+                peer.publish(b"later", other)
     peer.expect_nothing(
         for_=QUIET, of=method("basic.deliver"), proves=CHANNEL_FLOW, why="the flow is stopped"
     )
     peer.call("channel.flow", {"active": True}, proves=CHANNEL_FLOW)
+    peer.ack(0, multiple=True)
     delivery = peer.delivery(proves=CHANNEL_FLOW)
     target.record_finding(
-        CHANNEL_FLOW, delivery.body == b"later", f"afterwards, {delivery.brief()} arrived"
+        CHANNEL_FLOW,
+        delivery.body in (b"later", b"held too"),
+        f"afterwards, {delivery.brief()} arrived",
     )
 
 

@@ -199,6 +199,38 @@ def test_all_messages_come_as_they_are_settled(
     )
 
 
+@case(PREFETCH_LIMIT, PREFETCH_REPLENISHED, needs={"amqp091"})
+@over(
+    examples=6,
+    always=lambda target: [{"limit": 2, "rounds": 3, "way": "reject"}],
+    limit=st.sampled_from([1, 2, 5]),
+    rounds=st.integers(1, 6),
+    way=lambda target: st.sampled_from(settling(target, ["reject", "nack", "nack multiple"])),
+)
+def test_what_is_given_back_makes_room(target: Bench, limit: int, rounds: int, way: str) -> None:
+    """A consumer repeatedly gives back all messages that its prefetch allows, to be delivered
+    again. Each time it gets as many as the prefetch allows, these or others."""
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"%d" % at for at in range(limit * (rounds + 1))])
+    peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
+    peer.consume(queue, channel=2)
+    verb, multiple = way.split()[0], "multiple" in way
+    for given in range(rounds + 1):
+        tags = [delivery["delivery-tag"] for delivery in arrive(peer, limit, channel=2)]
+        detail = (
+            f"prefetch {limit}: after all messages were given back {given} times by {way},"
+            f" {len(tags)} arrived"
+        )
+        target.record_finding(PREFETCH_LIMIT, len(tags) <= limit, detail)
+        if not target.record_finding(PREFETCH_REPLENISHED, len(tags) >= limit, detail):
+            return
+        for tag in tags[-1:] if multiple else tags:
+            fields = {"delivery-tag": tag, "requeue": True}
+            more = {"multiple": multiple} if verb == "nack" else {}
+            peer.send(f"basic.{verb}", fields | more, channel=2)
+
+
 def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
     match_delivery = method("basic.deliver", channel=2)
     target.wait_until(lambda: any(match_delivery.accepts(reply) for reply in peer.inbox), PATIENCE)

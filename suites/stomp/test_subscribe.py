@@ -199,6 +199,40 @@ def test_an_id_in_use_is_refused(target: Bench, version: str) -> None:
         refused_or_served(target, peer, third, fields, ID_IN_USE[version], "stomp.id-in-use")
 
 
+@case(DELIVERED)
+@over(
+    examples=6,
+    always=lambda target: [{"ack": "client-individual", "times": 2, "same": True}],
+    ack=st.sampled_from(["auto", "client", "client-individual"]),
+    times=st.integers(1, 4),
+    same=st.booleans(),
+)
+def test_an_id_can_be_used_again(
+    target: Bench, version: str, ack: str, times: int, same: bool
+) -> None:
+    """A subscription ends, and the next one of its connection has its id: on the same destination
+    or another. Each gets the message that is sent to its destination."""
+    mode = INDIVIDUAL[version] if ack == "client-individual" else ack
+    peer, producer, queue = target.stomp(version), target.stomp(version), target.destination()
+    for number in range(times + 1):
+        queue = queue if same else target.destination()
+        peer.subscribe(queue, "again", ack=mode)
+        body = b"for subscription %d" % number
+        producer.publish(queue, body)
+        message = peer.watch_for(MESSAGE)
+        detail = "nothing" if message is None else message.brief()
+        target.record_finding(
+            DELIVERED[version],
+            message is not None and message.body == body,
+            f"subscription {number} with the same id got {detail}; {body.decode()!r} was sent",
+        )
+        if message is None:
+            return
+        if mode != "auto":
+            peer.ack(message)
+        peer.request("UNSUBSCRIBE", {"id": "again"})
+
+
 @case(UNKNOWN_MODE, FAILED_SUBSCRIBE)
 @pytest.mark.parametrize("ack", ["sometimes", "AUTO", "client_individual"])
 def test_an_ack_mode_that_does_not_exist_is_refused(target: Bench, version: str, ack: str) -> None:

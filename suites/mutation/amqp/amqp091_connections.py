@@ -151,6 +151,13 @@ def the_flow_of_content_goes_on(original, reached, self):
     return room if active else reached.instead(False, room)
 
 
+@amqp091_connections.before(Channel, "settle", breaks="AMQP091-CHAN-05")
+def the_flow_of_content_ends_its_pause_with_an_acknowledgement(reached, self, *arguments):
+    """An acknowledgement resumes the flow that the client stopped."""
+    if reached(not self.active):
+        self.active = True
+
+
 @amqp091_connections.mutant("AMQP091-CHAN-05")
 def the_flow_of_content_does_not_come_back(patch, reached):
     """A client that resumes the flow does not get the waiting messages."""

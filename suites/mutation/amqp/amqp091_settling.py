@@ -245,3 +245,11 @@ def deliveries_by_stomp_do_not_count(reached, self, entry):
     """A message previously delivered over STOMP is not marked as redelivered."""
     reached()
     entry.deliveries -= 1
+
+
+@amqp091_settling.after(Channel, "settle", breaks="AMQP091-QOS-02")
+def what_is_requeued_still_counts(reached, self, settled, outcome):
+    """A requeued delivery keeps its place in the prefetch of its consumer."""
+    for delivery in settled:
+        if reached(outcome is Outcome.RELEASED and delivery.consumer is not None):
+            delivery.consumer.prefetch.take()

@@ -120,6 +120,21 @@ def one_consumer_per_queue_and_connection(original, reached, session, frame):
 
 
 @subscriptions.mutant("STOMP10-SUBSCRIBE-02 STOMP11-SUB-02 STOMP12-SUB-02")
+def an_id_is_used_up(patch, reached):
+    """A subscription with the id of an earlier one of its connection gets nothing."""
+    ended: set[tuple[int, str | None]] = set()
+
+    @patch.before(COMMANDS, "UNSUBSCRIBE")
+    def unsubscribe(session, frame):
+        ended.add((session.conn, frame.get("id")))
+
+    @patch.override(Subscription)
+    def deliver(original, self, entry):
+        if not reached((self._conn, self.id) in ended):
+            original(self, entry)
+
+
+@subscriptions.mutant("STOMP10-SUBSCRIBE-02 STOMP11-SUB-02 STOMP12-SUB-02")
 def not_its_own_messages(patch, reached):
     """A connection does not get its own messages."""
     senders: dict[int, int] = {}
