@@ -230,6 +230,8 @@ class Session:
     def _link(self, handle: int, what: str) -> Link | None:
         """Return the link with that handle; None if the frame must be ignored."""
         link = self.links.get(handle)
+        if handle > self.connection.acceptor.amqp.handle_max:
+            raise Refusal(refusal.HANDLE_TOO_HIGH, f"got {what} for handle {handle}")
         if link is None:
             raise Refusal(
                 refusal.UNATTACHED, f"got {what} for handle {handle}, which is not attached"
