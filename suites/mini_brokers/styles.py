@@ -211,7 +211,7 @@ class Patient(Connection):
 
 
 class ClosesLater(Connection):
-    """A close takes two seconds, and six before CONNECTED; meanwhile nothing is read or sent. No
+    """A close takes two seconds, or 5.5 before CONNECTED, in which nothing is read or sent: no
     text says how soon it must happen."""
 
     has_ended = False
@@ -219,7 +219,7 @@ class ClosesLater(Connection):
     def end(self) -> None:
         self.connection_lost(None)
         self.is_blocked = self.has_ended = True
-        self.broker.loop.call_later(2 if self.is_connected else 6, super().end)
+        self.broker.loop.call_later(2 if self.is_connected else 5.5, super().end)
 
     def connection_lost(self, problem: Exception | None) -> None:
         if not self.has_ended:

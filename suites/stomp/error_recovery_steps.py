@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from brokerproof.suites.api import (
-    PATIENCE,
-    Bench,
-    CloseHow,
-    Duration,
-    Match,
-    Requirements,
-    ms,
-    seconds,
-)
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Duration, Match, Requirements, ms
 from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
 
 MOMENT: Duration = ms(300)
 """How long a broker has to react on its own before it is asked."""
-BEFORE_HANDSHAKE_TIMEOUT: Duration = seconds(8)
+BEFORE_HANDSHAKE_TIMEOUT: Duration = ms(6500)
 """Time in which a refused client is closed. A broker's handshake timeout (usually 10 s) ends the
 connection for another reason."""
 
